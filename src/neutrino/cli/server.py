@@ -1,0 +1,57 @@
+"""`neutrino server`: the API on granian, one process per CPU.
+
+This process only watches over the workers; it never opens the database, so it stays small.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from neutrino.server import config
+
+READY = "neutrino.server.wsgi:application"
+
+
+def serve(config_files: Sequence[str]) -> int:
+    from granian.constants import Interfaces
+    from granian.server import Server
+
+    for name in config_files:
+        if not os.path.isfile(name):
+            print(f"neutrino: there is no configuration file {name}", file=sys.stderr)
+            return 2
+    try:
+        conf = _configuration(config_files)
+        config.check_listening(conf)
+    except (cfg.Error, config.RefusedToStart) as error:
+        print(f"neutrino: {error}", file=sys.stderr)
+        return 2
+    os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(os.path.abspath(name) for name in config_files)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    Server(
+        READY,
+        address=conf.bind_host,
+        port=conf.bind_port,
+        interface=Interfaces.WSGI,
+        workers=conf.api_workers or os.cpu_count() or 1,
+        blocking_threads=conf.api_threads,
+        backlog=1024,
+        log_access=False,
+        workers_kill_timeout=10,
+        respawn_failed_workers=True,
+        respawn_interval=0.2,
+        process_name="neutrino-server",
+    ).serve()
+    return 0
+
+
+def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    config.register(conf)
+    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
+    return conf

@@ -1,0 +1,295 @@
+"""RBAC policies: an object's owner lets another project, or all, use it.
+
+A policy is taken away, or given to another project, only while nobody needs it: who uses the object must still be let
+by another policy. Who uses what is told by `USERS`, one query per kind of object; the L3 part adds its own.
+
+A policy on a network is part of what the network shows (`shared`, `router:external`), so it raises the network's
+revision. The first policy for external access makes a network external, and the last one's end makes it internal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access.sharing import EVERYONE, EXTERNAL, SHARED
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.rbac_policy import ACTIONS, RBAC_POLICY
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.clock import now
+from neutrino.server.db.objects import as_row, new_id
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+Users = Callable[[str], sa.Select[Any]]
+_c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
+RENAMED = {"target_tenant": "target_project"}
+VIEW = View(
+    t.rbac_policies,
+    columns=("id", "project_id", "object_type", "object_id", "action", "target_project"),
+    renamed=RENAMED,
+    hidden=("target_project",),
+)
+TABLES: Mapping[str, sa.Table] = {
+    "network": t.networks,
+    "security_group": t.security_groups,
+    "address_scope": t.address_scopes,
+    "subnetpool": t.subnetpools,
+    "address_group": t.address_groups,
+}
+GATEWAYS = ("network:router_gateway", "network:floatingip")
+
+
+def _ports_with_group(key: str) -> sa.Select[Any]:
+    m = t.port_security_groups.c
+    return (
+        sa.select(_p.project_id)
+        .join_from(t.ports, t.port_security_groups, m.port_id == _p.id)
+        .where(m.security_group_id == key)
+    )
+
+
+# Which projects use an object, by its kind and the action that lets them.
+USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
+    ("network", SHARED): (lambda key: sa.select(_p.project_id).where(_p.network_id == key),),
+    ("network", EXTERNAL): (
+        lambda key: sa.select(_p.project_id).where(_p.network_id == key, _p.device_owner.in_(GATEWAYS)),
+    ),
+    ("security_group", SHARED): (_ports_with_group,),
+    ("address_scope", SHARED): (
+        lambda key: sa.select(t.subnetpools.c.project_id).where(t.subnetpools.c.address_scope_id == key),
+    ),
+    ("subnetpool", SHARED): (lambda key: sa.select(t.subnets.c.project_id).where(t.subnets.c.subnetpool_id == key),),
+    ("address_group", SHARED): (
+        lambda key: sa.select(t.security_group_rules.c.project_id).where(
+            t.security_group_rules.c.remote_address_group_id == key
+        ),
+    ),
+}
+
+
+class RbacPolicies:
+    resources = (RBAC_POLICY,)
+    extensions = (
+        Extension("rbac-policies", "RBAC policies", "Sharing single objects with single projects."),
+        Extension("rbac-security-groups", "RBAC for security groups", "Security groups can be shared."),
+        Extension("rbac-address-scope", "RBAC for address scopes", "Address scopes can be shared."),
+        Extension("rbac-subnetpool", "RBAC for subnet pools", "Subnet pools can be shared."),
+        Extension("rbac-address-group", "RBAC for address groups", "Address groups can be shared."),
+    )
+
+    def __init__(
+        self, db: Database, quotas: Quotas, more_users: Mapping[tuple[str, str], Iterable[Users]] | None = None
+    ) -> None:
+        """`more_users`: further queries for who uses an object, each a select of project ids."""
+        self._db = db
+        self._quotas = quotas
+        more = more_users or {}
+        self._users = {key: (*USERS.get(key, ()), *more.get(key, ())) for key in {*USERS, *more}}
+
+    def get_rbac_policies(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return VIEW.list(connection, query, context.project_id)
+
+    def get_rbac_policy(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create_rbac_policy(self, context: Context, values: Object) -> Object:
+        return self.create_rbac_policy_bulk(context, [values])[0]
+
+    def create_rbac_policy_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        """All of them or none."""
+        for values in several:
+            _check_action(values)
+
+        def attempt() -> list[Object]:
+            made = [{"id": new_id(), **values} for values in several]
+            with self._db.read() as connection:
+                for i, policy in enumerate(made):
+                    _check_object(connection, context, policy)
+                    _check_scope_of_pool(connection, policy)
+                    _check_twice(connection, policy, made[:i])
+                owners = {policy["project_id"] for policy in made}
+                limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
+            with self._db.transaction() as tx:
+                for policy in made:
+                    tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
+                    tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
+                    _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
+            return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
+
+        return self._db.retrying(attempt)
+
+    def update_rbac_policy(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = _existing(connection, key)
+                after = {**before, **values}
+                _check_object(connection, context, after)
+                if after["target_tenant"] == before["target_tenant"]:
+                    return after
+                _check_twice(connection, after)
+                _check_scope_of_pool(connection, after)
+                self._check_unused(connection, before, after["target_tenant"])
+            with self._db.transaction() as tx:
+                done = tx.execute(
+                    sa.update(t.rbac_policies)
+                    .where(_c.id == key, _c.target_project == before["target_tenant"])
+                    .values(target_project=after["target_tenant"])
+                )
+                if done.rowcount != 1:
+                    raise Stale
+                _touch(tx, after)
+            return after
+
+        return self._db.retrying(attempt)
+
+    def delete_rbac_policy(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                before = _existing(connection, key)
+                self._check_unused(connection, before)
+                last = before["action"] == EXTERNAL and not _other_targets(connection, before)
+            with self._db.transaction() as tx:
+                gone = sa.delete(t.rbac_policies).where(_c.id == key, _c.target_project == before["target_tenant"])
+                if tx.execute(gone).rowcount != 1:
+                    raise Stale
+                tx.use("rbac_policy", before["project_id"], -1)
+                _touch(tx, before, external=False if last else None, must_exist=False)
+
+        self._db.retrying(attempt)
+
+    # --- may it go? ---------------------------------------------------------------------------------------------------
+
+    def _check_unused(self, connection: Connection, policy: Object, new_target: str | None = None) -> None:
+        """Refuse to take access from a project that needs it and gets it from no other policy."""
+        targets = _other_targets(connection, policy)
+        if new_target is not None:
+            targets.add(new_target)
+        kind, action, object_id = policy["object_type"], policy["action"], policy["object_id"]
+        if EVERYONE in targets:
+            return
+        if action == EXTERNAL and policy["target_tenant"] == EVERYONE and _is_default(connection, object_id):
+            raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is for all.")
+        table = TABLES[kind]
+        owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == object_id)).scalar()
+        left_out = self._users_of(connection, kind, action, object_id) - targets - {owner}
+        if policy["target_tenant"] != EVERYONE:
+            left_out &= {policy["target_tenant"]}
+        if left_out:
+            raise errors.RbacPolicyInUse(
+                object_id=object_id, details=f"Projects that use it: {', '.join(sorted(left_out)[:10])}."
+            )
+        if action == EXTERNAL and not targets and _has_gateways(connection, object_id):
+            raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have their gateway on this network.")
+
+    def _users_of(self, connection: Connection, kind: str, action: str, object_id: str) -> set[str]:
+        """The projects that use the object. What belongs to no project is the server's own."""
+        found: set[str] = set()
+        for users in self._users.get((kind, action), ()):
+            found.update(connection.execute(users(object_id).distinct()).scalars())
+        return found - {""}
+
+
+def _existing(connection: Connection, key: str) -> Object:
+    found = VIEW.load(connection, key)
+    if found is None:
+        raise errors.RbacPolicyNotFound(id=key, object_type="rbac_policy")
+    return found
+
+
+def _check_action(values: Object) -> None:
+    valid = ACTIONS[values["object_type"]]
+    if values["action"] not in valid:
+        raise errors.InvalidActionForType(
+            action=values["action"], object_type=values["object_type"], valid_actions=", ".join(valid)
+        )
+
+
+def _check_object(connection: Connection, context: Context, policy: Object) -> None:
+    """Who shares an object must own it or be an administrator; others do not even learn whether it is there."""
+    table = TABLES[policy["object_type"]]
+    owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == policy["object_id"])).scalar()
+    if owner is None or (owner != context.project_id and not context.is_admin):
+        raise errors.InvalidInput(
+            error_message=f"there is no {policy['object_type']} {policy['object_id']} of which this project decides"
+        )
+
+
+def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
+    """Who gets a subnet pool must have its address scope too."""
+    if policy["object_type"] != "subnetpool":
+        return
+    pool = t.subnetpools.c
+    scope = connection.execute(sa.select(pool.address_scope_id).where(pool.id == policy["object_id"])).scalar()
+    if scope is None:
+        return
+    target = policy["target_tenant"]
+    owned = sa.select(t.address_scopes.c.id).where(
+        t.address_scopes.c.id == scope, t.address_scopes.c.project_id == target
+    )
+    let = sa.select(_c.id).where(_c.object_id == scope, _c.target_project.in_({EVERYONE, target}))
+    if connection.execute(owned.union_all(let).limit(1)).first() is None:
+        raise errors.InvalidInput(error_message=f"the pool's address scope {scope} is not shared with {target}")
+
+
+def _check_twice(connection: Connection, policy: Object, made: Sequence[Object] = ()) -> None:
+    same = ("object_type", "object_id", "action", "target_tenant")
+    twice = any(all(other[name] == policy[name] for name in same) for other in made)
+    known = sa.select(_c.id).where(
+        _c.object_type == policy["object_type"],
+        _c.object_id == policy["object_id"],
+        _c.action == policy["action"],
+        _c.target_project == policy["target_tenant"],
+        _c.id != policy["id"],
+    )
+    if twice or connection.execute(known).first() is not None:
+        raise errors.DuplicateRbacPolicy()
+
+
+def _other_targets(connection: Connection, policy: Object) -> set[str]:
+    """Whom the object's other policies for the same action let."""
+    others = sa.select(_c.target_project).where(
+        _c.object_type == policy["object_type"],
+        _c.object_id == policy["object_id"],
+        _c.action == policy["action"],
+        _c.id != policy["id"],
+    )
+    return set(connection.execute(others).scalars())
+
+
+def _is_default(connection: Connection, network_id: str) -> bool:
+    return bool(connection.execute(sa.select(_n.is_default).where(_n.id == network_id)).scalar())
+
+
+def _has_gateways(connection: Connection, network_id: str) -> bool:
+    found = sa.select(_p.id).where(_p.network_id == network_id, _p.device_owner.in_(GATEWAYS)).limit(1)
+    return connection.execute(found).first() is not None
+
+
+def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:
+    """Tell that the object's access changed: a network also shows it, and so gets a new revision."""
+    kind, key = policy["object_type"], policy["object_id"]
+    table = TABLES[kind]
+    if kind == "network":
+        change: Object = {"revision_number": _n.revision_number + 1, "updated_at": now()}
+        if external is not None:
+            change["external"] = external
+        tx.execute(sa.update(t.networks).where(_n.id == key).values(change))
+    revision = tx.execute(sa.select(table.c.revision_number).where(table.c.id == key)).scalar()
+    if revision is not None:
+        tx.record(kind, key, revision)
+    elif must_exist:  # deleted since it was looked at
+        raise Stale

@@ -1,0 +1,40 @@
+"""An object shared with every project is one with an RBAC policy for all: `shared` is another word for that policy."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import new_id
+from neutrino.server.db.transaction import Transaction
+
+SHARED, EXTERNAL = "access_as_shared", "access_as_external"
+EVERYONE = "*"
+
+
+def open_to_all(tx: Transaction, kind: str, object_id: str, project_id: str, action: str = SHARED) -> None:
+    tx.execute(
+        sa.insert(t.rbac_policies).values(
+            id=new_id(),
+            project_id=project_id,
+            object_type=kind,
+            object_id=object_id,
+            action=action,
+            target_project=EVERYONE,
+        )
+    )
+
+
+def close_to_all(tx: Transaction, kind: str, object_id: str, action: str = SHARED) -> None:
+    c = t.rbac_policies.c
+    tx.execute(
+        sa.delete(t.rbac_policies).where(
+            c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE
+        )
+    )
+
+
+def forget(tx: Transaction, object_id: str) -> None:
+    """The object goes, and with it every policy on it and every tag."""
+    tx.execute(sa.delete(t.rbac_policies).where(t.rbac_policies.c.object_id == object_id))
+    tx.execute(sa.delete(t.tags).where(t.tags.c.object_id == object_id))

@@ -1,0 +1,211 @@
+"""Tags: words that a project puts on its objects and lists them by.
+
+    GET /v2.0/things/{parent}/tags       all of them      GET    …/tags/{key}   204 if it is there
+    PUT                                  replace them     PUT                   add it
+    POST                                 add several      DELETE                take it away
+    DELETE                               take all away
+
+An object's row has its tags as JSON, for showing it; the table `tags` has them as rows, for finding it. Both change in
+one transaction, on the condition that the object has not changed since its tags were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.access.sharing import EXTERNAL
+from neutrino.server.api.definition import Extension, Resource
+from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.routes import PREFIX, Handler, Route
+from neutrino.server.api.stages.body import decode
+from neutrino.server.api.types import Invalid, ListOf, Text
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import shared_with_viewer
+from neutrino.server.policy.authorizer import Authorizer
+
+Object = dict[str, Any]
+Change = Callable[[list[str]], Iterable[str]]
+TAG = Text(255)
+MOST_TAGS = 50
+
+
+def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: Iterable[str] = ()) -> None:
+    """Write the rows by which an object is found; `before` are the tags it has. The object's row is the caller's."""
+    new, old = set(tags), set(before)
+    gone = old - new
+    if gone:
+        tx.execute(sa.delete(t.tags).where(t.tags.c.object_id == object_id, t.tags.c.tag.in_(sorted(gone))))
+    if new - old:
+        tx.execute(sa.insert(t.tags), [{"object_id": object_id, "tag": tag} for tag in sorted(new - old)])
+
+
+@dataclass(frozen=True)
+class Taggable:
+    """A resource whose objects have tags, and the query for what is needed of one of them."""
+
+    resource: Resource
+    table: sa.Table
+    statement: sa.Select[Any]
+
+    def load(self, db: Database, key: str, project_id: str) -> Object:
+        with db.read() as connection:
+            row = connection.execute(self.statement, {"key": key, "viewer_project": project_id}).mappings().first()
+        if row is None:
+            raise self.resource.not_found(id=key)
+        return {**row, "tags": msgspec.json.decode(row["tags"]), "tenant_id": row["project_id"]}
+
+
+def taggable(resource: Resource, table: sa.Table) -> Taggable:
+    """The object's tags with what policy rules ask: owner, sharing, and the same of its network."""
+    columns: list[sa.ColumnElement[Any]] = [table.c[n] for n in ("id", "project_id", "revision_number", "tags")]
+    source: sa.FromClause = table
+    network_id = table.c.id if table is t.networks else table.c.get("network_id")
+    shared_by = table.c.id
+    if network_id is not None:
+        network = t.networks.alias("its_network")
+        source = table.join(network, network.c.id == network_id)
+        shared_by = network_id
+        external = sa.and_(network.c.external, shared_with_viewer(network_id, EXTERNAL))
+        columns += [
+            network.c.project_id.label("network:project_id"),
+            shared_with_viewer(network_id).label("network:shared"),
+            external.label("router:external"),
+        ]
+    columns.append(shared_with_viewer(shared_by).label("shared"))
+    statement = sa.select(*columns).select_from(source).where(table.c.id == sa.bindparam("key"))
+    return Taggable(resource, table, statement)
+
+
+class Tags:
+    resources = ()
+    extensions = (
+        Extension("standard-attr-tag", "Tags", "Tags on networks, subnets, ports and other objects."),
+        Extension("tag-creation", "Tag creation", "Adding several tags at once."),
+    )
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def routes(self, authorizer: Authorizer, tagged: Iterable[tuple[Resource, sa.Table]]) -> list[Route]:
+        return [route for one in tagged for route in self._routes(authorizer, taggable(*one))]
+
+    def _routes(self, authorizer: Authorizer, kind: Taggable) -> list[Route]:
+        def rule(action: str) -> str:
+            name = f"{action}_{kind.resource.name}:tags"
+            # Adding several is an update where the policy has no rule of its own for it.
+            if action == "create" and not authorizer.has_rule(name):
+                name = f"update_{kind.resource.name}:tags"
+            return name
+
+        def allowed(action: str, handler: Callable[[Request, Object], Reply]) -> Handler:
+            def check(request: Request) -> Reply:
+                # That an object is there is no secret here: the answer is a refusal by policy, not a 404.
+                found = kind.load(self._db, request.parent, request.context.project_id)
+                authorizer.require(request.context, rule(action), found)
+                return handler(request, found)
+
+            return check
+
+        def several(action: str, change: Callable[[list[str]], Change], status: int) -> Handler:
+            def handle(request: Request) -> Reply:
+                tags = _tags_of(request.raw)
+
+                def write(_: Request, found: Object) -> Reply:
+                    self.change(kind, request.context, request.parent, change(tags))
+                    return Reply(status, {"tags": tags})
+
+                return allowed(action, write)(request)
+
+            return handle
+
+        def single(action: str, handler: Callable[[Request, Object], Reply]) -> Handler:
+            def check(request: Request) -> Reply:
+                _checked_tag(request.key)
+                return allowed(action, handler)(request)
+
+            return check
+
+        base = f"{PREFIX}/{kind.resource.url}/{{parent}}/tags"
+        one = f"{base}/{{key}}"
+        return [
+            Route("GET", base, allowed("get", lambda r, found: Reply(200, {"tags": found["tags"]}))),
+            Route("PUT", base, several("update", lambda tags: lambda old: tags, 200)),
+            Route("POST", base, several("create", lambda tags: lambda old: [*old, *tags], 201)),
+            Route("DELETE", base, allowed("delete", lambda r, found: self._clear(kind, r))),
+            Route("GET", one, single("get", _has_tag)),
+            Route("PUT", one, single("update", lambda r, found: self._add(kind, r))),
+            Route("DELETE", one, single("delete", lambda r, found: self._remove(kind, r))),
+        ]
+
+    def change(self, kind: Taggable, context: Context, key: str, change: Change) -> list[str]:
+        """Give the object the tags that `change` makes of those it has."""
+
+        def attempt() -> list[str]:
+            before = kind.load(self._db, key, context.project_id)
+            tags = sorted(set(change(before["tags"])))
+            if len(tags) > MOST_TAGS:
+                raise errors.BadRequest(resource=kind.resource.name, msg=f"an object has at most {MOST_TAGS} tags")
+            if set(tags) == set(before["tags"]):
+                return tags
+            with self._db.transaction() as tx:
+                stamp = update_row(tx, kind.table, before, {"tags": tags})
+                set_tags(tx, key, tags, before=before["tags"])
+                tx.record(kind.resource.name, key, stamp["revision_number"])
+            return tags
+
+        return self._db.retrying(attempt)
+
+    def _add(self, kind: Taggable, request: Request) -> Reply:
+        self.change(kind, request.context, request.parent, lambda old: [*old, request.key])
+        return Reply(201)
+
+    def _remove(self, kind: Taggable, request: Request) -> Reply:
+        def without(old: list[str]) -> list[str]:
+            if request.key not in old:
+                raise errors.TagNotFound(tag=request.key)
+            return [tag for tag in old if tag != request.key]
+
+        self.change(kind, request.context, request.parent, without)
+        return Reply(204)
+
+    def _clear(self, kind: Taggable, request: Request) -> Reply:
+        self.change(kind, request.context, request.parent, lambda old: [])
+        return Reply(204)
+
+
+def _has_tag(request: Request, found: Object) -> Reply:
+    if request.key not in found["tags"]:
+        raise errors.TagNotFound(tag=request.key)
+    return Reply(204)
+
+
+def _checked_tag(tag: str) -> None:
+    try:
+        TAG.parse(tag)
+    except Invalid as error:
+        raise errors.InvalidInput(error_message=str(error)) from None
+
+
+def _tags_of(raw: bytes) -> list[str]:
+    body = decode(raw)
+    if not isinstance(body, dict) or "tags" not in body:
+        raise errors.InvalidInput(error_message="the body must have a list of tags under 'tags'")
+    if isinstance(body["tags"], list) and len(body["tags"]) > MOST_TAGS:
+        raise errors.BadRequest(resource="tags", msg=f"an object has at most {MOST_TAGS} tags")
+    try:
+        return ListOf(TAG).parse(body["tags"])
+    except Invalid as error:
+        raise errors.InvalidInput(error_message=str(error)) from None
+
+
+__all__ = ["MOST_TAGS", "Taggable", "Tags", "set_tags", "taggable"]

@@ -1,0 +1,157 @@
+"""The WSGI application: Falcon in front of the routes, errors made into the body that clients parse."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import falcon
+import msgspec
+
+from neutrino.server import errors
+from neutrino.server.api.authentication import Authentication
+from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.routes import PREFIX, Handler, Route
+from neutrino.server.api.stages.query_string import pairs_of
+from neutrino.server.context import Context
+
+LOG = logging.getLogger(__name__)
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
+
+
+class Endpoint:
+    """One path: hands each verb to its handler. Falcon finds `on_get` and the like by name."""
+
+    def __init__(
+        self, handlers: dict[str, Handler], names: Sequence[str], authentication: Authentication, max_body: int
+    ) -> None:
+        self._handlers = handlers
+        self._names = names  # what the parts of the path are, in their order
+        self._authentication = authentication
+        self._max_body = max_body
+        for method in METHODS:
+            if method in handlers:
+                setattr(self, f"on_{method.lower()}", self._answer)
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        values = dict(zip(self._names, path.values(), strict=True))
+        request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
+        context = self._authentication.context(req.get_header, request_id)
+        raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
+        request = Request(
+            context=context,
+            raw=raw,
+            pairs=pairs_of(req.query_string) if req.query_string else [],
+            key=values.get("key", ""),
+            parent=values.get("parent", ""),
+            url=f"{req.prefix}{req.path}",
+            if_match=req.get_header("If-Match") or "",
+        )
+        write(resp, self._handlers[req.method](request))
+
+    def _body(self, req: falcon.Request) -> bytes:
+        length = req.content_length
+        if length is not None and length > self._max_body:
+            raise errors.HTTPRequestEntityTooLarge(limit=self._max_body)
+        if not length and req.get_header("Transfer-Encoding") is None:
+            return b""
+        content_type = (req.content_type or "application/json").partition(";")[0].strip().lower()
+        if content_type != "application/json":
+            raise errors.HTTPUnsupportedMediaType(content_type=content_type)
+        raw: bytes = req.bounded_stream.read(self._max_body + 1) if length else req.stream.read(self._max_body + 1)
+        if len(raw) > self._max_body:
+            raise errors.HTTPRequestEntityTooLarge(limit=self._max_body)
+        return raw
+
+
+def write(resp: falcon.Response, reply: Reply) -> None:
+    resp.status = reply.status
+    if reply.body is not None:
+        resp.data = _encode(reply.body)
+        resp.content_type = "application/json"
+
+
+class JsonSuffix:
+    """`/v2.0/networks.json` is `/v2.0/networks`."""
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        if req.path.endswith(".json") and req.path.startswith(PREFIX):
+            req.path = req.path[:-5]
+
+
+def build_app(routes: Iterable[Route], authentication: Authentication, *, max_body: int, public: Iterable[Route]) -> Any:
+    """`public` routes answer without authentication."""
+    app = falcon.App(middleware=[JsonSuffix()])
+    app.req_options.strip_url_path_trailing_slash = True
+    paths: dict[str, dict[str, Handler]] = defaultdict(dict)
+    for route in routes:
+        paths[route.path].setdefault(route.method, route.handler)
+    for path, handlers in paths.items():
+        names = _PARAMETER.findall(path)
+        app.add_route(_positional(path), Endpoint(handlers, names, authentication, max_body))
+    for route in public:
+        app.add_route(route.path, _Public(route.handler))
+    app.add_sink(_nothing_here, prefix="/")
+    app.add_error_handler(errors.ApiError, _api_error)
+    app.add_error_handler(falcon.HTTPError, _http_error)
+    app.add_error_handler(Exception, _unexpected)
+    return app
+
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+def _positional(path: str) -> str:
+    """Falcon wants one name for a part of the path; here it is a key in one route and a parent in the next."""
+    counter = itertools.count()
+    return _PARAMETER.sub(lambda match: f"{{part{next(counter)}}}", path)
+
+
+class _Public:
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        write(resp, self._handler(Request(Context(""), url=req.prefix, key=path.get("key", ""))))
+
+
+def _nothing_here(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+    raise errors.HTTPNotFound()
+
+
+def _refuse(resp: falcon.Response, status: int, type_: str, message: str, detail: str = "") -> None:
+    resp.status = status
+    resp.data = _encode({"NeutronError": {"type": type_, "message": message, "detail": detail}})
+    resp.content_type = "application/json"
+
+
+def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: Any) -> None:
+    _refuse(resp, error.status, error.type, error.message)
+
+
+HTTP_NAMES = {404: "HTTPNotFound", 405: "HTTPMethodNotAllowed", 413: "HTTPRequestEntityTooLarge"}
+
+
+def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    status = falcon.http_status_to_code(error.status)
+    if error.headers:
+        resp.set_headers(error.headers)
+    _refuse(resp, status, HTTP_NAMES.get(status, "HTTPBadRequest"), error.description or error.title or "")
+
+
+def _unexpected(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+    """A defect of ours: told to the log with its cause, to the client without it."""
+    request_id = req.env.get("openstack.request_id", "")
+    LOG.exception("%s %s failed (%s)", req.method, req.path, request_id)
+    _refuse(
+        resp,
+        500,
+        "HTTPInternalServerError",
+        f"The server failed on this request; its log has the reason under {request_id or 'this time'}.",
+    )

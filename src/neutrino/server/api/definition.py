@@ -1,0 +1,98 @@
+"""What a resource is: its attributes and their rules, its verbs, its place in the URL space.
+
+One file in `resources/` declares one resource with these values. Validation, policy, quotas, the extension list, the
+OpenAPI document and the routes are all read from them; nothing about an attribute is written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from neutrino.model.sentinel import UNSET
+from neutrino.server import errors
+from neutrino.server.api.types import Type
+
+
+class Required:
+    """Marks an attribute that a create request must give."""
+
+
+REQUIRED: Final = Required
+
+
+@dataclass(frozen=True)
+class Attribute:
+    name: str
+    type: Type
+    post: bool = False
+    put: bool = False
+    default: Any = UNSET  # what a create without it means; UNSET: the plugin decides; REQUIRED: it must be given
+    visible: bool = True
+    filter: bool = False
+    sort: bool = False
+    guarded: bool = False  # setting it (other than to its default) needs its own policy rule
+    extension: str = ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """A verb on a member, such as PUT /address-groups/{id}/add_addresses."""
+
+    name: str
+    policy: str = ""
+
+
+@dataclass(frozen=True)
+class Parent:
+    name: str
+    collection: str
+
+
+ALL_VERBS: Final = frozenset({"index", "show", "create", "update", "delete"})
+
+
+@dataclass(frozen=True)
+class Resource:
+    name: str
+    collection: str
+    attributes: tuple[Attribute, ...]
+    path: str = ""  # in URLs, where it differs from the collection
+    parent: Parent | None = None
+    verbs: frozenset[str] = ALL_VERBS
+    actions: tuple[Action, ...] = ()
+    key: str = "id"
+    owned: bool = True  # has a project
+    bulk: bool = True
+    quota: bool = False
+    tagged: bool = False
+    not_found: type[errors.ApiError] = errors.HTTPNotFound
+    # Objects that the caller may not see are, for the client, not there; some say so in the HTTP layer's words.
+    hidden: type[errors.ApiError] | None = None
+    network_attribute: str = ""  # the attribute whose network's owner has a say in the policy
+    policy_parents: Mapping[str, str] = field(default_factory=dict)
+    extension: str = ""
+    extra_filters: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Attribute]:
+        return MappingProxyType({a.name: a for a in self.attributes})
+
+    @cached_property
+    def visible(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.attributes if a.visible)
+
+    @cached_property
+    def url(self) -> str:
+        return self.path or self.collection.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Extension:
+    alias: str
+    name: str
+    description: str
+    updated: str = "2026-01-01T00:00:00-00:00"

@@ -1,0 +1,268 @@
+"""What happens to a request, in order: the six verbs, each read from top to bottom.
+
+    authenticate → parse → check against the definition → quota → policy → plugin → what the reader may see → notify
+
+Authentication has happened before (`authentication.py`); the answer becomes bytes after (`app.py`). Everything between
+is here, the same for every resource of every plugin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from neutrino.server import errors
+from neutrino.server.api.catalog import Served
+from neutrino.server.api.definition import Resource
+from neutrino.server.api.stages import body as bodies
+from neutrino.server.api.stages.present import names_to_fetch, present, visible_names
+from neutrino.server.api.stages.query_string import Pairs, page_links, parse_fields, parse_query
+from neutrino.server.context import Context
+from neutrino.server.policy.authorizer import Authorizer, Sight
+
+Object = dict[str, Any]
+IF_MATCH = re.compile(r"revision_number=(\d+)")
+
+
+class Quota(Protocol):
+    def check(self, resource: str, projects: Sequence[str]) -> None: ...
+
+
+class Notify(Protocol):
+    def __call__(self, context: Context, event: str, payload: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call, as the HTTP layer understood it."""
+
+    context: Context
+    raw: bytes = b""
+    pairs: Pairs = ()  # type: ignore[assignment]
+    key: str = ""
+    parent: str = ""
+    url: str = ""  # of the collection, for links
+    if_match: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: Any = None
+
+
+class Pipeline:
+    def __init__(self, authorizer: Authorizer, quota: Quota, notify: Notify, max_limit: int | None = None) -> None:
+        self._authorizer = authorizer
+        self._quota = quota
+        self._notify = notify
+        self._max_limit = max_limit
+
+    # --- the verbs ------------------------------------------------------------------------------------------------
+
+    def index(self, served: Served, request: Request) -> Reply:
+        resource, context = served.resource, request.context
+        assert served.index is not None
+        query = parse_query(resource, request.pairs, max_limit=self._max_limit)
+        sight = self._sight(resource, context)
+        if resource.parent:
+            target = served.target(context, request.parent, None) if served.target else {}
+            self._authorizer.require(context, self._rule("get", resource), target)
+        if query.marker is not None and served.show is not None:
+            self._find(served, context, query.marker, sight)
+        fetched = names_to_fetch(resource, query.fields, sight)
+        if fetched is not None and query.limit is not None:
+            fetched = tuple(dict.fromkeys([*fetched, resource.key]))
+        rows = served.index(context, *_parent(request), replace(query, fields=fetched, everyone=sight.all_rows))
+        out: dict[str, Any] = {resource.collection: self._present(resource, rows, sight, query.fields)}
+        if query.limit is not None:
+            links = page_links(request.url, request.pairs, [row[resource.key] for row in rows], query)
+            if links:
+                out[f"{resource.collection}_links"] = links
+        return Reply(200, out)
+
+    def show(self, served: Served, request: Request) -> Reply:
+        resource, context = served.resource, request.context
+        fields = parse_fields(resource, request.pairs)
+        sight = self._sight(resource, context)
+        found = self._find(served, context, request.key, sight, fields, parent=request.parent)
+        return Reply(200, {resource.name: self._present(resource, [found], sight, fields)[0]})
+
+    def create(self, served: Served, request: Request) -> Reply:
+        resource, context = served.resource, request.context
+        assert served.create is not None
+        body = bodies.decode(request.raw)
+        items, several = bodies.items_to_create(resource, body, context)
+        if resource.quota:
+            self._quota.check(resource.name, [item.values["project_id"] for item in items])
+        self._authorize_create(served, request, items)
+        self._notify(context, f"{resource.name}.create.start", body)
+        parent = _parent(request)
+        values = [item.values for item in items]
+        if several and served.create_bulk is not None:
+            made = served.create_bulk(context, *parent, values)
+        else:
+            made = [served.create(context, *parent, one) for one in values]
+        sight = self._sight(resource, context)
+        shown = self._present(resource, made, sight, None, own=True)
+        answer = {resource.collection: shown} if several else {resource.name: shown[0] if shown else {}}
+        self._notify(context, f"{resource.name}.create.end", answer)
+        return Reply(201, answer)
+
+    def update(self, served: Served, request: Request) -> Reply:
+        resource, context = served.resource, request.context
+        assert served.update is not None
+        body = bodies.decode(request.raw)
+        item = bodies.item_to_update(resource, body)
+        sight = self._sight(resource, context)
+        found = self._found_for_change(served, request, sight)
+        target = {**found, **item.values}
+        rule = self._rule("update", resource)
+        self._authorizer.require(context, rule, found)
+        self._authorizer.require_attributes(context, "update", resource, item.given, target)
+        self._notify(context, f"{resource.name}.update.start", {**body, "id": request.key})
+        revision = _expected_revision(request.if_match, found)
+        changed = served.update(context, *_parent(request), request.key, item.values, revision)
+        answer = {resource.name: self._present(resource, [changed], sight, None, own=True)[0]}
+        self._notify(context, f"{resource.name}.update.end", answer)
+        return Reply(200, answer)
+
+    def delete(self, served: Served, request: Request) -> Reply:
+        resource, context = served.resource, request.context
+        assert served.delete is not None
+        sight = self._sight(resource, context)
+        found = self._found_for_change(served, request, sight)
+        self._authorizer.require(context, self._rule("delete", resource), found)
+        self._notify(context, f"{resource.name}.delete.start", {f"{resource.name}_id": request.key})
+        revision = _expected_revision(request.if_match, found)
+        served.delete(context, *_parent(request), request.key, revision)
+        shown = self._present(resource, [found], sight, None, own=True)
+        payload = {f"{resource.name}_id": request.key, resource.name: shown[0] if shown else {}}
+        self._notify(context, f"{resource.name}.delete.end", payload)
+        return Reply(204)
+
+    def act(self, served: Served, action: str, request: Request) -> Reply:
+        """A member's own verb, such as add_addresses."""
+        resource, context = served.resource, request.context
+        body = bodies.decode(request.raw) if request.raw else {}
+        sight = self._sight(resource, context)
+        found = self._found_for_change(served, request, sight)
+        policy = next(a.policy for a in resource.actions if a.name == action) or action
+        self._authorizer.require(context, policy, found)
+        self._notify(context, f"{resource.name}.{action}.start", {"id": request.key, "body": body})
+        answer = served.actions[action](context, *_parent(request), request.key, body)
+        self._notify(context, f"{resource.name}.{action}.end", answer)
+        if isinstance(answer, dict) and resource.name in answer:
+            shown = self._present(resource, [answer[resource.name]], sight, None, own=True)
+            answer = {resource.name: shown[0] if shown else {}}
+        return Reply(200, answer)
+
+    # --- their parts ----------------------------------------------------------------------------------------------
+
+    def _rule(self, action: str, resource: Resource) -> str:
+        """A rule's name; a nested resource has its parent's name in it, where the policy knows it so."""
+        name = f"{resource.parent.name}_{resource.name}" if resource.parent else resource.name
+        for rule in (f"{action}_{name}", f"{action}_{resource.collection}", f"{action}_{resource.name}"):
+            if self._authorizer.has_rule(rule):
+                return rule
+        return f"{action}_{name}"
+
+    def _sight(self, resource: Resource, context: Context) -> Sight:
+        return self._authorizer.sight(context, resource, self._rule("get", resource))
+
+    def _find(
+        self,
+        served: Served,
+        context: Context,
+        key: str,
+        sight: Sight,
+        fields: Sequence[str] | None = None,
+        parent: str = "",
+    ) -> Object:
+        """The object, if it is there for this caller."""
+        resource = served.resource
+        assert served.show is not None
+        fetched = names_to_fetch(resource, fields, sight)
+        where = (parent,) if resource.parent else ()
+        # Where hidden objects answer in words of their own, they are looked up for all and hidden here.
+        everyone = sight.all_rows or resource.hidden is not None
+        found: Object | None = served.show(context, *where, key, fetched, everyone)
+        if found is None:
+            raise resource.not_found(id=key, host=key, object_type=resource.name, address_group_id=key, port_id=parent)
+        if sight.names(found) is None:
+            raise (resource.hidden or resource.not_found)(id=key, object_type=resource.name, address_group_id=key)
+        return found
+
+    def _found_for_change(self, served: Served, request: Request, sight: Sight) -> Object:
+        """The object as the policy wants to know it before it is changed: all that is visible, and what rules look at."""
+        resource = served.resource
+        if served.show is None:  # only ever changed through its parent
+            target = served.target(request.context, request.parent, request.key) if served.target else {}
+            return dict(target)
+        names = (*visible_names(resource), *POLICY_NAMES)
+        parent = request.parent
+        where = (parent,) if resource.parent else ()
+        everyone = sight.all_rows or resource.hidden is not None
+        found: Object | None = served.show(request.context, *where, request.key, names, everyone)
+        if found is None:
+            raise resource.not_found(
+                id=request.key, host=request.key, object_type=resource.name, address_group_id=request.key
+            )
+        if sight.names(found) is None:
+            raise (resource.hidden or resource.not_found)(
+                id=request.key, object_type=resource.name, address_group_id=request.key
+            )
+        return found
+
+    def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
+        resource, context = served.resource, request.context
+        rule = self._rule("create", resource)
+        known: dict[Any, dict[str, Any]] = {}  # what a bulk request belongs to is looked up once
+        for item in items:
+            target = item.values
+            if served.target is not None:
+                owner = item.values.get(resource.network_attribute) if resource.network_attribute else request.parent
+                if owner not in known:
+                    where = _parent(request)
+                    known[owner] = served.target(context, *where, item.values)
+                target = {**item.values, **known[owner]}
+            self._authorizer.require(context, rule, target)
+            self._authorizer.require_attributes(context, "create", resource, item.given, target)
+
+    def _present(
+        self,
+        resource: Resource,
+        rows: Sequence[Object],
+        sight: Sight,
+        fields: Sequence[str] | None,
+        own: bool = False,
+    ) -> list[Object]:
+        """`own`: the caller has just made or changed it, so it is shown even where reading it is not allowed."""
+        if own and not sight.everything:
+            shown = []
+            for row in rows:
+                hidden = sight.names(row) or frozenset()
+                shown.append({n: row[n] for n in visible_names(resource) if n in row and n not in hidden})
+            return shown
+        return present(resource, rows, sight, fields)
+
+
+# What rules look at beyond an object's own attributes.
+POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id")
+
+
+def _parent(request: Request) -> tuple[str, ...]:
+    return (request.parent,) if request.parent else ()
+
+
+def _expected_revision(if_match: str, found: Object) -> int | None:
+    """The revision that `If-Match: revision_number=N` insists on; any other form of the header is not for us."""
+    match = IF_MATCH.fullmatch(if_match.strip()) if if_match else None
+    if match is None:
+        return None
+    expected = int(match[1])
+    if found.get("revision_number") != expected:
+        raise errors.RevisionNumberConstraintFailed(expected=expected, current=found.get("revision_number"))
+    return expected

@@ -1,0 +1,26 @@
+"""Every resource of the core, in the order in which they are listed."""
+
+from neutrino.server.api.resources.address_group import ADDRESS_GROUP
+from neutrino.server.api.resources.address_scope import ADDRESS_SCOPE
+from neutrino.server.api.resources.agent import AGENT, AVAILABILITY_ZONE
+from neutrino.server.api.resources.network import NETWORK
+from neutrino.server.api.resources.network_ip_availability import NETWORK_IP_AVAILABILITY
+from neutrino.server.api.resources.port import BINDING, PORT
+from neutrino.server.api.resources.rbac_policy import RBAC_POLICY
+from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
+from neutrino.server.api.resources.subnet import SUBNET
+from neutrino.server.api.resources.subnetpool import SUBNETPOOL
+
+CORE = (NETWORK, SUBNET, SUBNETPOOL, PORT)
+RESOURCES = (
+    *CORE,
+    BINDING,
+    ADDRESS_SCOPE,
+    SECURITY_GROUP,
+    SECURITY_GROUP_RULE,
+    ADDRESS_GROUP,
+    RBAC_POLICY,
+    AGENT,
+    AVAILABILITY_ZONE,
+    NETWORK_IP_AVAILABILITY,
+)

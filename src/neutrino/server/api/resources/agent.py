@@ -1,0 +1,51 @@
+"""Agents, and the zones that they are in. What is scheduled to them has routes of its own, in `hosts/plugin.py`."""
+
+from __future__ import annotations
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Attribute, Resource
+from neutrino.server.api.types import AnyObject, Bool, Nullable, Text, Uuid
+
+_ATTRIBUTES = (  # an agent is made by its first report, so nothing can be posted
+    Attribute("id", Uuid(), filter=True),
+    Attribute("agent_type", Text(), filter=True),
+    Attribute("binary", Text(), filter=True),
+    Attribute("topic", Text(), filter=True),
+    Attribute("host", Text(), filter=True),
+    Attribute("admin_state_up", Bool(), put=True, filter=True),
+    Attribute("created_at", Text()),
+    Attribute("started_at", Text()),
+    Attribute("heartbeat_timestamp", Text()),
+    Attribute("alive", Bool(), filter=True),
+    Attribute("configurations", AnyObject()),
+    Attribute("description", Nullable(Text(255)), put=True, filter=True),
+    Attribute("availability_zone", Nullable(Text()), filter=True, extension="availability_zone"),
+    Attribute("resources_synced", Nullable(Bool())),
+    Attribute("resource_versions", AnyObject()),
+)
+
+AGENT = Resource(
+    name="agent",
+    collection="agents",
+    owned=False,
+    bulk=False,
+    not_found=errors.AgentNotFound,
+    extension="agent",
+    attributes=_ATTRIBUTES,
+)
+
+AVAILABILITY_ZONE = Resource(
+    name="availability_zone",
+    collection="availability_zones",
+    path="availability_zones",
+    owned=False,
+    bulk=False,
+    key="name",
+    verbs=frozenset({"index"}),
+    extension="availability_zone",
+    attributes=(
+        Attribute("name", Text(), filter=True),
+        Attribute("resource", Text(), filter=True),
+        Attribute("state", Text(), filter=True),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Extra DHCP options, on a port or (ours alone) on a network for all its ports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neutrino.server.api.types import Parsed, Unconvertible
+
+# These may be given with an empty value, which means: do not send the option at all.
+MAY_BE_EMPTY = ("router", "classless-static-route")
+
+
+def parse_option(option: Any) -> dict[str, Any]:
+    if not isinstance(option, dict):
+        raise Unconvertible(f"'{option}' is not a dictionary")
+    unknown = set(option) - {"opt_name", "opt_value", "ip_version"}
+    if unknown or "opt_name" not in option or "opt_value" not in option:
+        raise Unconvertible("a DHCP option has opt_name, opt_value and perhaps ip_version")
+    name, value, version = option["opt_name"], option["opt_value"], option.get("ip_version", 4)
+    if not isinstance(name, str) or not name.strip() or len(name) > 64 or "\n" in name:
+        raise Unconvertible(f"opt_name '{name}' is not a line of 1 to 64 characters")
+    if value is not None:
+        if not isinstance(value, str) or len(value) > 255 or "\n" in value or "\r" in value or "\x00" in value:
+            raise Unconvertible(f"opt_value '{value}' is not a line of at most 255 characters")
+        if not value.strip() and name not in MAY_BE_EMPTY:
+            raise Unconvertible(f"opt_value of {name} is empty")
+    if str(version) not in ("4", "6") or isinstance(version, bool | float):
+        raise Unconvertible(f"ip_version '{version}' is neither 4 nor 6")
+    return {"opt_name": name, "opt_value": value, "ip_version": int(version)}
+
+
+def parse_options(value: Any) -> list[dict[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Unconvertible(f"'{value}' is not a list")
+    options = [parse_option(option) for option in value]
+    seen = set()
+    for option in options:
+        key = option["opt_name"], option["ip_version"]
+        if key in seen:
+            raise Unconvertible(f"option {key[0]} is given twice for IPv{key[1]}")
+        seen.add(key)
+    return options
+
+
+EXTRA_DHCP_OPTS = Parsed(
+    parse_options,
+    {
+        "anyOf": [
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "opt_name": {"type": "string", "minLength": 1, "maxLength": 64},
+                        "opt_value": {"anyOf": [{"type": "string", "maxLength": 255}, {"type": "null"}]},
+                        "ip_version": {"enum": [4, 6]},
+                    },
+                    "required": ["opt_name", "opt_value"],
+                    "additionalProperties": False,
+                },
+            },
+            {"type": "null"},
+        ]
+    },
+)

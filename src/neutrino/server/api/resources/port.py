@@ -1,0 +1,228 @@
+"""Ports, and their bindings."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from neutrino.server import errors
+from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, Resource
+from neutrino.server.api.resources.common import (
+    ADMIN_STATE_UP,
+    ID,
+    NAME_ATTRIBUTE,
+    PROJECT,
+    STANDARD,
+    STATUS,
+    TAG_FILTERS,
+)
+from neutrino.server.api.resources.dhcp_options import EXTRA_DHCP_OPTS
+from neutrino.server.api.types import (
+    AnyObject,
+    Bool,
+    DnsName,
+    Invalid,
+    IpAddress,
+    Key,
+    ListOf,
+    Mac,
+    Nullable,
+    OneOf,
+    Parsed,
+    Record,
+    Text,
+    Uuid,
+)
+
+VNIC_TYPES = (
+    "normal",
+    "direct",
+    "macvtap",
+    "baremetal",
+    "direct-physical",
+    "virtio-forwarder",
+    "smart-nic",
+    "vdpa",
+    "accelerator-direct",
+    "accelerator-direct-physical",
+    "remote-managed",
+)
+_FIXED_IP = Record({"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)})
+
+
+def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
+    """Addresses asked for: by address, by subnet, or both."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Invalid(f"'{value}' is not a list of fixed IPs")
+    fixed = [_FIXED_IP.parse(item) for item in value]
+    addresses = [f["ip_address"] for f in fixed if "ip_address" in f]
+    if len(set(addresses)) != len(addresses):
+        raise Invalid("a fixed IP address is given twice")
+    return fixed
+
+
+def parse_pair_address(value: Any) -> str:
+    """An address or a CIDR, as written, if it is one."""
+    try:
+        if not isinstance(value, str):
+            raise ValueError
+        network = ipaddress.ip_network(value.strip(), strict=False)
+    except ValueError:
+        raise Invalid(f"'{value}' is not a valid IP address or CIDR") from None
+    if network.is_multicast:
+        raise Invalid(f"'{value}' is a multicast address")
+    return value.strip()
+
+
+def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Invalid(f"'{value}' is not a list of address pairs")
+    pairs: list[dict[str, Any]] = []
+    for item in value:
+        if not isinstance(item, dict):
+            raise Invalid(f"'{item}' is not an address pair")
+        unknown = set(item) - {"ip_address", "mac_address"}
+        if unknown:
+            raise Invalid(f"unexpected keys supplied: {', '.join(sorted(map(str, unknown)))}")
+        if "ip_address" not in item:
+            raise errors.AllowedAddressPairsMissingIP()
+        pair: dict[str, Any] = {"ip_address": parse_pair_address(item["ip_address"])}
+        if item.get("mac_address") is not None:
+            pair["mac_address"] = Mac().parse(item["mac_address"])
+        if pair in pairs:
+            raise errors.DuplicateAddressPairInRequest(
+                mac_address=pair.get("mac_address"), ip_address=pair["ip_address"]
+            )
+        pairs.append(pair)
+    return pairs
+
+
+def parse_mac_or_new(value: Any) -> str | None:
+    """A MAC, or null for a new one."""
+    return None if value is None else Mac().parse(value)
+
+
+def _binding(name: str, type_: Any, **rest: Any) -> Attribute:
+    return Attribute(f"binding:{name}", type_, guarded=True, extension="binding", **rest)
+
+
+PORT = Resource(
+    name="port",
+    collection="ports",
+    quota=True,
+    tagged=True,
+    not_found=errors.PortNotFound,
+    network_attribute="network_id",
+    extra_filters=TAG_FILTERS,
+    attributes=(
+        ID,
+        NAME_ATTRIBUTE,
+        Attribute("network_id", Uuid(), post=True, default=REQUIRED, filter=True, sort=True),
+        PROJECT,
+        Attribute(
+            "mac_address",
+            Parsed(parse_mac_or_new, {"anyOf": [Mac().schema(), {"type": "null"}]}),
+            post=True,
+            put=True,
+            filter=True,
+            sort=True,
+            guarded=True,
+        ),
+        ADMIN_STATE_UP,
+        STATUS,
+        Attribute("device_id", Text(255), post=True, put=True, default="", filter=True, sort=True, guarded=True),
+        Attribute("device_owner", Text(255), post=True, put=True, default="", filter=True, sort=True, guarded=True),
+        Attribute(
+            "fixed_ips",
+            Parsed(parse_fixed_ips, ListOf(_FIXED_IP, nullable=True).schema()),
+            post=True,
+            put=True,
+            filter=True,
+            guarded=True,
+        ),
+        Attribute(
+            "port_security_enabled", Bool(), post=True, put=True, guarded=True, extension="port-security"
+        ),
+        Attribute(
+            "security_groups",
+            ListOf(Uuid(), nullable=True),
+            post=True,
+            put=True,
+            filter=True,
+            extension="security-group",
+        ),
+        Attribute(
+            "allowed_address_pairs",
+            Parsed(
+                parse_address_pairs,
+                ListOf(
+                    Record({"ip_address": Key(Text(64)), "mac_address": Key(Mac(), required=False)}), nullable=True
+                ).schema(),
+            ),
+            post=True,
+            put=True,
+            guarded=True,
+            extension="allowed-address-pairs",
+        ),
+        Attribute(
+            "extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None, extension="extra_dhcp_opt"
+        ),
+        _binding("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal"),
+        _binding("host_id", Nullable(Text(255)), post=True, put=True, filter=True),
+        _binding("profile", AnyObject(), post=True, put=True),
+        _binding("vif_type", Text(64)),
+        _binding("vif_details", AnyObject()),
+        Attribute("dns_name", DnsName(), post=True, put=True, default="", extension="dns-integration"),
+        Attribute("dns_domain", DnsName(domain=True), post=True, put=True, default=""),
+        Attribute("dns_assignment", ListOf(AnyObject()), extension="dns-integration"),
+        Attribute("qos_policy_id", Nullable(Uuid())),
+        Attribute("qos_network_policy_id", Nullable(Uuid())),
+        Attribute("ip_allocation", Text(16), filter=True, sort=True, extension="ip_allocation"),
+        Attribute(
+            "propagate_uplink_status",
+            Bool(),
+            post=True,
+            default=True,
+            extension="uplink-status-propagation",
+        ),
+        Attribute(
+            "data_plane_status",
+            OneOf((None, "ACTIVE", "DOWN")),
+            put=True,
+            guarded=True,
+            extension="data-plane-status",
+        ),
+        Attribute("numa_affinity_policy", Nullable(Text(64))),
+        Attribute("device_profile", Nullable(Text(255))),
+        Attribute("hints", Nullable(AnyObject()), guarded=True),
+        Attribute("trusted", Nullable(Bool()), guarded=True),
+        Attribute("resource_request", Nullable(AnyObject()), guarded=True),
+        *STANDARD,
+    ),
+)
+
+BINDING = Resource(
+    name="binding",
+    collection="bindings",
+    parent=Parent("port", "ports"),
+    key="host",
+    owned=False,
+    bulk=False,
+    verbs=frozenset({"index", "create", "update", "delete"}),
+    actions=(Action("activate", policy="activate"),),
+    not_found=errors.PortBindingNotFound,
+    extension="binding-extended",
+    attributes=(
+        Attribute("host", Text(255, min=1), post=True, put=True, default=REQUIRED, filter=True),
+        Attribute("vif_type", Text(64), filter=True),
+        Attribute("vif_details", AnyObject()),
+        Attribute("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal", filter=True),
+        Attribute("profile", AnyObject(), post=True, put=True),
+        Attribute("status", Text(16), filter=True),
+        Attribute("project_id", Text(255), post=True),
+    ),
+)

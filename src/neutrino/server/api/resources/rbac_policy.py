@@ -1,0 +1,59 @@
+"""RBAC policies: which project may use another's object, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neutrino.server import errors
+from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.resources.common import ID, PROJECT
+from neutrino.server.api.types import Invalid, Parsed, Text, Unconvertible, Uuid
+
+# What may be done with each kind of object; the first action is plain sharing.
+ACTIONS = {
+    "network": ("access_as_shared", "access_as_external"),
+    "security_group": ("access_as_shared",),
+    "address_scope": ("access_as_shared",),
+    "subnetpool": ("access_as_shared",),
+    "address_group": ("access_as_shared",),
+}
+
+
+def parse_object_type(value: Any) -> str:
+    kind = value.strip().lower() if isinstance(value, str) else None
+    if kind not in ACTIONS:
+        raise Unconvertible(f"'{value}' is not one of {sorted(ACTIONS)}")
+    return kind
+
+
+def parse_target(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > 255:
+        raise Invalid(f"'{value}' is not a project, nor * for all")
+    return value
+
+
+RBAC_POLICY = Resource(
+    name="rbac_policy",
+    collection="rbac_policies",
+    quota=True,
+    not_found=errors.RbacPolicyNotFound,
+    extension="rbac-policies",
+    attributes=(
+        ID,
+        PROJECT,
+        Attribute(
+            "object_type", Parsed(parse_object_type, {"enum": sorted(ACTIONS)}), post=True, default=REQUIRED, filter=True
+        ),
+        Attribute("object_id", Uuid(), post=True, default=REQUIRED, filter=True),
+        Attribute("action", Text(255), post=True, default=REQUIRED, filter=True),
+        Attribute(
+            "target_tenant",
+            Parsed(parse_target, {"type": "string", "minLength": 1, "maxLength": 255}),
+            post=True,
+            put=True,
+            default=REQUIRED,
+            filter=True,
+            guarded=True,
+        ),
+    ),
+)

@@ -1,0 +1,108 @@
+"""From a request's bytes to checked values: JSON, its envelope, and every attribute by its definition."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from neutrino.server import errors
+from neutrino.server.api.definition import REQUIRED, Resource
+from neutrino.server.api.types import parse_attribute
+from neutrino.server.context import Context
+from neutrino.model.sentinel import UNSET
+
+PROJECT_NAMES = ("project_id", "tenant_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One object of a request: its values, defaults filled in, and the names that the client itself gave."""
+
+    values: dict[str, Any]
+    given: tuple[str, ...]
+
+
+def decode(raw: bytes) -> Any:
+    if not raw:
+        raise errors.HTTPBadRequest("Resource body required.")
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise errors.HTTPBadRequest("Cannot understand JSON.") from None
+
+
+def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[list[Item], bool]:
+    """The objects to make, and whether several were asked for at once."""
+    if not isinstance(body, dict):
+        raise errors.HTTPBadRequest("The body is not a JSON object.")
+    if resource.collection in body and resource.bulk:
+        several = body[resource.collection]
+        if not isinstance(several, list) or not several:
+            raise errors.HTTPBadRequest("Resources required.")
+        return [_to_create(resource, one, context) for one in several], True
+    return [_to_create(resource, _only(resource, body), context)], False
+
+
+def _only(resource: Resource, body: Any) -> Any:
+    if not isinstance(body, dict) or resource.name not in body:
+        raise errors.HTTPBadRequest(f"Unable to find '{resource.name}' in request body.")
+    return body[resource.name]
+
+
+def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
+    if not isinstance(one, dict):
+        raise errors.HTTPBadRequest(f"'{resource.name}' in the body is not a JSON object.")
+    unknown = [name for name in one if name not in resource.by_name and name not in SYNONYMS]
+    unknown += [name for name in one if name in SYNONYMS and SYNONYMS[name] not in resource.by_name]
+    if unknown:
+        raise errors.HTTPBadRequest(f"Unrecognized attribute(s) {', '.join(map(repr, unknown))}.")
+    out: dict[str, Any] = {}
+    for name, value in one.items():
+        name = SYNONYMS.get(name, name)
+        if name in out and out[name] != value:
+            raise errors.HTTPBadRequest(f"Two different values are given for {name}.")
+        out[name] = value
+    for name in out:
+        attribute = resource.by_name[name]
+        if not (attribute.post if verb == "POST" else attribute.put):
+            raise errors.HTTPBadRequest(f"Attribute '{name}' not allowed in {verb}.")
+    return out
+
+
+# One attribute, two names: the older spelling is still understood.
+SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
+
+
+def _to_create(resource: Resource, one: Any, context: Context) -> Item:
+    given = _checked(resource, one, "POST")
+    values: dict[str, Any] = {}
+    for attribute in resource.attributes:
+        if attribute.name in given:
+            values[attribute.name] = parse_attribute(attribute.name, attribute.type, given[attribute.name])
+        elif attribute.default is REQUIRED:
+            raise errors.HTTPBadRequest(f"Failed to parse request. Required attribute '{attribute.name}' not specified.")
+        elif attribute.post and attribute.default is not UNSET:
+            values[attribute.name] = copy.copy(attribute.default)
+    if resource.owned:
+        values["project_id"] = _owner(values.get("project_id"), context)
+    return Item(values, tuple(given))
+
+
+def _owner(asked: str | None, context: Context) -> str:
+    """Only administrators and services make things for a project that is not theirs."""
+    if not asked:
+        if not context.project_id and not context.is_admin:
+            raise errors.HTTPBadRequest("Running without a project: 'project_id' is required.")
+        return context.project_id
+    if asked != context.project_id and not context.is_admin and not context.roles & {"service", "advsvc"}:
+        raise errors.HTTPBadRequest("A project_id other than the caller's own needs administrative rights.")
+    return asked
+
+
+def item_to_update(resource: Resource, body: Any) -> Item:
+    given = _checked(resource, _only(resource, body), "PUT")
+    values = {name: parse_attribute(name, resource.by_name[name].type, value) for name, value in given.items()}
+    return Item(values, tuple(given))

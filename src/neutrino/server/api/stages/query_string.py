@@ -1,0 +1,143 @@
+"""From a query string to a `Query`: filters, fields, order and page, each refused by name when it makes no sense."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Attribute, Resource
+from neutrino.server.api.types import Bool, Integer, OneOf, Unconvertible, parse_attribute
+from neutrino.server.query import Query, Sort
+
+Pairs = list[tuple[str, str]]
+DIRECTIONS = {"asc": False, "desc": True}
+PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?")
+# Names in the API that are one and the same.
+SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
+
+
+def pairs_of(query_string: str) -> Pairs:
+    try:
+        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=2000)
+    except ValueError:
+        raise errors.HTTPBadRequest("The query string is not valid.") from None
+
+
+def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = None) -> Query:
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if "\x00" in value or "\x00" in name:
+            raise errors.HTTPBadRequest(f"Invalid input for {name!r}: a character in it cannot be stored.")
+        values.setdefault(name, []).append(value)
+    return Query(
+        filters=_filters(resource, values),
+        fields=_fields(resource, values),
+        sorts=_sorts(resource, values),
+        limit=_limit(values, max_limit),
+        marker=values.get("marker", [None])[-1] or None,
+        reverse=values.get("page_reverse", [""])[-1].lower() in {"true", "1", "yes"},
+    )
+
+
+def parse_fields(resource: Resource, pairs: Pairs) -> tuple[str, ...] | None:
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return _fields(resource, values)
+
+
+def _fields(resource: Resource, values: dict[str, list[str]]) -> tuple[str, ...] | None:
+    asked = [f for f in values.get("fields", []) if f]
+    if not asked:
+        return None
+    known = {*resource.visible, *(k for k, v in SYNONYMS.items() if v in resource.by_name)}
+    return tuple(dict.fromkeys(f for f in asked if f in known))
+
+
+def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tuple[Any, ...]]:
+    filters: dict[str, tuple[Any, ...]] = {}
+    unknown = []
+    for name, given in values.items():
+        if name in PAGING:
+            continue
+        attribute = resource.by_name.get(SYNONYMS.get(name, name))
+        if name in resource.extra_filters:
+            filters[name] = tuple(tag for text in given for tag in text.split(",") if tag)
+        elif name == "changed_since" and "updated_at" in resource.by_name:
+            filters[name] = (_time(given[-1]),)
+        elif attribute is not None and attribute.filter:
+            filters[attribute.name] = tuple(_value(attribute, text) for text in given)
+        else:
+            unknown.append(name)
+    if unknown:
+        raise errors.HTTPBadRequest(f"[{', '.join(map(repr, sorted(unknown)))}] is invalid attribute for filtering.")
+    return filters
+
+
+def _value(attribute: Attribute, text: str) -> Any:
+    kind = attribute.type
+    if isinstance(kind, Bool):
+        return parse_attribute(attribute.name, kind, text)
+    if isinstance(kind, Integer):
+        return parse_attribute(attribute.name, Integer(), text)
+    if isinstance(kind, OneOf) and all(isinstance(v, int) for v in kind.values):
+        return parse_attribute(attribute.name, Integer(), text)
+    if attribute.name in {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}:
+        return parse_attribute(attribute.name, Integer(), text)
+    return text
+
+
+def _time(text: str) -> str:
+    if not TIME.fullmatch(text):
+        raise errors.InvalidInput(f"Invalid input for changed_since: '{text}' is not a time such as 2026-01-31T12:00:00Z.")
+    return text if text.endswith("Z") else text + "Z"
+
+
+def _sorts(resource: Resource, values: dict[str, list[str]]) -> tuple[Sort, ...]:
+    keys, directions = values.get("sort_key", []), values.get("sort_dir", [])
+    for direction in directions:
+        if direction not in DIRECTIONS:
+            raise errors.HTTPBadRequest(f"Invalid sort_dir {direction!r}: it is asc or desc.")
+    out = []
+    for i, key in enumerate(keys):
+        attribute = resource.by_name.get(SYNONYMS.get(key, key))
+        if attribute is None or not attribute.sort:
+            raise errors.HTTPBadRequest(f"[{key!r}] is invalid attribute for sort_keys.")
+        out.append(Sort(attribute.name, DIRECTIONS[directions[i]] if i < len(directions) else False))
+    if directions and len(directions) != len(keys):
+        raise errors.HTTPBadRequest("The number of sort_keys and sort_dirs must be same.")
+    return tuple(out)
+
+
+def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:
+    if "limit" not in values:
+        return max_limit
+    text = values["limit"][-1]
+    try:
+        limit = Integer(min=0).parse(text) if text else 0
+    except (ValueError, Unconvertible):
+        raise errors.BadRequest(resource="limit", msg=f"'{text}' is not a number from 0 up") from None
+    if limit == 0:  # no limit of the client's
+        return max_limit
+    return min(limit, max_limit) if max_limit else limit
+
+
+def page_links(base: str, pairs: Pairs, keys: list[str], query: Query) -> list[dict[str, str]]:
+    """Where the pages before and behind this one are."""
+    if query.limit is None or not keys:
+        return []
+    kept = [(k, v) for k, v in pairs if k not in {"marker", "page_reverse"}]
+
+    def link(rel: str, marker: str, *more: tuple[str, str]) -> dict[str, str]:
+        return {"rel": rel, "href": f"{base}?{urlencode([*kept, ('marker', marker), *more])}"}
+
+    links = []
+    full = len(keys) >= query.limit
+    if full or query.reverse:
+        links.append(link("next", keys[-1]))
+    if full or not query.reverse:
+        links.append(link("previous", keys[0], ("page_reverse", "True")))
+    return links

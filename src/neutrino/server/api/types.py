@@ -1,0 +1,328 @@
+"""The types that attributes have: each parses one JSON value and describes itself as a JSON schema.
+
+Two kinds of refusal, because clients tell them apart: a value that cannot be turned into the type at all
+(`Unconvertible`, answered as InvalidInput), and one of the right kind that is not allowed (`Invalid`, answered as
+HTTPBadRequest). Types hold no state and know no request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from neutrino.server import errors
+
+Schema = dict[str, Any]
+DB_INTEGER_MAX = 2**31 - 1
+
+UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+DNS_LABEL = re.compile(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)")
+TRUE, FALSE = {"true", "t", "1", "yes", "y", "on"}, {"false", "f", "0", "no", "n", "off"}
+
+
+class Invalid(ValueError):
+    """The value is not allowed."""
+
+
+class Unconvertible(ValueError):
+    """The value cannot be read as the type."""
+
+
+class Type(Protocol):
+    def parse(self, value: Any) -> Any: ...
+
+    def schema(self) -> Schema: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    def parse(self, value: Any) -> Any:
+        return value
+
+    def schema(self) -> Schema:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    max: int | None = 255
+    min: int = 0
+    blank: bool = True
+    lower: bool = False
+
+    def parse(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise Invalid(f"'{value}' is not a valid string")
+        if self.max is not None and len(value) > self.max:
+            raise Invalid(f"'{value}' exceeds maximum length of {self.max}")
+        if len(value.strip() if not self.blank else value) < self.min:
+            raise Invalid(f"'{value}' is too short: at least {self.min} characters are needed")
+        if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
+            raise Invalid("a character in it cannot be stored")
+        return value.lower() if self.lower else value
+
+    def schema(self) -> Schema:
+        out: Schema = {"type": "string"}
+        if self.max is not None:
+            out["maxLength"] = self.max
+        if self.min:
+            out["minLength"] = self.min
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Bool:
+    def parse(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        word = str(value).strip().lower() if isinstance(value, str | int) else None
+        if word in TRUE:
+            return True
+        if word in FALSE:
+            return False
+        raise Unconvertible(f"'{value}' cannot be converted to boolean")
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    min: int = -DB_INTEGER_MAX
+    max: int = DB_INTEGER_MAX
+
+    def parse(self, value: Any) -> int:
+        if isinstance(value, bool | float) or not isinstance(value, str | int):
+            raise Unconvertible(f"'{value}' is not an integer")
+        try:
+            number = int(value)
+        except ValueError:
+            raise Unconvertible(f"'{str(value)[:64]}' is not an integer") from None
+        if not self.min <= number <= self.max:
+            raise Invalid(f"'{number}' is not between {self.min} and {self.max}")
+        return number
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "minimum": self.min, "maximum": self.max}
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    values: tuple[Any, ...]
+
+    def parse(self, value: Any) -> Any:
+        for allowed in self.values:
+            if value == allowed and type(value) is type(allowed):
+                return allowed
+            if isinstance(allowed, int) and isinstance(value, str) and value == str(allowed):
+                return allowed
+        raise Invalid(f"'{value}' is not in {list(self.values)}")
+
+    def schema(self) -> Schema:
+        return {"enum": list(self.values)}
+
+
+@dataclass(frozen=True, slots=True)
+class Uuid:
+    def parse(self, value: Any) -> str:
+        if not isinstance(value, str) or not UUID.fullmatch(value):
+            raise Invalid(f"'{value}' is not a valid UUID")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "format": "uuid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    of: Type
+
+    def parse(self, value: Any) -> Any:
+        return None if value is None else self.of.parse(value)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.of.schema(), {"type": "null"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list; null is the empty list where `nullable`."""
+
+    of: Type
+    nullable: bool = False
+    unique: bool = True
+
+    def parse(self, value: Any) -> list[Any]:
+        if value is None and self.nullable:
+            return []
+        if not isinstance(value, list):
+            raise Invalid(f"'{value}' is not a list")
+        out = [self.of.parse(item) for item in value]
+        if self.unique:
+            for i, item in enumerate(out):
+                if item in out[:i]:
+                    raise Invalid(f"duplicate items in the list: '{item}'")
+        return out
+
+    def schema(self) -> Schema:
+        array: Schema = {"type": "array", "items": self.of.schema()}
+        return {"anyOf": [array, {"type": "null"}]} if self.nullable else array
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    type: Type
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Record:
+    """A JSON object with known keys."""
+
+    keys: Mapping[str, Key]
+
+    def parse(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise Invalid(f"'{value}' is not a dictionary")
+        unknown = sorted(set(value) - set(self.keys))
+        if unknown:
+            raise Invalid(f"unexpected keys supplied: {', '.join(map(str, unknown))}")
+        missing = sorted(k for k, v in self.keys.items() if v.required and k not in value)
+        if missing:
+            raise Invalid(f"required keys not present: {', '.join(missing)}")
+        return {k: self.keys[k].type.parse(v) for k, v in value.items()}
+
+    def schema(self) -> Schema:
+        return {
+            "type": "object",
+            "properties": {k: v.type.schema() for k, v in self.keys.items()},
+            "required": sorted(k for k, v in self.keys.items() if v.required),
+            "additionalProperties": False,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """Any JSON object; null is the empty one."""
+
+    def parse(self, value: Any) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise Invalid(f"'{value}' is not a dictionary")
+        return value
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "object"}, {"type": "null"}]}
+
+
+def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return ipaddress.ip_address(value.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class IpAddress:
+    """An address in its canonical text."""
+
+    refuse: type[Invalid] | type[Unconvertible] = Invalid
+
+    def parse(self, value: Any) -> str:
+        try:
+            return str(ip(value))
+        except ValueError:
+            raise self.refuse(f"'{value}' is not a valid IP address") from None
+
+    def schema(self) -> Schema:
+        return {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Cidr:
+    """A network with its mask, host bits cleared."""
+
+    refuse: type[Invalid] | type[Unconvertible] = Invalid
+
+    def parse(self, value: Any) -> str:
+        if not isinstance(value, str) or "/" not in value:
+            raise self.refuse(f"'{value}' is not a valid IP subnet: a CIDR such as 10.0.0.0/24 is needed")
+        try:
+            return str(ipaddress.ip_network(value.strip(), strict=False))
+        except ValueError:
+            raise self.refuse(f"'{value}' is not a valid IP subnet") from None
+
+    def schema(self) -> Schema:
+        return {"type": "string", "examples": ["10.0.0.0/24", "2001:db8::/64"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Mac:
+    def parse(self, value: Any) -> str:
+        text = value.strip().lower().replace("-", ":") if isinstance(value, str) else ""
+        if not MAC.fullmatch(text) or text in {"ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"} or int(text[:2], 16) & 1:
+            raise Invalid(f"'{value}' is not a valid MAC address")
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class DnsName:
+    """A host name or a domain; an empty one means none."""
+
+    domain: bool = False
+
+    def parse(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise Invalid(f"'{value}' is not a valid string")
+        text = value.lower()
+        if len(text) > 255:
+            raise Invalid(f"'{value}' exceeds maximum length of 255")
+        if not text:
+            return text
+        labels = (text[:-1] if text.endswith(".") else text).split(".")
+        if not all(DNS_LABEL.fullmatch(label) for label in labels):
+            raise Invalid(f"'{value}' not a valid PQDN or FQDN")
+        if len(labels) > 1 and labels[-1].isdigit():
+            raise Invalid(f"'{value}' not a valid FQDN: its last label is all numeric")
+        if self.domain and not text.endswith("."):
+            raise Invalid(f"'{value}' is not a FQDN: it must end with a dot")
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "maxLength": 255}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A type made of a plain function, for values with rules of their own."""
+
+    function: Callable[[Any], Any]
+    json_schema: Schema | None = None
+
+    def parse(self, value: Any) -> Any:
+        return self.function(value)
+
+    def schema(self) -> Schema:
+        return dict(self.json_schema or {})
+
+
+NAME = Text(255)
+
+
+def parse_attribute(name: str, type_: Type, value: Any) -> Any:
+    """Parse one attribute's value; a refusal names the attribute."""
+    try:
+        return type_.parse(value)
+    except Invalid as error:
+        raise errors.HTTPBadRequest(f"Invalid input for {name}: {str(error)[:1000]}.") from None
+    except Unconvertible as error:
+        raise errors.InvalidInput(f"Invalid input for {name}: {str(error)[:1000]}.") from None
+    except RecursionError:
+        raise errors.HTTPBadRequest(f"Invalid input for {name}: it is nested too deeply.") from None

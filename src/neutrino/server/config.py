@@ -1,0 +1,124 @@
+"""The options, under the names and groups that operators have in neutron.conf and ml2_conf.ini."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+
+from oslo_config import cfg
+
+QUOTAS = {
+    "network": 100,
+    "subnet": 100,
+    "port": 500,
+    "subnetpool": -1,
+    "security_group": 10,
+    "security_group_rule": 100,
+    "rbac_policy": 10,
+    "router": 10,
+    "floatingip": 50,
+    "router_route": 30,
+    "trunk": -1,
+}
+
+GLOBAL = [
+    cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
+    cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
+    cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
+    cfg.IntOpt("api_threads", min=1, default=4, help="Requests that each of them works on at once."),
+    cfg.StrOpt("auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are known."),
+    cfg.BoolOpt(
+        "allow_noauth_beyond_loopback",
+        default=False,
+        help="Let everyone who reaches the address be an administrator: with auth_strategy=noauth and a bind_host "
+        "that is not loopback, the server starts only when this says so.",
+    ),
+    cfg.StrOpt("state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."),
+    cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
+    cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
+    cfg.ListOpt("service_plugins", default=[], help="Entry points of further plugins, each with resources of its own."),
+    cfg.IntOpt("pagination_max_limit", default=-1, help="The most objects that one answer to a list holds; -1: all."),
+    cfg.IntOpt("max_request_body_size", default=16 * 1024 * 1024, min=1024, help="The largest body taken, in bytes."),
+    cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
+    cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
+    cfg.IntOpt("max_dns_nameservers", default=5, min=0, help="The most DNS servers of a subnet."),
+    cfg.IntOpt("max_subnet_host_routes", default=20, min=0, help="The most host routes of a subnet."),
+    cfg.IntOpt("max_allowed_address_pair", default=10, min=-1, help="The most allowed address pairs of a port."),
+    cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
+    cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
+    cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
+    cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
+    cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
+]
+
+DATABASE = [
+    cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
+    cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
+    cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that each worker keeps open."),
+]
+
+ML2 = [
+    cfg.ListOpt("type_drivers", default=["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
+    cfg.ListOpt("tenant_network_types", default=["vxlan"], help="Kinds of network that projects get, first free first."),
+    cfg.ListOpt("mechanism_drivers", default=["openvswitch", "l2population"]),
+    cfg.ListOpt("extension_drivers", default=["port_security", "dns"]),
+    cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),
+    cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),
+    cfg.StrOpt("external_network_type", default=None, help="Kind of network for external ones that name none."),
+    cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
+]
+FLAT = [cfg.ListOpt("flat_networks", default=["*"], help="Physical networks for flat ones; * is all.")]
+VLAN = [cfg.ListOpt("network_vlan_ranges", default=[], help="physical_network[:min:max] for VLAN networks.")]
+GRE = [cfg.ListOpt("tunnel_id_ranges", default=["1:10000"])]
+VXLAN = [cfg.ListOpt("vni_ranges", default=["1:16000000"])]
+GENEVE = [
+    cfg.ListOpt("vni_ranges", default=["1:16000000"]),
+    cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
+]
+QUOTA = [
+    cfg.IntOpt(f"quota_{name}", default=limit, min=-1, help=f"How many of {name} a project may have; -1: any number.")
+    for name, limit in QUOTAS.items()
+]
+
+
+class RefusedToStart(Exception):
+    """The configuration asks for something that the server will not do."""
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(GLOBAL)
+    for group, options in (
+        ("database", DATABASE),
+        ("ml2", ML2),
+        ("ml2_type_flat", FLAT),
+        ("ml2_type_vlan", VLAN),
+        ("ml2_type_gre", GRE),
+        ("ml2_type_vxlan", VXLAN),
+        ("ml2_type_geneve", GENEVE),
+        ("quotas", QUOTA),
+    ):
+        conf.register_opts(options, group=group)
+
+
+def database_url(conf: cfg.ConfigOpts) -> str:
+    return conf.database.connection or f"sqlite:///{os.path.join(conf.state_path, 'neutrino.sqlite')}"
+
+
+def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:
+    return {name: conf.quotas[f"quota_{name}"] for name in QUOTAS}
+
+
+def check_listening(conf: cfg.ConfigOpts) -> None:
+    """Without authentication everybody is an administrator: that is for this machine alone, unless told otherwise."""
+    if conf.auth_strategy == "keystone" or conf.allow_noauth_beyond_loopback:
+        return
+    try:
+        loopback = ipaddress.ip_address(conf.bind_host).is_loopback
+    except ValueError:
+        loopback = conf.bind_host == "localhost"
+    if not loopback:
+        raise RefusedToStart(
+            f"auth_strategy=noauth makes every caller an administrator, and bind_host={conf.bind_host} can be reached "
+            "from other machines: use auth_strategy=keystone or a loopback address, or, if this is meant, set "
+            "allow_noauth_beyond_loopback=true"
+        )

@@ -1,0 +1,9 @@
+"""The time as the API shows it."""
+
+from __future__ import annotations
+
+import time
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

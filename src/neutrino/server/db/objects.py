@@ -1,0 +1,84 @@
+"""Writing objects: what every insert, update and delete has in common."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from neutrino.server.db.clock import now
+from neutrino.server.db.session import Stale
+from neutrino.server.db.transaction import Transaction
+
+Object = dict[str, Any]
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
+    """A new object: the given values with an id, its times and its first revision."""
+    at = now()
+    return {
+        "id": new_id(),
+        "description": "",
+        "tags": [],
+        "created_at": at,
+        "updated_at": at,
+        "revision_number": revision,
+        **values,
+    }
+
+
+def as_row(table: sa.Table, values: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Object:
+    """The columns of an object: lists and dictionaries as JSON text, names as the table has them."""
+    row: Object = {}
+    for name, value in values.items():
+        column = (renamed or {}).get(name, name)
+        if column in table.c:
+            is_json = isinstance(table.c[column].type, sa.Text)
+            row[column] = encode(value) if is_json else value
+    return row
+
+
+def encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def decode(text: str) -> Any:
+    return msgspec.json.decode(text)
+
+
+def update_row(
+    tx: Transaction,
+    table: sa.Table,
+    before: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
+    renamed: Mapping[str, str] | None = None,
+    bump: int = 1,
+) -> Object:
+    """Change an object if it still is as it was when `before` was read; gives its new revision and time."""
+    stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
+    row = as_row(table, {**values, **stamp}, renamed)
+    done = tx.execute(
+        sa.update(table)
+        .where(table.c.id == before["id"], table.c.revision_number == before["revision_number"])
+        .values(row)
+    )
+    if done.rowcount != 1:
+        raise Stale
+    return stamp
+
+
+def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
+    """Delete an object if it still is as it was when `before` was read."""
+    done = tx.execute(
+        sa.delete(table).where(table.c.id == before["id"], table.c.revision_number == before["revision_number"])
+    )
+    if done.rowcount != 1:
+        raise Stale

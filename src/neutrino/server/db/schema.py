@@ -1,0 +1,82 @@
+"""The schema's version: brought up to date at the start, by one process while the others wait."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db.session import Database
+
+LOG = logging.getLogger(__name__)
+HEAD = "0001"  # the newest file in migrations/versions; a test keeps the two together
+LOCK = "neutrino-schema"
+LOCK_NUMBER = 0x6E6575747269
+
+
+class WrongSchema(Exception):
+    """The database is not at this version, and it was not to be changed."""
+
+
+def ensure(db: Database, *, upgrade: bool = True) -> None:
+    """Bring the schema to HEAD; costs one query when it is there already."""
+    if db.dialect == "sqlite" and db.url.database:
+        Path(db.url.database).parent.mkdir(parents=True, exist_ok=True)
+    found = version(db)
+    if found == HEAD:
+        return
+    if not upgrade:
+        raise WrongSchema(f"the database is at version {found or 'none'}, this server needs {HEAD}: neutrino db upgrade")
+    with _alone(db):
+        if version(db) != HEAD:
+            LOG.info("bringing the database from version %s to %s", found or "none", HEAD)
+            upgrade_to(db, "head")
+
+
+def version(db: Database) -> str | None:
+    with db.read() as connection:
+        if not sa.inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def upgrade_to(db: Database, revision: str) -> None:
+    from alembic import command
+
+    with db.engine().begin() as connection:
+        command.upgrade(alembic_config(connection), revision)
+
+
+def alembic_config(connection: Connection) -> Any:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _alone(db: Database) -> Iterator[None]:
+    """No other process changes the schema meanwhile. The lock goes with its connection, also after a crash."""
+    if db.dialect == "sqlite":
+        import fcntl
+
+        with open(f"{db.url.database}.schema-lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        return
+    with db.read() as connection:
+        if db.dialect == "postgresql":
+            connection.execute(sa.text("SELECT pg_advisory_lock(:n)"), {"n": LOCK_NUMBER})
+            yield
+            connection.execute(sa.text("SELECT pg_advisory_unlock(:n)"), {"n": LOCK_NUMBER})
+        else:
+            connection.execute(sa.text("SELECT GET_LOCK(:name, 120)"), {"name": LOCK})
+            yield
+            connection.execute(sa.text("SELECT RELEASE_LOCK(:name)"), {"name": LOCK})

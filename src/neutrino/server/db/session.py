@@ -1,0 +1,157 @@
+"""The database: reads that hold nothing, and short write transactions that are tried again when another won.
+
+A read is an autocommit connection. A write is one transaction which holds the change, its rows in the change log and
+its quota counters, and nothing else: whatever it needs to know was read before. What could have changed in between is
+guarded by a unique constraint, a foreign key or a condition on the revision; when one of them objects, `retrying` reads
+and decides anew, so a conflict is answered by the same checks that answer a plain mistake.
+
+SQLite has one writer. Waiting for it by sleeping and trying again starves some and slows all, so writers queue on a
+lock file instead: the kernel wakes the next one at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine, make_url
+
+from neutrino.server import errors
+from neutrino.server.db.transaction import Transaction
+
+T = TypeVar("T")
+ATTEMPTS = 20
+
+
+class Stale(Exception):
+    """What a write was decided on has changed meanwhile: read again and decide anew."""
+
+
+class Database:
+    """One database, whichever of the three it is. Safe for threads; connections open on first use."""
+
+    def __init__(self, url: str, *, pool_size: int = 10, sqlite_durable: bool = True) -> None:
+        self.url = make_url(url)
+        self.dialect = self.url.get_backend_name()
+        if self.dialect == "sqlite":
+            self._reads, self._writes = _sqlite_engines(self.url, sqlite_durable)
+            self._writer_queue: _WriterQueue | None = _WriterQueue(f"{self.url.database}.lock")
+        else:
+            self._reads, self._writes = _server_engines(self.url, pool_size)
+            self._writer_queue = None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._reads.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """One write transaction; what it recorded is written with it, or nothing is."""
+        if self._writer_queue is None:
+            with self._writes.begin() as connection:
+                tx = Transaction(connection)
+                yield tx
+                tx.flush()
+        else:
+            with self._writer_queue, self._writes.begin() as connection:
+                tx = Transaction(connection)
+                yield tx
+                tx.flush()
+
+    def retrying(self, attempt: Callable[[], T]) -> T:
+        """Run `attempt` until no other writer was in its way, a bounded number of times."""
+        for tries in range(ATTEMPTS):
+            try:
+                return attempt()
+            except (Stale, sa.exc.IntegrityError, sa.exc.OperationalError, sa.exc.InternalError) as error:
+                if not isinstance(error, Stale | sa.exc.IntegrityError) and not _is_lost_race(error):
+                    raise
+                # A little disorder lets writers that collided once not collide again.
+                time.sleep(random.random() * 0.002 * (1 << min(tries, 5)))
+        raise errors.HTTPServiceUnavailable()
+
+    def engine(self) -> Engine:
+        """The engine of the write side, for migrations."""
+        return self._writes
+
+    def close(self) -> None:
+        self._reads.dispose()
+        self._writes.dispose()
+
+
+def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
+    """Deadlocks, serialization failures, lock timeouts: the database took the transaction back whole."""
+    original = error.orig
+    code = getattr(original, "sqlstate", None)  # psycopg
+    if code is not None:
+        return code in {"40001", "40P01", "55P03"}
+    args = getattr(original, "args", ())
+    if args and isinstance(args[0], int):  # PyMySQL: deadlock, lock wait timeout, Galera's conflict, record changed
+        return args[0] in {1213, 1205, 1047, 1020}
+    return "database is locked" in str(original) or "database table is locked" in str(original)
+
+
+class _WriterQueue:
+    """Writers of one SQLite file, in this process and in others, one after the other."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._threads = threading.Lock()
+        self._file: int | None = None
+        self._pid = 0
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        try:
+            if self._file is None or self._pid != os.getpid():  # a lock is the process's own: never one of a parent
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._pid = os.getpid()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        assert self._file is not None
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._threads.release()
+
+
+def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
+    def prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # transactions begin where the code below says, not where the driver guesses
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA busy_timeout=30000")
+        cursor.execute("PRAGMA cache_size=-8000")
+        cursor.close()
+
+    options: dict[str, Any] = {
+        "poolclass": sa.pool.QueuePool,
+        "max_overflow": 50,
+        "connect_args": {"check_same_thread": False},
+        "pool_reset_on_return": None,
+    }
+    reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
+    writes = sa.create_engine(url, **(options | {"pool_reset_on_return": "rollback"}))
+    sa.event.listen(reads, "connect", prepare)
+    sa.event.listen(writes, "connect", prepare)
+    sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return reads, writes
+
+
+def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
+    options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
+    writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
+    reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **(options | {"pool_reset_on_return": None}))
+    return reads, writes

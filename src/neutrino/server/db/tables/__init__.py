@@ -1,0 +1,53 @@
+"""Every table, by the name that queries use."""
+
+from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies, tags
+from neutrino.server.db.tables.base import metadata
+from neutrino.server.db.tables.changes import changes, journal
+from neutrino.server.db.tables.hosts import agents
+from neutrino.server.db.tables.networks import (
+    address_scopes,
+    network_dhcp_agents,
+    network_segments,
+    networks,
+    subnetpools,
+    subnets,
+)
+from neutrino.server.db.tables.ports import (
+    ip_allocations,
+    port_bindings,
+    port_security_groups,
+    ports,
+    provisioning_blocks,
+)
+from neutrino.server.db.tables.security_groups import (
+    address_groups,
+    default_security_groups,
+    security_group_rules,
+    security_groups,
+)
+
+__all__ = [
+    "address_groups",
+    "address_scopes",
+    "agents",
+    "changes",
+    "default_security_groups",
+    "ip_allocations",
+    "journal",
+    "metadata",
+    "network_dhcp_agents",
+    "network_segments",
+    "networks",
+    "port_bindings",
+    "port_security_groups",
+    "ports",
+    "provisioning_blocks",
+    "quota_usages",
+    "quotas",
+    "rbac_policies",
+    "security_group_rules",
+    "security_groups",
+    "subnetpools",
+    "subnets",
+    "tags",
+]

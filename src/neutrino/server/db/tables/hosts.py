@@ -1,0 +1,27 @@
+"""The agents that serve the networks."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from neutrino.server.db.tables.base import Id, json, table
+
+agents = table(
+    "agents",
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("agent_type", sa.String(255), nullable=False),
+    sa.Column("binary", sa.String(255), nullable=False),
+    sa.Column("topic", sa.String(255), nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("availability_zone", sa.String(255), nullable=True),
+    sa.Column("admin_state_up", sa.Boolean, nullable=False, default=True),
+    sa.Column("created_at", sa.String(20), nullable=False),
+    sa.Column("started_at", sa.String(20), nullable=False),
+    sa.Column("heartbeat_timestamp", sa.String(20), nullable=False),
+    sa.Column("description", sa.String(255), nullable=True),
+    sa.Column("load", sa.Integer, nullable=False, default=0),
+    sa.Column("resources_synced", sa.Boolean, nullable=True),
+    json("configurations", "{}"),
+    json("resource_versions", "{}"),
+    sa.UniqueConstraint("agent_type", "host"),
+)

@@ -1,0 +1,74 @@
+"""A write transaction: the connection, and what belongs to every write besides the change itself.
+
+`record` notes what changed for the change log; `use` notes what a project's quota gains or loses. Both are written in
+`flush`, at the end, so that the counters' row locks are held only for the commit itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, CursorResult
+
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.clock import now
+
+UNLIMITED = -1
+
+
+class Transaction:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._changes: list[dict[str, Any]] = []
+        self._usage: dict[tuple[str, str], int] = {}
+        self._limits: dict[tuple[str, str], int] = {}
+
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
+        return self._connection.execute(statement, parameters)  # type: ignore[return-value]
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    def record(self, kind: str, object_id: str, revision: int, *, deleted: bool = False) -> None:
+        """Note that an object changed; hosts hear of it through the change log."""
+        self._changes.append(
+            {"kind": kind, "object_id": object_id, "revision": revision, "deleted": deleted, "at": now()}
+        )
+
+    def use(self, resource: str, project_id: str, amount: int, limit: int = UNLIMITED) -> None:
+        """Count `amount` more (or less) of a resource against a project; more only up to `limit`."""
+        key = (project_id, resource)
+        self._usage[key] = self._usage.get(key, 0) + amount
+        if amount > 0:
+            self._limits[key] = limit
+
+    def flush(self) -> None:
+        if self._changes:
+            self._connection.execute(sa.insert(t.changes), self._changes)
+        for key in sorted(self._usage):  # one order for all writers: counters cannot deadlock
+            if self._usage[key]:
+                self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
+
+    def _count(self, key: tuple[str, str], amount: int, limit: int) -> None:
+        project_id, resource = key
+        values = {"p": project_id, "r": resource, "n": amount, "limit": limit}
+        limited = amount > 0 and limit >= 0
+        if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
+            return
+        known = self._connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None
+        if known or (limited and amount > limit):
+            raise errors.OverQuota(overs=[resource])
+        self._connection.execute(
+            sa.insert(t.quota_usages), {"project_id": project_id, "resource": resource, "used": max(amount, 0)}
+        )
+
+
+_u = t.quota_usages.c
+_KEY = sa.and_(_u.project_id == sa.bindparam("p"), _u.resource == sa.bindparam("r"))
+_AMOUNT = sa.bindparam("n", type_=sa.Integer)
+_COUNT = sa.update(t.quota_usages).where(_KEY).values(used=_u.used + _AMOUNT)
+_COUNT_LIMITED = _COUNT.where(_u.used + _AMOUNT <= sa.bindparam("limit", type_=sa.Integer))
+_COUNTED = sa.select(_u.used).where(_KEY)

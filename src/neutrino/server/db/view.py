@@ -1,0 +1,207 @@
+"""Reading objects: how a table's rows become API objects, for one and for many.
+
+A view maps API names to columns or expressions. Only the fields asked for are selected; JSON columns go to the client as
+the text they are (`msgspec.Raw`), without being parsed on the way. A list is one query, however many rows it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.query import Query, Sort
+
+Object = dict[str, Any]
+Condition = sa.ColumnElement[bool]
+FilterRule = Callable[[tuple[Any, ...]], Condition]
+PROJECT = sa.bindparam("viewer_project", type_=sa.String)
+_decode = msgspec.json.decode
+
+
+class View:
+    """The API's view of one table. `scope` says which rows a project may see, by the parameter PROJECT."""
+
+    def __init__(
+        self,
+        table: sa.Table,
+        *,
+        columns: Iterable[str] = (),
+        renamed: Mapping[str, str] | None = None,
+        computed: Mapping[str, sa.ColumnElement[Any]] | None = None,
+        filters: Mapping[str, FilterRule] | None = None,
+        scope: Condition | None = None,
+        key: str = "id",
+        hidden: Iterable[str] = (),
+    ) -> None:
+        self.table = table
+        self.key = table.c[key]
+        fields: dict[str, sa.ColumnElement[Any]] = {name: table.c[name] for name in columns}
+        fields |= {name: table.c[column] for name, column in (renamed or {}).items()}
+        if "project_id" in fields:
+            fields["tenant_id"] = fields["project_id"]
+        fields |= computed or {}
+        self.fields = fields
+        self.json = frozenset(name for name, column in fields.items() if isinstance(column.type, sa.Text))
+        self.filters = dict(filters or {})
+        self.scope = scope if scope is not None else table.c.project_id == PROJECT
+        self.names = tuple(name for name in fields if name not in set(hidden))
+        self._shows: dict[tuple[Any, ...], tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]] = {}
+
+    # --- one object -----------------------------------------------------------------------------------------------
+
+    def show(
+        self, connection: Connection, key: str, *, project: str, everyone: bool, fields: Sequence[str] | None = None
+    ) -> Object | None:
+        """The object for the API, or None if it is not there or not for this project to see."""
+        wanted = tuple(fields) if fields is not None else self.names
+        cached = self._shows.get((wanted, everyone))
+        if cached is None:
+            names, statement = self._select(wanted)
+            statement = statement.where(self.key == sa.bindparam("key"))
+            if not everyone:
+                statement = statement.where(self.scope)
+            cached = statement, names, self._json_positions(names)
+            self._shows[wanted, everyone] = cached
+        statement, names, positions = cached
+        row = connection.execute(statement, {"key": key, "viewer_project": project}).first()
+        return None if row is None else _object(names, positions, row)
+
+    def load(self, connection: Connection, key: str, project: str = "") -> Object | None:
+        """The object with plain Python values, whoever it belongs to: for the server's own decisions."""
+        row = self.show(connection, key, project=project, everyone=True)
+        return None if row is None else self.decoded(row)
+
+    def load_where(self, connection: Connection, *conditions: Condition, project: str = "") -> list[Object]:
+        names, statement = self._select(self.names)
+        rows = connection.execute(statement.where(*conditions), {"viewer_project": project}).all()
+        positions = self._json_positions(names)
+        return [self.decoded(_object(names, positions, row)) for row in rows]
+
+    def decoded(self, row: Object) -> Object:
+        return {k: _decode(v) if isinstance(v, msgspec.Raw) else v for k, v in row.items()}
+
+    # --- many -----------------------------------------------------------------------------------------------------
+
+    def list(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
+        wanted = self.names if query.fields is None else query.fields
+        names, statement = self._select(wanted)
+        where = [*conditions, *self._conditions(query)]
+        if not query.everyone:
+            where.append(self.scope)
+        parameters = {"viewer_project": project}
+        if query.limit is not None or query.marker is not None or query.sorts:
+            sorts = [*query.sorts, Sort(self.key.name)]
+            if query.reverse:
+                sorts = [Sort(s.key, not s.descending) for s in sorts]
+            if query.marker is not None:
+                where.append(self._after(connection, query.marker, sorts, parameters))
+            for s in sorts:
+                statement = statement.order_by(_ordered(self._column(s.key), s.descending, connection))
+            if query.limit is not None:
+                statement = statement.limit(query.limit)
+        if where:
+            statement = statement.where(*where)
+        rows = connection.execute(statement, parameters).all()
+        positions = self._json_positions(names)
+        objects = [_object(names, positions, row) for row in rows]
+        return objects[::-1] if query.reverse else objects
+
+    def _column(self, name: str) -> sa.ColumnElement[Any]:
+        return self.fields[name] if name in self.fields else self.table.c[name]
+
+    def _select(self, wanted: Sequence[str]) -> tuple[tuple[str, ...], sa.Select[Any]]:
+        names = tuple(name for name in wanted if name in self.fields)
+        # At least the key is selected, so that a list of objects without any field still has its length.
+        columns = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)] or [sa.literal(1)]
+        return names, sa.select(*columns).select_from(self.table)
+
+    def _json_positions(self, names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(i for i, name in enumerate(names) if name in self.json)
+
+    def _conditions(self, query: Query) -> list[Condition]:
+        out = []
+        for name, values in query.filters.items():
+            if name in self.filters:
+                out.append(self.filters[name](values))
+            elif name in TAG_FILTERS:
+                out.append(TAG_FILTERS[name](self.key)(values))
+            elif name == "changed_since":
+                out.append(self.table.c.updated_at >= values[0])
+            else:
+                out.append(one_of(self._column(name), values))
+        return out
+
+    def _after(
+        self, connection: Connection, marker: str, sorts: Sequence[Sort], parameters: Mapping[str, Any]
+    ) -> Condition:
+        """The rows behind the marker in the order of `sorts`: later in the first key, or equal there and later on."""
+        columns = [self._column(s.key) for s in sorts]
+        found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
+        assert found is not None, "the API checks the marker"
+        alternatives = []
+        for i, (s, column, value) in enumerate(zip(sorts, columns, found, strict=True)):
+            equal = [c.is_(None) if v is None else c == v for c, v in zip(columns[:i], found[:i], strict=True)]
+            if value is None:
+                later: Condition = column.is_not(None) if not s.descending else sa.false()
+            elif s.descending:
+                later = sa.or_(column < value, column.is_(None))
+            else:
+                later = column > value
+            alternatives.append(sa.and_(*equal, later))
+        return sa.or_(*alternatives)
+
+
+def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
+    """In order, with NULL as the least value: so SQLite and MariaDB have it, and PostgreSQL when told."""
+    order = column.desc() if descending else column.asc()
+    if connection.dialect.name == "postgresql":
+        return order.nulls_last() if descending else order.nulls_first()
+    return order
+
+
+def _object(names: tuple[str, ...], json_positions: tuple[int, ...], row: sa.Row[Any]) -> Object:
+    values: list[Any] = list(row)
+    for i in json_positions:
+        values[i] = msgspec.Raw(values[i])
+    return dict(zip(names, values, strict=False))
+
+
+def one_of(column: sa.ColumnElement[Any], values: tuple[Any, ...]) -> Condition:
+    present = [v for v in values if v is not None]
+    if len(present) < len(values):
+        return sa.or_(column.is_(None), column.in_(present)) if present else column.is_(None)
+    return column == present[0] if len(present) == 1 else column.in_(present)
+
+
+def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_as_shared") -> Condition:
+    """Whether an RBAC policy opens the object to the viewer's project or to all."""
+    c = t.rbac_policies.c
+    return sa.exists(
+        sa.select(c.id).where(
+            c.object_id == object_id, c.action == action, sa.or_(c.target_project == "*", c.target_project == PROJECT)
+        )
+    )
+
+
+# --- tags ---------------------------------------------------------------------------------------------------------
+
+
+def _has_all(key: sa.ColumnElement[Any]) -> FilterRule:
+    return lambda names: sa.and_(*(_has(key, (name,)) for name in names))
+
+
+def _has(key: sa.ColumnElement[Any], names: Sequence[str]) -> Condition:
+    return sa.exists(sa.select(t.tags.c.tag).where(t.tags.c.object_id == key, t.tags.c.tag.in_(list(names))))
+
+
+TAG_FILTERS: dict[str, Callable[[sa.ColumnElement[Any]], FilterRule]] = {
+    "tags": _has_all,
+    "tags-any": lambda key: lambda names: _has(key, names),
+    "not-tags": lambda key: lambda names: sa.not_(_has_all(key)(names)),
+    "not-tags-any": lambda key: lambda names: sa.not_(_has(key, names)),
+}

@@ -1,0 +1,67 @@
+"""Availability zones: a zone is there when an agent says it is in it.
+
+DHCP agents make a zone one for networks, L3 agents one for routers. It is available while one such agent's admin state
+is up, be the agent alive or not: a zone is where things may be placed, not whether somebody is at home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.server import errors
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.agent import AVAILABILITY_ZONE
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.query import Query
+
+Object = dict[str, Any]
+RESOURCES: Final = {words.DHCP: "network", words.L3: "router"}
+_c = t.agents.c
+_ZONES = (
+    sa.select(_c.availability_zone, _c.agent_type, sa.func.max(sa.case((_c.admin_state_up, 1), else_=0)))
+    .where(_c.agent_type.in_(list(RESOURCES)), _c.availability_zone != "")
+    .group_by(_c.availability_zone, _c.agent_type)
+    .order_by(_c.availability_zone, _c.agent_type)
+)
+
+
+class AvailabilityZones:
+    resources = (AVAILABILITY_ZONE,)
+    extensions = (
+        Extension("availability_zone", "Availability zones", "Zones that agents are in, for networks and routers."),
+        Extension("availability_zone_filter", "Availability zone filters", "Zones by name, resource and state."),
+    )
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get_availability_zones(self, context: Context, query: Query) -> list[Object]:
+        if query.marker is not None:  # the zones are one page, however small a page was asked for
+            return []
+        with self._db.read() as connection:
+            rows = connection.execute(_ZONES).all()
+        zones = [
+            {"name": name, "resource": RESOURCES[kind], "state": "available" if up else "unavailable"}
+            for name, kind, up in rows
+        ]
+        return [zone for zone in zones if all(zone[name] in wanted for name, wanted in query.filters.items())]
+
+
+def check_hints(connection: Connection, hints: Sequence[str], agent_type: str = words.DHCP) -> None:
+    """Refuse hints that name a zone in which there is no agent for it."""
+    if not hints:
+        return
+    statement = sa.select(_c.availability_zone).where(
+        _c.agent_type == agent_type, _c.availability_zone.in_(sorted(set(hints)))
+    )
+    known = set(connection.execute(statement.distinct()).scalars())
+    for hint in hints:
+        if hint not in known:
+            raise errors.AvailabilityZoneNotFound(availability_zone=hint)

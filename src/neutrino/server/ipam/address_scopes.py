@@ -1,0 +1,93 @@
+"""Address scopes: within one, no prefix stands twice, so its networks can route to each other without NAT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.address_scope import ADDRESS_SCOPE
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.query import Query
+
+Object = dict[str, Any]
+_c = t.address_scopes.c
+VIEW = View(
+    t.address_scopes,
+    columns=("id", "name", "project_id", "ip_version", "revision_number"),
+    computed={"shared": shared_with_viewer(_c.id)},
+    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
+)
+
+
+class AddressScopes:
+    resources = (ADDRESS_SCOPE,)
+    extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get_address_scopes(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return VIEW.list(connection, query, context.project_id)
+
+    def get_address_scope(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create_address_scope(self, context: Context, values: Object) -> Object:
+        def attempt() -> Object:
+            made = fresh(values)
+            with self._db.transaction() as tx:
+                tx.execute(sa.insert(t.address_scopes).values(as_row(t.address_scopes, made)))
+                if made["shared"]:
+                    sharing.open_to_all(tx, "address_scope", made["id"], made["project_id"])
+                tx.record("address_scope", made["id"], made["revision_number"])
+            return {**made, "tenant_id": made["project_id"]}
+
+        return self._db.retrying(attempt)
+
+    def update_address_scope(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            before = self._load(key, context)
+            if before["shared"] and values.get("shared") is False:
+                raise errors.AddressScopeUpdateError(id=key, reason="Shared address scope can't be unshared")
+            with self._db.transaction() as tx:
+                stamp = update_row(tx, t.address_scopes, before, values)
+                if values.get("shared") and not before["shared"]:
+                    sharing.open_to_all(tx, "address_scope", key, before["project_id"])
+                tx.record("address_scope", key, stamp["revision_number"])
+            return {**before, **values, **stamp}
+
+        return self._db.retrying(attempt)
+
+    def delete_address_scope(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            before = self._load(key, context)
+            with self._db.read() as connection:
+                pools = sa.select(t.subnetpools.c.id).where(t.subnetpools.c.address_scope_id == key).limit(1)
+                if connection.execute(pools).first() is not None:
+                    raise errors.AddressScopeInUse(id=key)
+            with self._db.transaction() as tx:
+                sharing.forget(tx, key)
+                delete_row(tx, t.address_scopes, before)
+                tx.record("address_scope", key, before["revision_number"], deleted=True)
+
+        self._db.retrying(attempt)
+
+    def _load(self, key: str, context: Context) -> Object:
+        with self._db.read() as connection:
+            found = VIEW.load(connection, key, context.project_id)
+        if found is None:
+            raise errors.AddressScopeNotFound(id=key)
+        return found

@@ -1,0 +1,188 @@
+"""How many addresses each network has, and how many of them are taken.
+
+Three queries answer a list, whatever its length: the networks, their subnets, the addresses taken. Whether a taken
+address is in an allocation pool cannot be asked of the database, so addresses are then read one by one as they come; a
+caller that asks for the plain numbers only (`fields`) gets them counted in the database.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.network_ip_availability import NETWORK_IP_AVAILABILITY
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.db.view import View, one_of
+from neutrino.server.query import Query
+
+Object = dict[str, Any]
+_n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
+MOST_NAMED = 500  # networks asked for by id; for more, all subnets are read
+DETAILED = frozenset({"subnet_ip_availability", "ip_availability_details"})
+OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
+
+
+def _with_subnets_of(versions: tuple[Any, ...]) -> sa.ColumnElement[bool]:
+    return sa.exists(sa.select(_s.id).where(_s.network_id == _n.id, one_of(_s.ip_version, versions)))
+
+
+VIEW = View(
+    t.networks,
+    columns=("project_id",),
+    renamed={"network_id": "id", "network_name": "name"},
+    filters={"ip_version": _with_subnets_of},
+)
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """What is counted of one subnet."""
+
+    id: str
+    network_id: str
+    name: str
+    ip_version: int
+    cidr: str
+    pools: tuple[tuple[int, int], ...]
+
+    @property
+    def pool_size(self) -> int:
+        return sum(last - first + 1 for first, last in self.pools)
+
+    @property
+    def size(self) -> int:
+        """Its addresses for hosts: IPv4 keeps the first and the last for itself."""
+        number = ipaddress.ip_network(self.cidr).num_addresses
+        return max(number - 2, 0) if self.ip_version == 4 else number
+
+    @property
+    def total(self) -> int:
+        return self.pool_size if self.pools else ipaddress.ip_network(self.cidr).num_addresses
+
+    def pooled(self, address: str) -> bool:
+        number = int(ipaddress.ip_address(address))
+        return any(first <= number <= last for first, last in self.pools)
+
+
+class IpAvailability:
+    resources = (NETWORK_IP_AVAILABILITY,)
+    extensions = (
+        Extension("network-ip-availability", "Network IP availability", "How many addresses of a network are taken."),
+        Extension("network-ip-availability-details", "Network IP availability details", "The same by allocation pool."),
+    )
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get_network_ip_availabilities(self, context: Context, query: Query) -> list[Object]:
+        versions = tuple(query.filters.get("ip_version", ()))
+        with self._db.read() as connection:
+            networks = VIEW.list(connection, replace(query, fields=OF_NETWORK), context.project_id)
+            return self._availability(connection, networks, versions, query.fields)
+
+    def get_network_ip_availability(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            network = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=OF_NETWORK)
+            return None if network is None else self._availability(connection, [network], (), fields)[0]
+
+    def _availability(
+        self,
+        connection: Connection,
+        networks: Sequence[Object],
+        versions: tuple[Any, ...],
+        fields: Sequence[str] | None,
+    ) -> list[Object]:
+        ids = {network["network_id"] for network in networks}
+        subnets = {s.id: s for s in _subnets(connection, ids, versions)}
+        if fields is None or DETAILED & set(fields):
+            used, pooled = _taken_by_pool(connection, subnets, ids)
+        else:
+            used, pooled = _taken(connection, ids), Counter()
+        found: dict[str, Object] = {n["network_id"]: {**n, **_nothing()} for n in networks}
+        for subnet in subnets.values():
+            _add(found[subnet.network_id], subnet, used[subnet.id], pooled[subnet.id])
+        return list(found.values())
+
+
+def _nothing() -> Object:
+    details = {
+        "total_ips_in_subnet": 0,
+        "total_ips_in_allocation_pool": 0,
+        "used_ips_in_subnet": 0,
+        "used_ips_in_allocation_pool": 0,
+    }
+    return {"subnet_ip_availability": [], "used_ips": 0, "total_ips": 0, "ip_availability_details": details}
+
+
+def _add(network: Object, subnet: Subnet, used: int, pooled: int) -> None:
+    details = {
+        "total_ips_in_subnet": subnet.size,
+        "total_ips_in_allocation_pool": subnet.pool_size,
+        "used_ips_in_subnet": used,
+        "used_ips_in_allocation_pool": pooled,
+    }
+    network["subnet_ip_availability"].append(
+        {
+            "subnet_id": subnet.id,
+            "subnet_name": subnet.name,
+            "ip_version": subnet.ip_version,
+            "cidr": subnet.cidr,
+            "used_ips": used,
+            "total_ips": subnet.total,
+            "ip_availability_details": details,
+        }
+    )
+    network["used_ips"] += used
+    network["total_ips"] += subnet.total
+    for name, number in details.items():
+        network["ip_availability_details"][name] += number
+
+
+def _subnets(connection: Connection, networks: Collection[str], versions: tuple[Any, ...]) -> Iterable[Subnet]:
+    statement = sa.select(_s.id, _s.network_id, _s.name, _s.ip_version, _s.cidr, _s.allocation_pools).order_by(_s.id)
+    if versions:
+        statement = statement.where(one_of(_s.ip_version, versions))
+    for row in connection.execute(_only(statement, _s.network_id, networks)):
+        if row.network_id in networks:
+            pools = tuple((_number(p["start"]), _number(p["end"])) for p in msgspec.json.decode(row.allocation_pools))
+            yield Subnet(row.id, row.network_id, row.name, row.ip_version, row.cidr, pools)
+
+
+def _taken(connection: Connection, networks: Collection[str]) -> Counter[str]:
+    counts = sa.select(_a.subnet_id, sa.func.count()).group_by(_a.subnet_id)
+    return Counter({key: int(number) for key, number in connection.execute(_only(counts, _a.network_id, networks))})
+
+
+def _taken_by_pool(
+    connection: Connection, subnets: dict[str, Subnet], networks: Collection[str]
+) -> tuple[Counter[str], Counter[str]]:
+    """Addresses taken in each subnet, and those of them in its allocation pools."""
+    used: Counter[str] = Counter()
+    pooled: Counter[str] = Counter()
+    addresses = _only(sa.select(_a.subnet_id, _a.ip_address), _a.network_id, networks)
+    for subnet_id, address in connection.execute(addresses, execution_options={"yield_per": 1000}):
+        subnet = subnets.get(subnet_id)
+        if subnet is not None:
+            used[subnet_id] += 1
+            pooled[subnet_id] += subnet.pooled(address)
+    return used, pooled
+
+
+def _only(statement: sa.Select[Any], column: sa.ColumnElement[str], networks: Collection[str]) -> sa.Select[Any]:
+    return statement.where(column.in_(sorted(networks))) if len(networks) <= MOST_NAMED else statement
+
+
+def _number(address: str) -> int:
+    return int(ipaddress.ip_address(address))

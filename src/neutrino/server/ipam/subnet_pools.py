@@ -1,0 +1,388 @@
+"""Subnet pools: address space from which subnets are cut, so that no two of them overlap.
+
+Which prefix a new subnet gets is decided on what was read beforehand (`choose_prefix`); the transaction that inserts
+the subnet then raises the pool's allocation version, if it still is what it was (`claim`). Of any number of writers
+that chose from the same free space one succeeds, and the others choose again. Whatever else must not happen between
+choice and insert, such as taking prefixes away or moving the pool to another address scope, claims the pool as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.subnetpool import SUBNETPOOL
+from neutrino.server.api.types import parse_attribute
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.clock import now
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.ipam import prefixes
+from neutrino.server.ipam.address_scopes import VIEW as SCOPES
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+_c, _s = t.subnetpools.c, t.subnets.c
+SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
+FIRST_REVISION = 0
+VIEW = View(
+    t.subnetpools,
+    columns=(
+        *("id", "name", "project_id", "prefixes", "default_quota", "ip_version"),
+        *("default_prefixlen", "min_prefixlen", "max_prefixlen", "is_default", "address_scope_id"),
+        *("description", "created_at", "updated_at", "revision_number", "tags", "allocation_version"),
+    ),
+    computed={"shared": shared_with_viewer(_c.id)},
+    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
+    hidden=("allocation_version",),
+)
+
+
+# --- for whoever makes subnets ----------------------------------------------------------------------------------------
+
+
+def load(connection: Connection, key: str, project: str = "", *, everyone: bool = True) -> Object | None:
+    """The pool with all that `choose_prefix` and `claim` need; without `everyone`, only if the project may use it."""
+    names = (*VIEW.names, "allocation_version")
+    found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
+    return None if found is None else VIEW.decoded(found)
+
+
+def load_default(connection: Connection, ip_version: int, project: str = "", *, everyone: bool = True) -> Object | None:
+    """The pool for subnets that name none, if there is one that the project may use."""
+    key = connection.execute(
+        sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version).order_by(_c.id)
+    ).scalar()
+    return None if key is None else load(connection, key, project, everyone=everyone)
+
+
+def choose_prefix(
+    connection: Connection, pool: Object, prefixlen: int | None, cidr: str | None, project_id: str
+) -> str:
+    """The CIDR for a new subnet: the lowest free one of the length, or the given one if it is free.
+
+    `pool` must have been read before, by `load`; the choice holds if `claim` succeeds with the same `pool`.
+    """
+    wanted = prefixes.length(cidr) if cidr is not None else prefixlen
+    if wanted is None:
+        wanted = int(pool["default_prefixlen"])
+    if wanted > pool["max_prefixlen"]:
+        raise errors.MaxPrefixSubnetAllocationError(prefixlen=wanted, max_prefixlen=pool["max_prefixlen"])
+    if wanted < pool["min_prefixlen"]:
+        raise errors.MinPrefixSubnetAllocationError(prefixlen=wanted, min_prefixlen=pool["min_prefixlen"])
+    taken = connection.execute(sa.select(_s.cidr, _s.project_id).where(_s.subnetpool_id == pool["id"])).all()
+    if pool["default_quota"]:
+        own = [row.cidr for row in taken if row.project_id == project_id]
+        if not prefixes.within_quota(pool["ip_version"], own, wanted, pool["default_quota"]):
+            raise errors.SubnetPoolQuotaExceeded()
+    used = [row.cidr for row in taken]
+    if cidr is not None:
+        if not prefixes.is_free(pool["prefixes"], used, cidr):
+            raise errors.SubnetAllocationError(reason=f"{cidr} is not free in subnet pool {pool['id']}")
+        return cidr
+    chosen = prefixes.lowest_free(pool["prefixes"], used, wanted)
+    if chosen is None:
+        raise errors.SubnetAllocationError(reason=f"subnet pool {pool['id']} has no /{wanted} left")
+    return chosen
+
+
+def claim(tx: Transaction, pool: Object) -> None:
+    """Make what was decided on `pool` hold in this transaction; Stale if another writer claimed the pool meanwhile."""
+    seen = pool["allocation_version"]
+    done = tx.execute(
+        sa.update(t.subnetpools)
+        .where(_c.id == pool["id"], _c.allocation_version == seen)
+        .values(allocation_version=seen + 1)
+    )
+    if done.rowcount != 1:
+        raise Stale
+
+
+# --- the API ----------------------------------------------------------------------------------------------------------
+
+
+class SubnetPools:
+    resources = (SUBNETPOOL,)
+    extensions = (
+        Extension("subnet_allocation", "Subnet allocation", "Subnets whose prefix comes from a subnet pool."),
+        Extension("default-subnetpools", "Default subnet pools", "One subnet pool per IP version is the default."),
+        Extension("subnetpool-prefix-ops", "Subnet pool prefix operations", "Add and remove prefixes of a pool."),
+    )
+
+    def __init__(self, db: Database, quotas: Quotas) -> None:
+        self._db = db
+        self._quotas = quotas
+
+    def get_subnetpools(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return VIEW.list(connection, query, context.project_id)
+
+    def get_subnetpool(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create_subnetpool(self, context: Context, values: Object) -> Object:
+        return self.create_subnetpool_bulk(context, [values])[0]
+
+    def create_subnetpool_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        """All of them or none."""
+
+        def attempt() -> list[Object]:
+            made: list[Object] = []
+            scopes: dict[str, Object] = {}
+            with self._db.read() as connection:
+                for values in several:
+                    pool = _new_pool(values)
+                    _check_default(connection, pool, made)
+                    scope = _scope_for(connection, context, pool, made)
+                    if scope is not None:
+                        _check_shared_scope(connection, pool)
+                        scopes[scope["id"]] = scope
+                    made.append(pool)
+                owners = {pool["project_id"] for pool in made}
+                limits = {owner: self._quotas.limit(connection, "subnetpool", owner) for owner in owners}
+            with self._db.transaction() as tx:
+                for scope in scopes.values():
+                    update_row(tx, t.address_scopes, scope, {})
+                for pool in made:
+                    tx.execute(sa.insert(t.subnetpools).values(as_row(t.subnetpools, pool)))
+                    if pool["shared"]:
+                        sharing.open_to_all(tx, "subnetpool", pool["id"], pool["project_id"])
+                    tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
+                    tx.record("subnetpool", pool["id"], pool["revision_number"])
+            return [{**pool, "tenant_id": pool["project_id"]} for pool in made]
+
+        return self._db.retrying(attempt)
+
+    def update_subnetpool(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        return self._update(context, key, lambda before: values, revision)
+
+    def delete_subnetpool(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                before = _existing(connection, key, revision)
+                if connection.execute(sa.select(_s.id).where(_s.subnetpool_id == key).limit(1)).first() is not None:
+                    raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
+            with self._db.transaction() as tx:
+                sharing.forget(tx, key)
+                delete_row(tx, t.subnetpools, before)
+                tx.use("subnetpool", before["project_id"], -1)
+                tx.record("subnetpool", key, before["revision_number"], deleted=True)
+
+        self._db.retrying(attempt)
+
+    # --- its own verbs ------------------------------------------------------------------------------------------------
+
+    def add_prefixes(self, context: Context, key: str, body: Any) -> Object:
+        more = _prefixes_of(body)
+        changed = self._update(context, key, lambda before: {"prefixes": [*before["prefixes"], *more]})
+        return {"prefixes": changed["prefixes"]}
+
+    def remove_prefixes(self, context: Context, key: str, body: Any) -> Object:
+        less = _prefixes_of(body)
+
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = _existing(connection, key)
+                ip_version = before["ip_version"]
+                going = [cidr for cidr in less if prefixes.version(cidr) == ip_version]
+                if not prefixes.overlap(before["prefixes"], going):
+                    return {"prefixes": before["prefixes"]}
+                used = connection.execute(sa.select(_s.cidr).where(_s.subnetpool_id == key)).scalars().all()
+            if prefixes.overlap(used, going):
+                raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
+            kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(going))
+            left = prefixes.cidrs(kept, ip_version)
+            with self._db.transaction() as tx:
+                claim(tx, before)
+                stamp = update_row(tx, t.subnetpools, before, {"prefixes": left})
+                tx.record("subnetpool", key, stamp["revision_number"])
+            return {"prefixes": left}
+
+        return self._db.retrying(attempt)
+
+    # --- their parts --------------------------------------------------------------------------------------------------
+
+    def _update(
+        self, context: Context, key: str, wanted: Callable[[Object], Object], revision: int | None = None
+    ) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = _existing(connection, key, revision, project=context.project_id)
+                values = dict(wanted(before))
+                if "prefixes" in values:
+                    values["prefixes"] = _grown(before, values["prefixes"])
+                after = {**before, **values}
+                _check_bounds(after)
+                rescoped = after["address_scope_id"] != before["address_scope_id"]
+                scope = _check_update(connection, context, before, after)
+            with self._db.transaction() as tx:
+                if rescoped:
+                    claim(tx, before)
+                if scope is not None:
+                    update_row(tx, t.address_scopes, scope, {})
+                stamp = update_row(tx, t.subnetpools, before, values)
+                if rescoped:
+                    _rescope_networks(tx, after)
+                tx.record("subnetpool", key, stamp["revision_number"])
+            after.pop("allocation_version")
+            return {**after, **stamp}
+
+        return self._db.retrying(attempt)
+
+
+def _existing(connection: Connection, key: str, revision: int | None = None, project: str = "") -> Object:
+    found = load(connection, key, project)
+    if found is None:
+        raise errors.SubnetPoolNotFound(id=key)
+    if revision is not None and found["revision_number"] != revision:
+        raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
+    return found
+
+
+def _new_pool(values: Object) -> Object:
+    """The pool that a request describes, with what it leaves open filled in."""
+    given = values["prefixes"]
+    if not given:
+        raise errors.EmptySubnetPoolPrefixList()
+    ip_version = _one_version(given)
+    shortest = values.get("min_prefixlen", SMALLEST_MIN_PREFIXLEN[ip_version])
+    bounds = {"max_prefixlen": prefixes.BITS[ip_version], "min_prefixlen": shortest, "default_prefixlen": shortest}
+    pool = fresh({"default_quota": None, "address_scope_id": None, **bounds, **values}, FIRST_REVISION)
+    pool |= {"ip_version": ip_version, "prefixes": prefixes.compact(given)}
+    _check_bounds(pool)
+    return pool
+
+
+def _one_version(cidrs: Sequence[str]) -> int:
+    versions = {prefixes.version(cidr) for cidr in cidrs}
+    if len(versions) > 1:
+        raise errors.PrefixVersionMismatch()
+    return versions.pop()
+
+
+def _check_bounds(pool: Object) -> None:
+    """min ≤ default ≤ max ≤ the length of an address."""
+    longest = prefixes.BITS[pool["ip_version"]]
+    ordered = (
+        ("min_prefixlen", pool["min_prefixlen"], "max_prefixlen", pool["max_prefixlen"]),
+        ("max_prefixlen", pool["max_prefixlen"], "ip_version_max", longest),
+        ("default_prefixlen", pool["default_prefixlen"], "max_prefixlen", pool["max_prefixlen"]),
+        ("min_prefixlen", pool["min_prefixlen"], "default_prefixlen", pool["default_prefixlen"]),
+    )
+    for name, least, other, most in ordered:
+        if least > most:
+            raise errors.IllegalSubnetPoolPrefixBounds(
+                prefix_type=name, prefixlen=least, base_prefix_type=other, base_prefixlen=most
+            )
+
+
+def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
+    """A pool's new prefixes: at least the old ones, since subnets may be anywhere in them."""
+    if not prefixes.covers(wanted, before["prefixes"]):
+        raise errors.IllegalSubnetPoolPrefixUpdate(msg="the new prefixes must include all existing ones")
+    if wanted and _one_version(wanted) != before["ip_version"]:
+        raise errors.PrefixVersionMismatch()
+    return prefixes.compact(wanted)
+
+
+def _check_default(connection: Connection, pool: Object, made: Sequence[Object] = ()) -> None:
+    if not pool["is_default"]:
+        return
+    ip_version = pool["ip_version"]
+    known = sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version, _c.id != pool["id"]).limit(1)
+    twice = any(other["is_default"] and other["ip_version"] == ip_version for other in made)
+    if twice or connection.execute(known).first() is not None:
+        raise errors.InvalidInput(error_message=f"there is a default subnet pool for IPv{ip_version} already")
+
+
+def _scope_for(connection: Connection, context: Context, pool: Object, made: Sequence[Object] = ()) -> Object | None:
+    """The address scope that the pool is to be in, if it may be; no prefix may stand twice in a scope."""
+    key = pool["address_scope_id"]
+    if key is None:
+        return None
+    scope = SCOPES.show(connection, key, project=context.project_id, everyone=context.is_admin)
+    if scope is None:
+        raise errors.AddressScopeNotFound(id=key)
+    if scope["ip_version"] != pool["ip_version"]:
+        raise errors.IllegalSubnetPoolIpVersionAssociationToAddressScope(
+            subnetpool_id=pool["id"], address_scope_id=key, ip_version=scope["ip_version"]
+        )
+    rows = connection.execute(sa.select(_c.prefixes).where(_c.address_scope_id == key, _c.id != pool["id"])).scalars()
+    others = [cidr for text in rows for cidr in msgspec.json.decode(text)]
+    others += [cidr for other in made if other["address_scope_id"] == key for cidr in other["prefixes"]]
+    if prefixes.overlap(others, pool["prefixes"]):
+        raise errors.AddressScopePrefixConflict()
+    return scope
+
+
+def _check_shared_scope(connection: Connection, pool: Object) -> None:
+    """Whoever may use a shared pool must see its address scope too."""
+    c, key = t.rbac_policies.c, pool["address_scope_id"]
+    if pool["shared"] and key is not None:
+        found = sa.select(c.id).where(c.object_id == key, c.target_project == sharing.EVERYONE).limit(1)
+        if connection.execute(found).first() is None:
+            raise errors.InvalidInput(error_message=f"a shared subnet pool needs a shared address scope, {key} is not")
+
+
+def _check_update(connection: Connection, context: Context, before: Object, after: Object) -> Object | None:
+    """Refuse a change that other objects forbid; the address scope, if the change must not be made beside another's."""
+    if after["is_default"] and not before["is_default"]:
+        _check_default(connection, after)
+    if before["address_scope_id"] is not None and not context.is_admin:
+        scope = SCOPES.show(connection, before["address_scope_id"], project=context.project_id, everyone=True)
+        if scope is not None and scope["project_id"] != context.project_id:
+            raise errors.IllegalSubnetPoolUpdate(
+                reason=f"{before['id']} is in address scope {scope['id']}, which belongs to another project"
+            )
+    rescoped = after["address_scope_id"] != before["address_scope_id"]
+    if rescoped and _shares_a_network(connection, before):
+        raise errors.NetworkAddressScopeAffinityError()
+    if rescoped or after["prefixes"] != before["prefixes"]:
+        return _scope_for(connection, context, after)
+    return None
+
+
+def _shares_a_network(connection: Connection, pool: Object) -> bool:
+    """Whether a network has subnets of this pool and of elsewhere: they would come to be in different scopes."""
+    networks = sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"])
+    elsewhere = sa.or_(_s.subnetpool_id.is_(None), _s.subnetpool_id != pool["id"])
+    others = sa.select(_s.id).where(_s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
+    return connection.execute(others.limit(1)).first() is not None
+
+
+def _rescope_networks(tx: Transaction, pool: Object) -> None:
+    """Networks show the address scope of their subnets: those with subnets of this pool follow it."""
+    n = t.networks.c
+    affected = n.id.in_(sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"]))
+    tx.execute(
+        sa.update(t.networks)
+        .where(affected)
+        .values(
+            {
+                f"ipv{pool['ip_version']}_address_scope": pool["address_scope_id"],
+                "revision_number": n.revision_number + 1,
+                "updated_at": now(),
+            }
+        )
+    )
+    for row in tx.execute(sa.select(n.id, n.revision_number).where(affected)).all():
+        tx.record("network", row.id, row.revision_number)
+
+
+def _prefixes_of(body: Any) -> list[str]:
+    given = body.get("prefixes") if isinstance(body, dict) else None
+    if not given or not isinstance(given, list):
+        raise errors.HTTPBadRequest("The body must have a list of prefixes under 'prefixes'.")
+    return list(parse_attribute("prefixes", SUBNETPOOL.by_name["prefixes"].type, given))

@@ -1,0 +1,160 @@
+"""What a valid subnet is: its prefix, gateway, pools and IPv6 modes. Pure: everything it looks at is given."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neutrino.server import errors
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Pool = tuple[Address, Address]
+Object = Mapping[str, Any]
+
+SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
+# With DHCP on, a subnet needs room for its gateway, the DHCP server and a client.
+LONGEST_WITH_DHCP = {4: 30, 6: 126}
+
+
+def invalid(message: str) -> errors.InvalidInput:
+    return errors.InvalidInput(message)
+
+
+def is_auto_address(subnet: Object) -> bool:
+    """Whether hosts form their own addresses on it, from the prefix and their MAC."""
+    return subnet["ip_version"] == 6 and (subnet["ipv6_address_mode"] or subnet["ipv6_ra_mode"]) in (SLAAC, STATELESS)
+
+
+def check_prefix(cidr: str, ip_version: int, enable_dhcp: bool) -> Network:
+    network = ipaddress.ip_network(cidr)
+    if network.version != ip_version:
+        raise invalid(f"Invalid input for cidr: {cidr} is not an IPv{ip_version} prefix.")
+    if network.prefixlen == 0:
+        raise invalid(f"Invalid input for cidr: {cidr} has a prefix length of 0.")
+    if network.is_multicast:
+        raise invalid(f"Invalid input for cidr: {cidr} is a multicast prefix.")
+    if network.is_loopback:
+        raise invalid(f"Invalid input for cidr: {cidr} is a loopback prefix.")
+    if enable_dhcp and network.prefixlen > LONGEST_WITH_DHCP[ip_version]:
+        raise invalid(f"Invalid input for cidr: {cidr} is too small for a subnet with DHCP.")
+    return network
+
+
+def check_ipv6_modes(subnet: Object) -> None:
+    ra, address = subnet["ipv6_ra_mode"], subnet["ipv6_address_mode"]
+    if ra is None and address is None:
+        return
+    if subnet["ip_version"] != 6:
+        raise invalid("ipv6_ra_mode and ipv6_address_mode are for IPv6 subnets alone.")
+    if not subnet["enable_dhcp"]:
+        raise invalid("ipv6_ra_mode and ipv6_address_mode cannot be set when enable_dhcp is false.")
+    if ra is not None and address is not None and ra != address:
+        raise invalid(f"ipv6_ra_mode {ra} and ipv6_address_mode {address} contradict each other.")
+    if is_auto_address(subnet) and ipaddress.ip_network(subnet["cidr"]).prefixlen != 64:
+        raise invalid(f"Invalid input for cidr: {subnet['cidr']} is no /64, which SLAAC and stateless DHCPv6 need.")
+
+
+def default_gateway(network: Network) -> str:
+    """The first address: for IPv6 the routers' anycast address is as good as any."""
+    if network.version == 6 or network.prefixlen >= 31:
+        return str(network.network_address)
+    return str(network.network_address + 1)
+
+
+def check_gateway(gateway: str, network: Network) -> None:
+    address = ipaddress.ip_address(gateway)
+    if address.version != network.version:
+        raise invalid(f"Invalid input for gateway_ip: {gateway} is not an IPv{network.version} address.")
+    if address not in network:  # another network's router may be on the link
+        return
+    if isinstance(network, ipaddress.IPv4Network) and network.prefixlen < 31:
+        if address in (network.network_address, network.broadcast_address):
+            raise invalid(f"Invalid input for gateway_ip: {gateway} is the network's or the broadcast address.")
+
+
+def usable(network: Network) -> Pool:
+    """The first and last address that a host may have."""
+    first, last = network.network_address, network.broadcast_address
+    if network.version == 4 and network.prefixlen < 31:
+        return first + 1, last - 1
+    if network.version == 6 and network.prefixlen < 127:
+        return first + 1, last
+    return first, last
+
+
+def default_pools(network: Network, gateway: str | None) -> list[dict[str, str]]:
+    """All usable addresses but the gateway's."""
+    first, last = usable(network)
+    gate = ipaddress.ip_address(gateway) if gateway else None
+    if gate is None or gate not in network or not first <= gate <= last:  # type: ignore[operator]
+        return _shown([(first, last)])
+    pools = []
+    if first < gate:  # type: ignore[operator]
+        pools.append((first, gate - 1))
+    if gate < last:  # type: ignore[operator]
+        pools.append((gate + 1, last))
+    return _shown(pools)
+
+
+def _shown(pools: Sequence[Pool]) -> list[dict[str, str]]:
+    return [{"start": str(start), "end": str(end)} for start, end in pools]
+
+
+def parse_pools(pools: Sequence[Mapping[str, str]]) -> list[Pool]:
+    return [(ipaddress.ip_address(p["start"]), ipaddress.ip_address(p["end"])) for p in pools]
+
+
+def check_pools(pools: Sequence[Mapping[str, str]], network: Network) -> None:
+    first, last = usable(network)
+    checked: list[Pool] = []
+    for start, end in parse_pools(pools):
+        text = f"{start}-{end}"
+        if start.version != network.version or end.version != network.version:
+            raise errors.InvalidAllocationPool(pool=text)
+        if end < start:  # type: ignore[operator]
+            raise errors.InvalidAllocationPool(pool=text)
+        if start < first or end > last:  # type: ignore[operator]
+            raise errors.OutOfBoundsAllocationPool(pool=text, cidr=network)
+        for other_start, other_end in checked:
+            if start <= other_end and other_start <= end:  # type: ignore[operator]
+                raise errors.OverlappingAllocationPools(pool_1=f"{other_start}-{other_end}", pool_2=text, cidr=network)
+        checked.append((start, end))
+
+
+def check_gateway_outside_pools(gateway: str | None, pools: Sequence[Mapping[str, str]]) -> None:
+    if gateway is None:
+        return
+    address = ipaddress.ip_address(gateway)
+    for start, end in parse_pools(pools):
+        if start.version == address.version and start <= address <= end:  # type: ignore[operator]
+            raise errors.GatewayConflictWithAllocationPools(gateway=gateway, pool=f"{start}-{end}")
+
+
+def check_overlap(network: Network, others: Sequence[Object]) -> None:
+    for other in others:
+        theirs = ipaddress.ip_network(other["cidr"])
+        if theirs.version == network.version and theirs.overlaps(network):  # type: ignore[arg-type]
+            raise invalid(f"Invalid input for cidr: {network} overlaps with subnet {other['id']} ({theirs}).")
+
+
+def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int, max_routes: int) -> None:
+    if len(values.get("dns_nameservers") or ()) > max_nameservers:
+        raise errors.DNSNameServersExhausted(subnet=name, quota=max_nameservers)
+    routes = values.get("host_routes") or ()
+    if len(routes) > max_routes:
+        raise errors.HostRoutesExhausted(subnet=name, quota=max_routes)
+    for route in routes:
+        versions = {ipaddress.ip_network(route["destination"]).version, ipaddress.ip_address(route["nexthop"]).version}
+        if versions != {ip_version}:
+            raise invalid(f"Invalid input for host_routes: {route['destination']} is not for an IPv{ip_version} subnet.")
+
+
+def eui64(cidr: str, mac: str) -> str:
+    """The address that a host with this MAC forms on the prefix."""
+    octets = [int(part, 16) for part in mac.split(":")]
+    octets[0] ^= 2
+    interface = bytes([*octets[:3], 0xFF, 0xFE, *octets[3:]])
+    base = int(ipaddress.ip_network(cidr).network_address)
+    return str(ipaddress.IPv6Address(base | int.from_bytes(interface, "big")))

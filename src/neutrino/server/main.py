@@ -1,0 +1,165 @@
+"""The composition root: the only place that puts the server together."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_config import cfg
+
+from neutrino.server import config, logs
+from neutrino.server.access.rbac import RbacPolicies
+from neutrino.server.access.tags import Tags
+from neutrino.server.api import discovery, extensions
+from neutrino.server.api.app import build_app
+from neutrino.server.api.authentication import Authentication
+from neutrino.server.api.catalog import serve
+from neutrino.server.api.openapi import document
+from neutrino.server.api.pipeline import Pipeline, Reply
+from neutrino.server.api.resources import CORE
+from neutrino.server.api.routes import Route, resource_routes
+from neutrino.server.context import Context
+from neutrino.server.db import schema
+from neutrino.server.db.session import Database
+from neutrino.server.db.tables import metadata
+from neutrino.server.entry_points import load
+from neutrino.server.events import nova
+from neutrino.server.events.notifications import (
+    Notifier,
+    NullNotifier,
+    notification_context,
+    notifier_from_conf,
+)
+from neutrino.server.events.notifications import register_options as register_notifications
+from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.hosts.liveness import Sweeper
+from neutrino.server.hosts.plugin import Agents
+from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.zones import AvailabilityZones
+from neutrino.server.ipam.address_scopes import AddressScopes
+from neutrino.server.ipam.ip_availability import IpAvailability
+from neutrino.server.ipam.subnet_pools import SubnetPools
+from neutrino.server.middleware import wrap
+from neutrino.server.policy.authorizer import Authorizer
+from neutrino.server.quota.plugin import QuotaPlugin
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups.address_groups import AddressGroups
+from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.services import Services
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server put together: the application, and what tests and commands reach behind it."""
+
+    app: Any
+    conf: cfg.ConfigOpts
+    db: Database
+    core: Any
+    registry: Registry
+    scheduler: DhcpScheduler
+    quotas: Quotas
+    close: Callable[[], None]
+
+
+def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    config.register(conf)
+    logs.register(conf)
+    register_notifications(conf)
+    nova.register_options(conf)
+    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
+    return conf
+
+
+def build(conf: cfg.ConfigOpts) -> Server:
+    config.check_listening(conf)
+    db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
+    schema.ensure(db, upgrade=conf.database.auto_upgrade)
+
+    authorizer = Authorizer(conf)
+    quotas = Quotas(db, config.quota_defaults(conf))
+    registry = Registry(db, conf.agent_down_time)
+    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network)
+    groups = SecurityGroups(db, quotas)
+    notifier = notifier_from_conf(conf, conf.host)
+    nova_sink = nova.nova_notifier_from_conf(conf)
+
+    def port_changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
+        nova_sink.send(nova.events_for_port(before, after))
+
+    services = Services(conf, db, quotas, registry, scheduler, groups, port_changed)
+    core = load("neutrino.core_plugins", conf.core_plugin)(services)
+    agents = Agents(db, registry, scheduler)
+    plugins = [
+        core,
+        AddressScopes(db),
+        SubnetPools(db, quotas),
+        groups,
+        AddressGroups(db),
+        RbacPolicies(db, quotas),
+        agents,
+        AvailabilityZones(db),
+        IpAvailability(db),
+        *(load("neutrino.service_plugins", name)(services) for name in conf.service_plugins),
+    ]
+    quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
+    served = serve(plugins)
+    aliases = extensions.listed(
+        [*extensions.CORE, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)]
+    )
+    max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
+    pipeline = Pipeline(authorizer, quotas, _telling(notifier), max_limit)
+    tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
+
+    def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
+        return _networks_of(core, context, ids)
+
+    routes: list[Route] = [
+        *discovery.routes(CORE, aliases),
+        *quota_api.routes(authorizer),
+        *tags.routes(authorizer, tagged),
+        *agents.routes(authorizer, networks_of),
+        *resource_routes(pipeline, served),
+    ]
+    spec = document(served, routes, aliases)
+    public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec))]
+    authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
+    app = build_app(routes, authentication, max_body=conf.max_request_body_size, public=public)
+
+    stop = threading.Event()
+    replayed = core.operations.replay() if hasattr(core, "operations") else 0
+    if replayed:
+        LOG.warning("finished %s operations that an earlier process had left", replayed)
+    if conf.allow_automatic_dhcp_failover:
+        interval = conf.agent_down_time * (0.4 + 0.2 * random.random())  # several workers sweep: not all at once
+        threading.Thread(target=Sweeper(scheduler, registry, interval, stop).run, daemon=True, name="sweeper").start()
+
+    def close() -> None:
+        stop.set()
+        notifier.close()
+        nova_sink.close()
+        db.close()
+
+    return Server(wrap(app, conf), conf, db, core, registry, scheduler, quotas, close)
+
+
+def _telling(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
+    if isinstance(notifier, NullNotifier):
+        return lambda context, event, payload: None
+    return lambda context, event, payload: notifier.notify(event, payload, notification_context(context))
+
+
+def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
+    from neutrino.server.query import Query
+
+    if not ids:
+        return []
+    networks: list[dict[str, Any]] = core.get_networks(context, Query(filters={"id": tuple(ids)}, everyone=True))
+    return networks

@@ -1,0 +1,54 @@
+"""What stands before the application: request ids, health check, CORS and Keystone, as oslo and Keystone provide them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oslo_config import cfg
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+HEALTH = "/healthcheck"
+OPEN = ("", "/", "/openapi.json")  # what anyone may read
+
+
+def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+    """From the inside out: authentication, then request ids, then CORS where it is configured; health beside them all."""
+    from oslo_middleware import healthcheck, request_id
+
+    inner = app
+    if conf.auth_strategy == "keystone":
+        inner = _authenticated(app, conf)
+    inner = request_id.RequestId(inner)
+    if _cors_configured(conf):
+        from oslo_middleware import cors
+
+        inner = cors.CORS(inner, conf)
+    health = healthcheck.Healthcheck(inner, {"path": HEALTH, "oslo_config_config": conf})
+
+    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.get("PATH_INFO") == HEALTH:
+            return health(environ, start_response)
+        return inner(environ, start_response)
+
+    return dispatch
+
+
+def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+    from keystonemiddleware import auth_token
+
+    protected = auth_token.AuthProtocol(app, {"oslo_config_config": conf, "oslo_config_project": "neutrino"})
+
+    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.get("PATH_INFO", "") in OPEN:
+            return app(environ, start_response)
+        return protected(environ, start_response)
+
+    return dispatch
+
+
+def _cors_configured(conf: cfg.ConfigOpts) -> bool:
+    from oslo_middleware import cors
+
+    conf.register_opts(cors.CORS_OPTS, "cors")
+    return bool(conf.cors.allowed_origin)

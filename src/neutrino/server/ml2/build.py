@@ -1,0 +1,86 @@
+"""Puts the ML2 core together from the configuration: the entry point `ml2` of `neutrino.core_plugins`."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.context import admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.hosts.dhcp_scheduler import zones_of
+from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.zones import check_hints
+from neutrino.server.ml2 import drivers
+from neutrino.server.ml2.auto_addresses import AutoAddresses
+from neutrino.server.ml2.extension_drivers.dns import Dns
+from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.plugin import Ml2Plugin
+from neutrino.server.ml2.port_bindings import PortBindings
+from neutrino.server.ml2.ports import Neighbours, Ports, Settings
+from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.ml2.segments import Segments
+from neutrino.server.ml2.subnets import Limits, Subnets
+from neutrino.server.securitygroups.usable import check_usable
+from neutrino.server.services import Services
+
+
+def build(services: Services) -> Ml2Plugin:
+    conf, db = services.conf, services.db
+    mechanisms = drivers.Mechanisms(drivers.mechanism_drivers(conf))
+    extensions = drivers.Extensions(drivers.extension_drivers(conf))
+    segments = Segments(drivers.type_drivers(conf), conf.ml2.tenant_network_types, conf.ml2.external_network_type)
+    operations = Operations(db, mechanisms, conf.host)
+    networks = Networks(
+        db,
+        operations,
+        segments,
+        extensions,
+        services.quotas,
+        zones_of,
+        check_hints,
+        services.security_groups.ensure_default,
+    )
+    subnets = Subnets(
+        db,
+        operations,
+        networks,
+        extensions,
+        services.quotas,
+        Limits.of(conf),
+        AutoAddresses(Dns(conf).name_for),
+        services.dhcp_scheduler.schedule,
+    )
+    neighbours = Neighbours(
+        agents_on=services.registry.agents_on,
+        ensure_default_group=services.security_groups.ensure_default,
+        check_groups=check_usable,
+        dhcp_served=lambda connection, network_id: _dhcp_served(connection, network_id, services.registry),
+        told=services.port_changed,
+    )
+    settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
+    ports = Ports(db, operations, networks, extensions, services.quotas, mechanisms.drivers, neighbours, settings)
+    bindings = PortBindings(db, networks, ports, services.port_changed)
+    provisioning = Provisioning(db, services.port_changed)
+    own = admin_context()
+    operations.undo_with("network", lambda network: networks.delete(own, network["id"], None))
+    operations.undo_with("subnet", lambda subnet: subnets.delete(own, subnet["id"], None))
+    operations.undo_with("port", lambda port: ports.delete(own, port["id"], None))
+    return Ml2Plugin(db, operations, networks, subnets, ports, bindings, provisioning)
+
+
+def _dhcp_served(connection: Connection, network_id: str, registry: Registry) -> bool:
+    """Whether a live DHCP agent has the network: only then can its lease be waited for."""
+    a, b, s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
+    found = connection.execute(
+        sa.select(a.id)
+        .where(
+            b.network_id == network_id,
+            b.agent_id == a.id,
+            a.admin_state_up,
+            a.heartbeat_timestamp >= registry.cutoff(),
+            sa.exists(sa.select(s.id).where(s.network_id == network_id, s.enable_dhcp)),
+        )
+        .limit(1)
+    )
+    return found.first() is not None

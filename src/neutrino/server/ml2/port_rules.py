@@ -1,0 +1,45 @@
+"""What a port becomes by its request: the parts that need no database. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neutrino.server import errors
+
+Object = dict[str, Any]
+
+
+def new_mac(base: str) -> str:
+    """A MAC under the base's first three octets, or four if the fourth is not 00."""
+    octets = base.lower().split(":")
+    kept = octets[:3] + ([octets[3]] if octets[3] != "00" else [])
+    return ":".join([*kept, *(f"{random.randrange(256):02x}" for _ in range(6 - len(kept)))])
+
+
+def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, most: int) -> list[Object]:
+    """The pairs, each with a MAC: the port's own where none is given."""
+    if 0 <= most < len(pairs):
+        raise errors.AllowedAddressPairExhausted(quota=most)
+    full = [{"mac_address": p.get("mac_address", mac), "ip_address": p["ip_address"]} for p in pairs]
+    for i, pair in enumerate(full):
+        if pair in full[:i]:
+            raise errors.DuplicateAddressPairInRequest(**pair)
+    return full
+
+
+def dhcp_options(before: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[Object]:
+    """The options after a request: each named one is set, or taken away by null."""
+    options = {(o["opt_name"], o["ip_version"]): dict(o) for o in before}
+    for option in given:
+        key = option["opt_name"], option["ip_version"]
+        if option["opt_value"] is None:
+            options.pop(key, None)
+        else:
+            options[key] = dict(option)
+    return list(options.values())
+
+
+def api_port(port: Mapping[str, Any]) -> Object:
+    return {**port, "tenant_id": port["project_id"], "resource_request": None}

@@ -1,0 +1,90 @@
+"""How ports are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+
+Object = dict[str, Any]
+_c, _n, _a, _g = t.ports.c, t.networks.c, t.ip_allocations.c, t.port_security_groups.c
+RENAMED = {
+    "binding:host_id": "host",
+    "binding:vif_type": "vif_type",
+    "binding:vif_details": "vif_details",
+    "binding:vnic_type": "vnic_type",
+    "binding:profile": "profile",
+}
+COLUMNS = (
+    "id",
+    "name",
+    "network_id",
+    "project_id",
+    "mac_address",
+    "admin_state_up",
+    "status",
+    "device_id",
+    "device_owner",
+    "fixed_ips",
+    "port_security_enabled",
+    "security_groups",
+    "allowed_address_pairs",
+    "extra_dhcp_opts",
+    "dns_name",
+    "dns_domain",
+    "dns_assignment",
+    "qos_policy_id",
+    "qos_network_policy_id",
+    "ip_allocation",
+    "propagate_uplink_status",
+    "data_plane_status",
+    "numa_affinity_policy",
+    "device_profile",
+    "hints",
+    "trusted",
+    "description",
+    "created_at",
+    "updated_at",
+    "revision_number",
+    "tags",
+)
+
+
+def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
+    """`ip_address=…`, `subnet_id=…` and `ip_address_substr=…`: those of one kind are alternatives, kinds add up."""
+    kinds: dict[str, list[str]] = {"ip_address": [], "subnet_id": [], "ip_address_substr": []}
+    for text in values:
+        kind, _, value = text.partition("=")
+        if kind not in kinds or not value:
+            raise errors.InvalidInput(f"Invalid input for fixed_ips: '{text}' is not one of {sorted(kinds)} with a value.")
+        kinds[kind].append(value)
+    where: list[sa.ColumnElement[bool]] = []
+    if kinds["ip_address"]:
+        where.append(_a.ip_address.in_(kinds["ip_address"]))
+    if kinds["subnet_id"]:
+        where.append(_a.subnet_id.in_(kinds["subnet_id"]))
+    if kinds["ip_address_substr"]:
+        where.append(sa.or_(*(_a.ip_address.contains(part, autoescape=True) for part in kinds["ip_address_substr"])))
+    return _c.id.in_(sa.select(_a.port_id).where(*where))
+
+
+VIEW = View(
+    t.ports,
+    columns=COLUMNS,
+    renamed=RENAMED,
+    computed={
+        "resource_request": sa.null(),
+        "network:project_id": sa.select(_n.project_id).where(_n.id == _c.network_id).scalar_subquery(),
+        "network:shared": shared_with_viewer(_c.network_id),
+    },
+    filters={
+        "fixed_ips": _by_fixed_ip,
+        "security_groups": lambda ids: _c.id.in_(sa.select(_g.port_id).where(_g.security_group_id.in_(list(ids)))),
+    },
+    scope=sa.or_(_c.project_id == PROJECT, _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT))),
+    hidden=("network:project_id", "network:shared"),
+)

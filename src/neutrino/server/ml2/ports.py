@@ -1,0 +1,468 @@
+"""Ports: created one or many at once, changed, bound to hosts, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam.allocation import Allocator, Fixed, wanted_by_default, wanted_by_request
+from neutrino.server.ipam.subnet_rules import is_auto_address
+from neutrino.server.ml2 import provisioning
+from neutrino.server.ml2.binding import UNBOUND, Binding, bind
+from neutrino.server.ml2.driver_api import Change, PortToBind
+from neutrino.server.ml2.drivers import Extensions
+from neutrino.server.ml2.networks import Networks, check_revision
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.port_rules import address_pairs, api_port, dhcp_options, new_mac
+from neutrino.server.ml2.port_view import RENAMED, VIEW
+from neutrino.server.ml2.segments import read_segments
+from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+BINDING_NAMES = ("binding:host_id", "binding:vnic_type", "binding:profile")
+BIND_REVISIONS = 2  # binding a port counts as two changes of it: that it was tried, and what came of it
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What ports need of other parts of the server."""
+
+    agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
+    ensure_default_group: Callable[[str], str]
+    check_groups: Callable[[Connection, Context, Sequence[str]], None]
+    dhcp_served: Callable[[Connection, str], bool]
+    told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
+
+
+@dataclass(frozen=True)
+class Settings:
+    base_mac: str
+    max_address_pairs: int
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a request's ports stand on, read once for all of them."""
+
+    networks: Mapping[str, Object]
+    subnets: Mapping[str, list[Object]]
+    known_subnets: Mapping[str, bool]
+    default_groups: Mapping[str, str]
+
+
+class Ports:
+    def __init__(
+        self,
+        db: Database,
+        operations: Operations,
+        networks: Networks,
+        extensions: Extensions,
+        quotas: Quotas,
+        drivers: Sequence[Any],
+        neighbours: Neighbours,
+        settings: Settings,
+    ) -> None:
+        self._db = db
+        self._operations = operations
+        self._networks = networks
+        self._extensions = extensions
+        self._quotas = quotas
+        self._drivers = drivers
+        self._neighbours = neighbours
+        self._settings = settings
+        self.deletion_guards: list[Callable[[Connection, Object], None]] = []  # services that own ports object here
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def list(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return VIEW.list(connection, query, context.project_id)
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def load(self, connection: Connection, key: str) -> Object:
+        found = VIEW.load(connection, key)
+        if found is None:
+            raise errors.PortNotFound(id=key)
+        return found
+
+    # --- creating -------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        default_groups = {
+            project: self._neighbours.ensure_default_group(project)
+            for project in {values["project_id"] for values in several}
+        }
+
+        def attempt() -> list[Object]:
+            with self._db.read() as connection:
+                ground = self._ground(connection, context, several, default_groups)
+                allocator = Allocator(connection)
+                made = [self._decide(connection, context, values, ground, allocator) for values in several]
+                self._check_macs(connection, several, made)
+                limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
+            changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
+
+            def write(tx: Transaction) -> None:
+                tx.execute(sa.insert(t.ports), [as_row(t.ports, port, RENAMED) for port, _ in made])
+                self._insert_parts(tx, [port for port, _ in made])
+                for port, binding in made:
+                    self._store_binding(tx, port, binding)
+                    self._extensions.store("create", "port", tx, port)
+                    tx.use("port", port["project_id"], 1, limits[port["project_id"]])
+                    tx.record("port", port["id"], port["revision_number"])
+
+            self._operations.commit(changes, write)
+            return [api_port(port) for port, _ in made]
+
+        created = self._db.retrying(attempt)
+        for port in created:
+            self._neighbours.told(None, port)
+        return created
+
+    def _ground(
+        self, connection: Connection, context: Context, several: Sequence[Object], default_groups: Mapping[str, str]
+    ) -> Ground:
+        network_ids = list(dict.fromkeys(values["network_id"] for values in several))
+        subnets = subnets_of(connection, network_ids)
+        here = {s["id"] for group in subnets.values() for s in group}
+        return Ground(
+            networks={key: self._networks.load(connection, key, context.project_id) for key in network_ids},
+            subnets=subnets,
+            known_subnets=_known(connection, several, here),
+            default_groups=default_groups,
+        )
+
+    def _decide(
+        self, connection: Connection, context: Context, values: Object, ground: Ground, allocator: Allocator
+    ) -> tuple[Object, Binding]:
+        network = ground.networks[values["network_id"]]
+        mac = values.get("mac_address") or new_mac(self._settings.base_mac)
+        host = values.get("binding:host_id") or ""
+        port = fresh(values, revision=1 + (BIND_REVISIONS if host else 0))
+        port |= {
+            "mac_address": mac,
+            "status": provisioning.DOWN,
+            "allowed_address_pairs": address_pairs(
+                values.get("allowed_address_pairs", ()), mac, self._settings.max_address_pairs
+            ),
+            "extra_dhcp_opts": dhcp_options((), values["extra_dhcp_opts"] or ()),
+            "ip_allocation": "none" if values.get("fixed_ips") == [] else "immediate",
+            "port_security_enabled": values.get("port_security_enabled", True),
+            "data_plane_status": None,
+            "qos_policy_id": None,
+            "qos_network_policy_id": network["qos_policy_id"],
+            "numa_affinity_policy": None,
+            "device_profile": None,
+            "hints": None,
+            "trusted": None,
+            "dns_assignment": [],
+            "binding:host_id": host,
+            "binding:profile": values.get("binding:profile") or {},
+            "tags": values.get("tags", []),
+        }
+        fixed = self._addresses(values, ground, network["id"], mac, values["device_owner"], allocator)
+        port["fixed_ips"] = _shown(fixed)
+        groups = values.get("security_groups")
+        port["security_groups"] = [ground.default_groups[values["project_id"]]] if groups is None else groups
+        if groups:
+            self._neighbours.check_groups(connection, context, groups)
+        self._extensions.process("create", "port", values, port, network=network)
+        binding = self._bind(connection, port, network)
+        port["binding:vif_type"] = binding.vif_type
+        port["binding:vif_details"] = dict(binding.vif_details)
+        return port, binding
+
+    def _addresses(
+        self,
+        values: Mapping[str, Any],
+        ground: Ground,
+        network_id: str,
+        mac: str,
+        device_owner: str,
+        allocator: Allocator,
+        keep: frozenset[Fixed] = frozenset(),
+    ) -> list[Fixed]:
+        subnets = ground.subnets[network_id]
+        if values.get("fixed_ips") is None:
+            wanted = wanted_by_default(subnets, mac, device_owner)
+        else:
+            wanted = wanted_by_request(values["fixed_ips"], subnets, mac, device_owner, ground.known_subnets)
+        return allocator.allocate(wanted, network_id, keep)
+
+    def _check_macs(self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]) -> None:
+        """A MAC that was asked for must be free on its network; a made-up one is left to the constraint."""
+        for values, (port, _) in zip(several, made, strict=True):
+            if values.get("mac_address") and _mac_taken(connection, port):
+                raise errors.MacAddressInUse(network_id=port["network_id"], mac_address=port["mac_address"])
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        told: list[tuple[Object, Object]] = []
+
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = self.load(connection, key)
+                check_revision(before, revision)
+                network = self._networks.load(connection, before["network_id"], context.project_id)
+                after, binding = self._decide_update(connection, context, before, network, values)
+            if after == before and binding is None:
+                return api_port(before)
+            tried = binding is not None and after["binding:host_id"] != ""
+            stamp: Object = {}
+
+            def write(tx: Transaction) -> None:
+                bump = 1 + (BIND_REVISIONS if tried else 0)
+                stamp.update(update_row(tx, t.ports, before, after, renamed=RENAMED, bump=bump))
+                self._replace_parts(tx, before, after)
+                if binding is not None:
+                    self._store_binding(tx, after, binding)
+                self._extensions.store("update", "port", tx, after)
+                tx.record("port", key, stamp["revision_number"])
+
+            self._operations.commit([Change("update", "port", after, before, network=network)], write)
+            told[:] = [(before, {**after, **stamp})]
+            return api_port({**after, **stamp})
+
+        updated = self._db.retrying(attempt)
+        for before, after in told:
+            self._neighbours.told(before, after)
+        return updated
+
+    def _decide_update(
+        self, connection: Connection, context: Context, before: Object, network: Object, values: Object
+    ) -> tuple[Object, Binding | None]:
+        after = {**before, **values}
+        after["binding:host_id"] = after["binding:host_id"] or ""
+        after["binding:profile"] = after["binding:profile"] or {}
+        if "mac_address" in values:
+            after["mac_address"] = values["mac_address"] or new_mac(self._settings.base_mac)
+            self._check_mac_change(connection, before, after)
+        if "fixed_ips" in values or after["mac_address"] != before["mac_address"]:
+            after["fixed_ips"] = self._new_addresses(connection, before, after, values)
+        if "allowed_address_pairs" in values:
+            after["allowed_address_pairs"] = address_pairs(
+                values["allowed_address_pairs"], after["mac_address"], self._settings.max_address_pairs
+            )
+        if "extra_dhcp_opts" in values:
+            after["extra_dhcp_opts"] = dhcp_options(before["extra_dhcp_opts"], values["extra_dhcp_opts"] or ())
+        if "security_groups" in values:
+            after["security_groups"] = values["security_groups"] or []
+            if after["security_groups"]:
+                self._neighbours.check_groups(connection, context, after["security_groups"])
+        self._extensions.process("update", "port", values, after, network=network, before=before)
+        binding = None
+        if any(after[name] != before[name] for name in BINDING_NAMES):
+            binding = self._bind(connection, after, network)
+            after["binding:vif_type"] = binding.vif_type
+            after["binding:vif_details"] = dict(binding.vif_details)
+            after["status"] = provisioning.DOWN
+        return after, binding
+
+    def _check_mac_change(self, connection: Connection, before: Object, after: Object) -> None:
+        if after["mac_address"] == before["mac_address"]:
+            return
+        if before["binding:vif_type"] not in ("unbound", "binding_failed") and before["device_owner"].startswith("compute:"):
+            raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
+        if _mac_taken(connection, after):
+            raise errors.MacAddressInUse(network_id=after["network_id"], mac_address=after["mac_address"])
+
+    def _new_addresses(self, connection: Connection, before: Object, after: Object, values: Object) -> list[Object]:
+        """Addresses after an update: those named are kept or found, those formed from the MAC follow it."""
+        network_id = before["network_id"]
+        subnets = subnets_of(connection, [network_id])
+        wish = values.get("fixed_ips", UNCHANGED)
+        if wish is UNCHANGED:  # only the MAC is new
+            automatic = {s["id"] for s in subnets[network_id] if is_auto_address(s)}
+            wish = [f if f["subnet_id"] not in automatic else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]]
+        asked = {"fixed_ips": _keeping(wish, before["fixed_ips"])}
+        ground = Ground({}, subnets, _known(connection, [asked], {s["id"] for s in subnets[network_id]}), {})
+        keep = frozenset(Fixed(f["subnet_id"], f["ip_address"]) for f in before["fixed_ips"])
+        allocator = Allocator(connection)
+        owner = after["device_owner"]
+        return _shown(self._addresses(asked, ground, network_id, after["mac_address"], owner, allocator, keep))
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        gone: list[Object] = []
+
+        def attempt() -> None:
+            with self._db.read() as connection:
+                before = self.load(connection, key)
+                check_revision(before, revision)
+                network = self._networks.load(connection, before["network_id"], context.project_id)
+                for guard in self.deletion_guards:
+                    guard(connection, before)
+
+            def write(tx: Transaction) -> None:
+                delete_row(tx, t.ports, before)
+                if before["tags"]:
+                    sharing.forget(tx, key)
+                tx.use("port", before["project_id"], -1)
+                tx.record("port", key, before["revision_number"], deleted=True)
+
+            self._operations.commit([Change("delete", "port", before, network=network)], write)
+            gone[:] = [before]
+
+        self._db.retrying(attempt)
+        for port in gone:
+            self._neighbours.told(port, None)
+
+    # --- binding --------------------------------------------------------------------------------------------------
+
+    def _bind(self, connection: Connection, port: Object, network: Object) -> Binding:
+        if not port["binding:host_id"]:
+            return UNBOUND
+        return self.try_bind(
+            connection, port, network, port["binding:host_id"], port["binding:vnic_type"], port["binding:profile"]
+        )
+
+    def try_bind(
+        self,
+        connection: Connection,
+        port: Object,
+        network: Object,
+        host: str,
+        vnic_type: str,
+        profile: Mapping[str, Any],
+    ) -> Binding:
+        segments = read_segments(connection, [network["id"]])[network["id"]]
+        agents = self._neighbours.agents_on(connection, host)
+        return bind(PortToBind(port, network, host, vnic_type, profile, segments, agents), self._drivers)
+
+    def _store_binding(self, tx: Transaction, port: Object, binding: Binding) -> None:
+        """The port's active binding, and what holds it back from being ACTIVE."""
+        b = t.port_bindings.c
+        host = port["binding:host_id"]
+        if binding is UNBOUND and port["revision_number"] == 1:
+            return  # new and nowhere
+        tx.execute(
+            sa.delete(t.port_bindings).where(b.port_id == port["id"], sa.or_(b.status == "ACTIVE", b.host == host))
+        )
+        if host:
+            tx.execute(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
+        provisioning.block(tx, port["id"], self._components(tx.connection, port, binding))
+
+    def _components(self, connection: Connection, port: Object, binding: Binding) -> list[str]:
+        if not binding.is_bound:
+            return []
+        components = [provisioning.L2] if binding.agent_wires else []
+        if port["fixed_ips"] and self._neighbours.dhcp_served(connection, port["network_id"]):
+            components.append(provisioning.DHCP)
+        return components
+
+    # --- the narrow tables ----------------------------------------------------------------------------------------
+
+    def _insert_parts(self, tx: Transaction, ports: Sequence[Object]) -> None:
+        addresses = [row for port in ports for row in _address_rows(port, port["fixed_ips"])]
+        if addresses:
+            tx.execute(sa.insert(t.ip_allocations), addresses)
+        groups = [{"port_id": p["id"], "security_group_id": g} for p in ports for g in p["security_groups"]]
+        if groups:
+            tx.execute(sa.insert(t.port_security_groups), groups)
+        tags = [{"object_id": p["id"], "tag": tag} for p in ports for tag in p["tags"]]
+        if tags:
+            tx.execute(sa.insert(t.tags), tags)
+
+    def _replace_parts(self, tx: Transaction, before: Object, after: Object) -> None:
+        a, g = t.ip_allocations.c, t.port_security_groups.c
+        gone = [f for f in before["fixed_ips"] if f not in after["fixed_ips"]]
+        for fixed in gone:
+            tx.execute(
+                sa.delete(t.ip_allocations).where(
+                    a.subnet_id == fixed["subnet_id"], a.ip_address == fixed["ip_address"], a.port_id == before["id"]
+                )
+            )
+        added = [f for f in after["fixed_ips"] if f not in before["fixed_ips"]]
+        if added:
+            tx.execute(sa.insert(t.ip_allocations), _address_rows(after, added))
+        left = [s for s in before["security_groups"] if s not in after["security_groups"]]
+        if left:
+            tx.execute(
+                sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(left))
+            )
+        joined = [s for s in after["security_groups"] if s not in before["security_groups"]]
+        if joined:
+            rows = [{"port_id": before["id"], "security_group_id": s} for s in joined]
+            tx.execute(sa.insert(t.port_security_groups), rows)
+
+
+UNCHANGED: Any = object()
+
+
+def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE", host: str | None = None) -> Object:
+    return {
+        "port_id": port["id"],
+        "host": port["binding:host_id"] if host is None else host,
+        "status": status,
+        "vnic_type": port["binding:vnic_type"],
+        "vif_type": binding.vif_type,
+        "profile": port["binding:profile"],
+        "vif_details": dict(binding.vif_details),
+        "levels": [dict(level) for level in binding.levels],
+    }
+
+
+def _shown(fixed: Sequence[Fixed]) -> list[Object]:
+    return [{"subnet_id": f.subnet_id, "ip_address": f.ip_address} for f in fixed]
+
+
+def _address_rows(port: Object, fixed: Sequence[Object]) -> list[Object]:
+    return [
+        {
+            "subnet_id": f["subnet_id"],
+            "ip_address": f["ip_address"],
+            "port_id": port["id"],
+            "network_id": port["network_id"],
+        }
+        for f in fixed
+    ]
+
+
+def _keeping(wish: Sequence[Object], has: Sequence[Object]) -> list[Object]:
+    """A wish for any address of a subnet is met by one that the port already has there."""
+    free = [f for f in has if f not in wish]
+    out = []
+    for fixed in wish or ():
+        if "subnet_id" in fixed and "ip_address" not in fixed:
+            same = next((f for f in free if f["subnet_id"] == fixed["subnet_id"]), None)
+            if same is not None:
+                free.remove(same)
+                fixed = same
+        out.append(fixed)
+    return out
+
+
+def _known(connection: Connection, several: Sequence[Mapping[str, Any]], here: set[str]) -> dict[str, bool]:
+    """Of the subnets that requests name and that are not on their network: which exist at all."""
+    named = {f["subnet_id"] for v in several for f in v.get("fixed_ips") or () if "subnet_id" in f}
+    elsewhere = named - here
+    if not elsewhere:
+        return {}
+    rows = connection.execute(sa.select(t.subnets.c.id).where(t.subnets.c.id.in_(list(elsewhere)))).scalars()
+    return dict.fromkeys(rows, True)
+
+
+def _mac_taken(connection: Connection, port: Object) -> bool:
+    p = t.ports.c
+    found = connection.execute(
+        sa.select(p.id).where(
+            p.network_id == port["network_id"], p.mac_address == port["mac_address"], p.id != port["id"]
+        )
+    )
+    return found.first() is not None

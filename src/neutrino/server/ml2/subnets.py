@@ -1,0 +1,393 @@
+"""Subnets: their prefix given or taken from a pool, their changes, and what these mean for the network and its ports."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, decode, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.ipam import subnet_pools
+from neutrino.server.ipam import subnet_rules as rules
+from neutrino.server.ml2.auto_addresses import AutoAddresses
+from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.drivers import Extensions
+from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_revision
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+_c, _n = t.subnets.c, t.networks.c
+_NETWORK_SHARED = shared_with_viewer(_c.network_id)
+_EXTERNAL = sa.select(_n.external).where(_n.id == _c.network_id).scalar_subquery()
+_NETWORK_PROJECT = sa.select(_n.project_id).where(_n.id == _c.network_id).scalar_subquery()
+VIEW = View(
+    t.subnets,
+    columns=(
+        "id",
+        "name",
+        "project_id",
+        "network_id",
+        "ip_version",
+        "cidr",
+        "gateway_ip",
+        "enable_dhcp",
+        "ipv6_ra_mode",
+        "ipv6_address_mode",
+        "subnetpool_id",
+        "segment_id",
+        "dns_publish_fixed_ip",
+        "allocation_pools",
+        "dns_nameservers",
+        "host_routes",
+        "service_types",
+        "description",
+        "created_at",
+        "updated_at",
+        "revision_number",
+        "tags",
+    ),
+    computed={
+        "router:external": _EXTERNAL,
+        "shared": _NETWORK_SHARED,
+        "network:project_id": _NETWORK_PROJECT,
+        "network:shared": _NETWORK_SHARED,
+    },
+    filters={"shared": lambda values: sa.or_(*(_NETWORK_SHARED if v else sa.not_(_NETWORK_SHARED) for v in values))},
+    scope=sa.or_(
+        _c.project_id == PROJECT,
+        _NETWORK_SHARED,
+        _c.network_id.in_(sa.select(_n.id).where(sa.or_(_n.external, _n.project_id == PROJECT))),
+    ),
+    hidden=("network:project_id", "network:shared"),
+)
+ROUTER_PORTS = "network:router_"
+
+
+@dataclass(frozen=True)
+class Limits:
+    dns_nameservers: int
+    host_routes: int
+
+    @classmethod
+    def of(cls, conf: cfg.ConfigOpts) -> Limits:
+        return cls(conf.max_dns_nameservers, conf.max_subnet_host_routes)
+
+
+def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Object]]:
+    """The subnets of some networks, in the order in which they were made."""
+    out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
+    if not network_ids:
+        return out
+    found = VIEW.load_where(connection, _c.network_id.in_(list(network_ids)))
+    for subnet in sorted(found, key=lambda s: (s["created_at"], s["id"])):
+        out[subnet["network_id"]].append(subnet)
+    return out
+
+
+class Subnets:
+    def __init__(
+        self,
+        db: Database,
+        operations: Operations,
+        networks: Networks,
+        extensions: Extensions,
+        quotas: Quotas,
+        limits: Limits,
+        auto_addresses: AutoAddresses,
+        schedule: Callable[[str, Sequence[str]], Any],
+    ) -> None:
+        self._db = db
+        self._operations = operations
+        self._networks = networks
+        self._extensions = extensions
+        self._quotas = quotas
+        self._limits = limits
+        self._auto_addresses = auto_addresses
+        self._schedule = schedule
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def list(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return VIEW.list(connection, query, context.project_id)
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def load(self, connection: Connection, key: str) -> Object:
+        found = VIEW.load(connection, key)
+        if found is None:
+            raise errors.SubnetNotFound(id=key)
+        return found
+
+    # --- creating -------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, values: Object) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                network = self._networks.load(connection, values["network_id"], context.project_id)
+                siblings = subnets_of(connection, [network["id"]])[network["id"]]
+                pool = self._pool(connection, context, values)
+                subnet = self._decide(connection, values, network, siblings, pool)
+                limit = self._quotas.limit(connection, "subnet", subnet["project_id"])
+                addressed = self._auto_addresses.ports_to_address(connection, subnet)
+            scope = _scope_of(network, subnet, pool, siblings)
+
+            def write(tx: Transaction) -> None:
+                # First the network: it is the one row that subnets created at once on it all have to pass.
+                subnet_ids = [*network["subnets"], subnet["id"]]
+                stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
+                if pool is not None:
+                    subnet_pools.claim(tx, pool)
+                tx.execute(sa.insert(t.subnets).values(as_row(t.subnets, subnet)))
+                self._auto_addresses.add(tx, subnet, addressed)
+                self._extensions.store("create", "subnet", tx, subnet)
+                tx.use("subnet", subnet["project_id"], 1, limit)
+                tx.record("subnet", subnet["id"], subnet["revision_number"])
+                tx.record("network", network["id"], stamp["revision_number"])
+
+            self._operations.commit([Change("create", "subnet", subnet, network=network)], write)
+            if subnet["enable_dhcp"]:
+                self._schedule(network["id"], network["availability_zone_hints"])
+            return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
+
+        return self._db.retrying(attempt)
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        """One after the other; what was made is taken back when a later one is refused."""
+        made: list[Object] = []
+        try:
+            for values in several:
+                made.append(self.create(context, values))
+        except Exception:
+            for subnet in reversed(made):
+                self.delete(context, subnet["id"], None)
+            raise
+        return made
+
+    def _pool(self, connection: Connection, context: Context, values: Object) -> Object | None:
+        pool_id = values.get("subnetpool_id")
+        if pool_id is None and values.get("use_default_subnetpool"):
+            if values.get("cidr"):
+                raise errors.BadRequest(resource="subnets", msg="a CIDR and the default subnet pool exclude each other")
+            default = subnet_pools.load_default(connection, values["ip_version"])
+            if default is None:
+                msg = f"there is no default subnet pool for IPv{values['ip_version']}"
+                raise errors.BadRequest(resource="subnets", msg=msg)
+            return default
+        if pool_id is None:
+            if not values.get("cidr"):
+                raise errors.BadRequest(resource="subnets", msg="a cidr or a subnetpool_id is needed")
+            if "prefixlen" in values:
+                raise errors.BadRequest(resource="subnets", msg="prefixlen needs a subnet pool")
+            return None
+        if values.get("cidr") and "prefixlen" in values:
+            raise errors.BadRequest(resource="subnets", msg="cidr and prefixlen exclude each other")
+        pool = subnet_pools.load(connection, pool_id, context.project_id, everyone=context.is_admin)
+        if pool is None:
+            raise errors.SubnetPoolNotFound(id=pool_id)
+        if pool["ip_version"] != values["ip_version"]:
+            raise errors.BadRequest(resource="subnets", msg=f"the subnet pool is one of IPv{pool['ip_version']}")
+        return pool
+
+    def _decide(
+        self,
+        connection: Connection,
+        values: Object,
+        network: Object,
+        siblings: Sequence[Object],
+        pool: Object | None,
+    ) -> Object:
+        _check_affinity(values["ip_version"], pool, siblings)
+        cidr = values.get("cidr")
+        if pool is not None:
+            project = values["project_id"]
+            cidr = subnet_pools.choose_prefix(connection, pool, values.get("prefixlen"), cidr, project)
+        prefix = rules.check_prefix(cidr, values["ip_version"], values["enable_dhcp"])
+        rules.check_overlap(prefix, siblings)
+        subnet = fresh(values, revision=1 if values.get("service_types") else 0)
+        subnet |= {
+            "cidr": str(prefix),
+            "subnetpool_id": pool["id"] if pool else None,
+            "ipv6_ra_mode": values.get("ipv6_ra_mode"),
+            "ipv6_address_mode": values.get("ipv6_address_mode"),
+            "dns_nameservers": values.get("dns_nameservers", []),
+            "host_routes": values.get("host_routes", []),
+            "service_types": values.get("service_types", []),
+            "segment_id": None,
+            "dns_publish_fixed_ip": False,
+        }
+        for name in ("prefixlen", "use_default_subnetpool", "shared"):
+            subnet.pop(name, None)
+        subnet["gateway_ip"] = values["gateway_ip"] if "gateway_ip" in values else rules.default_gateway(prefix)
+        if subnet["gateway_ip"] is not None:
+            rules.check_gateway(subnet["gateway_ip"], prefix)
+        rules.check_ipv6_modes(subnet)
+        rules.check_lists(
+            values,
+            values["ip_version"],
+            values["name"] or str(prefix),
+            self._limits.dns_nameservers,
+            self._limits.host_routes,
+        )
+        subnet["allocation_pools"] = values.get("allocation_pools")
+        if subnet["allocation_pools"] is None:
+            subnet["allocation_pools"] = rules.default_pools(prefix, subnet["gateway_ip"])
+        else:
+            rules.check_pools(subnet["allocation_pools"], prefix)
+            rules.check_gateway_outside_pools(subnet["gateway_ip"], subnet["allocation_pools"])
+        self._extensions.process("create", "subnet", values, subnet, network=network)
+        return subnet
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = self.load(connection, key)
+                check_revision(before, revision)
+                network = self._networks.load(connection, before["network_id"], context.project_id)
+                after = {**before, **self._decide_update(connection, before, values)}
+            self._extensions.process("update", "subnet", values, after, network=network)
+            if after == before:
+                return {**before, "tenant_id": before["project_id"]}
+            stamp: Object = {}
+
+            def write(tx: Transaction) -> None:
+                stamp.update(update_row(tx, t.subnets, before, after))
+                self._extensions.store("update", "subnet", tx, after)
+                tx.record("subnet", key, stamp["revision_number"])
+
+            self._operations.commit([Change("update", "subnet", after, before, network=network)], write)
+            if after["enable_dhcp"] and not before["enable_dhcp"]:
+                self._schedule(network["id"], network["availability_zone_hints"])
+            return {**after, **stamp, "tenant_id": after["project_id"]}
+
+        return self._db.retrying(attempt)
+
+    def _decide_update(self, connection: Connection, before: Object, values: Object) -> Object:
+        prefix = ipaddress.ip_network(before["cidr"])
+        after = {**before, **values}
+        rules.check_ipv6_modes(after)
+        rules.check_lists(
+            values,
+            before["ip_version"],
+            before["name"] or before["id"],
+            self._limits.dns_nameservers,
+            self._limits.host_routes,
+        )
+        if values.get("enable_dhcp") and not before["enable_dhcp"]:
+            rules.check_prefix(before["cidr"], before["ip_version"], True)
+        if "allocation_pools" in values:
+            rules.check_pools(values["allocation_pools"], prefix)
+        if "gateway_ip" in values or "allocation_pools" in values:
+            if values.get("gateway_ip") is not None:
+                rules.check_gateway(values["gateway_ip"], prefix)
+            rules.check_gateway_outside_pools(after["gateway_ip"], after["allocation_pools"])
+        if "gateway_ip" in values and values["gateway_ip"] != before["gateway_ip"]:
+            _check_gateway_unused(connection, before)
+        return values
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                before = self.load(connection, key)
+                check_revision(before, revision)
+                network = self._networks.load(connection, before["network_id"])
+                going, losing = _ports_on(connection, before)
+                siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
+
+            def write(tx: Transaction) -> None:
+                scope = {} if before["subnetpool_id"] is None else _scope_left(before, siblings)
+                stamp = update_row(
+                    tx, t.networks, network, {"subnets": [s for s in network["subnets"] if s != key], **scope}
+                )
+                self._auto_addresses.remove(tx, before, losing)
+                for port in going:
+                    tx.execute(sa.delete(t.ports).where(t.ports.c.id == port.id))
+                    tx.use("port", port.project_id, -1)
+                    tx.record("port", port.id, port.revision_number, deleted=True)
+                delete_row(tx, t.subnets, before)
+                sharing.forget(tx, key)
+                tx.use("subnet", before["project_id"], -1)
+                tx.record("subnet", key, before["revision_number"], deleted=True)
+                tx.record("network", network["id"], stamp["revision_number"])
+
+            self._operations.commit([Change("delete", "subnet", before, network=network)], write)
+
+        self._db.retrying(attempt)
+
+
+def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> None:
+    """All subnets of a network and an IP version come from one pool, or all from none."""
+    pool_id = pool["id"] if pool else None
+    for other in siblings:
+        if other["ip_version"] == ip_version and other["subnetpool_id"] != pool_id:
+            raise errors.NetworkSubnetPoolAffinityError()
+
+
+def _scope_of(network: Object, subnet: Object, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> Object:
+    if pool is None or pool.get("address_scope_id") is None:
+        return {}
+    return {f"ipv{subnet['ip_version']}_address_scope": pool["address_scope_id"]}
+
+
+def _scope_left(subnet: Object, siblings: Sequence[Mapping[str, Any]]) -> Object:
+    """The network leaves an address scope with the last subnet that is in it."""
+    if any(s["ip_version"] == subnet["ip_version"] and s["subnetpool_id"] for s in siblings):
+        return {}
+    return {f"ipv{subnet['ip_version']}_address_scope": None}
+
+
+def _check_gateway_unused(connection: Connection, subnet: Object) -> None:
+    """A router that holds the gateway's address keeps the gateway where it is."""
+    if subnet["gateway_ip"] is None:
+        return
+    a, p = t.ip_allocations.c, t.ports.c
+    holder = connection.execute(
+        sa.select(p.id).where(
+            a.port_id == p.id,
+            a.subnet_id == subnet["id"],
+            a.ip_address == subnet["gateway_ip"],
+            p.device_owner.like(f"{ROUTER_PORTS}%"),
+            p.device_id != "",
+        )
+    ).scalar()
+    if holder is not None:
+        raise errors.GatewayIpInUse(gateway=subnet["gateway_ip"], port=holder)
+
+
+def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[Any]]:
+    """The service's own ports, which go with the subnet, and ports that lose an address they formed themselves."""
+    a, p = t.ip_allocations.c, t.ports.c
+    rows = connection.execute(
+        sa.select(p.id, p.device_owner, p.project_id, p.revision_number, p.fixed_ips, p.dns_assignment)
+        .where(a.port_id == p.id, a.subnet_id == subnet["id"])
+        .distinct()
+    ).all()
+    automatic = rules.is_auto_address(subnet)
+    going, losing = [], []
+    for row in rows:
+        elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
+        if row.device_owner in AUTO_DELETED:
+            (losing if elsewhere else going).append(row)
+        elif automatic and not row.device_owner.startswith(ROUTER_PORTS):
+            losing.append(row)
+        else:
+            raise errors.SubnetInUse(id=subnet["id"], reason=f"port {row.id} has an address from it")
+    return going, losing

@@ -1,0 +1,33 @@
+"""Local networks: of one host alone, with nothing to share and so nothing to run out of."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from neutrino.server import errors
+from neutrino.server.ml2.driver_api import Segment, Taken
+
+
+class LocalType:
+    type = "local"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._mtu = conf.global_physnet_mtu
+
+    def check(self, segment: Segment) -> None:
+        if segment.physical_network is not None or segment.segmentation_id is not None:
+            raise errors.InvalidInput(
+                "provider:physical_network and provider:segmentation_id have no meaning for a local network."
+            )
+
+    def identity(self, segment: Segment) -> str:
+        return f"local/{segment.id}"
+
+    def in_use(self, segment: Segment) -> Exception:
+        return errors.NoNetworkAvailable()
+
+    def allocate(self, taken: Taken, physical_network: str | None = None) -> Segment | None:
+        return Segment("local")
+
+    def mtu(self, physical_network: str | None) -> int:
+        return int(self._mtu)

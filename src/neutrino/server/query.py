@@ -1,0 +1,27 @@
+"""What a list request asks for, as the API parsed it and the database answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    key: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    filters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    fields: tuple[str, ...] | None = None  # None: all of them
+    sorts: tuple[Sort, ...] = ()
+    limit: int | None = None
+    marker: str | None = None
+    reverse: bool = False
+    everyone: bool = False  # the caller may see the objects of all projects
+
+
+EVERYTHING = Query(everyone=True)

@@ -1,0 +1,223 @@
+"""The quota API: what each project may have, what it has, and an administrator's say in it.
+
+    GET /v2.0/quotas                 the projects with limits of their own
+    GET /v2.0/quotas/{key}           a project's limits        PUT     set some of them; -1 is no limit
+    GET …/{key}/default              those of the server       DELETE  back to the server's
+    GET …/{key}/details              with what is used         GET     /v2.0/quotas/project, /tenant: who asks
+
+What is used is read from the counters that every write keeps (`db/transaction.py`). `recount` sets them by counting the
+objects themselves, should a counter ever be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.routes import PREFIX, Handler, Route
+from neutrino.server.api.stages.body import decode
+from neutrino.server.api.types import Bool, Integer, parse_attribute
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.policy.authorizer import Authorizer
+from neutrino.server.quota.quotas import UNLIMITED, Quotas
+
+Object = dict[str, Any]
+_q, _u = t.quotas.c, t.quota_usages.c
+LIMIT = Integer(min=UNLIMITED)
+
+# The tables whose rows are what the core counts, by the name of the quota.
+COUNTED: Mapping[str, sa.Table] = {
+    "network": t.networks,
+    "subnet": t.subnets,
+    "subnetpool": t.subnetpools,
+    "port": t.ports,
+    "rbac_policy": t.rbac_policies,
+    "security_group": t.security_groups,
+    "security_group_rule": t.security_group_rules,
+}
+
+
+class QuotaPlugin:
+    resources = ()
+    extensions = (
+        Extension("quotas", "Quotas", "Limits on what each project may have."),
+        Extension("quota_details", "Quota details", "How much of its limits a project uses."),
+        Extension("quota-check-limit", "Quota limit check", "No limit is set below what is used, unless forced."),
+    )
+
+    def __init__(self, db: Database, quotas: Quotas) -> None:
+        self._db = db
+        self._quotas = quotas
+
+    def routes(self, authorizer: Authorizer) -> list[Route]:
+        def allowed(rule: str, handler: Handler) -> Handler:
+            def check(request: Request) -> Reply:
+                target = {"project_id": request.key, "tenant_id": request.key} if request.key else {}
+                authorizer.require(request.context, rule, target)
+                return handler(request)
+
+            return check
+
+        def shown(read: Callable[[str], Object]) -> Handler:
+            return allowed("get_quota", lambda request: Reply(200, {"quota": read(request.key)}))
+
+        base = f"{PREFIX}/quotas"
+        member = f"{base}/{{key}}"
+        return [
+            Route("GET", base, allowed("get_quota", lambda r: Reply(200, {"quotas": self.all_limits()}))),
+            Route("GET", f"{base}/tenant", lambda r: _whose(r, "tenant")),
+            Route("GET", f"{base}/project", lambda r: _whose(r, "project")),
+            Route("GET", member, shown(self.limits)),
+            Route("GET", f"{member}/default", shown(lambda _: self.defaults())),
+            Route("GET", f"{member}/details", shown(self.details)),
+            Route("PUT", member, allowed("update_quota", self._put)),
+            Route("DELETE", member, allowed("delete_quota", self._delete)),
+        ]
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def defaults(self) -> Object:
+        return dict(self._quotas.defaults)
+
+    def limits(self, project_id: str) -> Object:
+        with self._db.read() as connection:
+            return self.defaults() | self._own(connection, project_id)
+
+    def details(self, project_id: str) -> Object:
+        with self._db.read() as connection:
+            limits = self.defaults() | self._own(connection, project_id)
+            used = _usage(connection, project_id)
+        return {name: {"limit": limit, "used": used.get(name, 0), "reserved": 0} for name, limit in limits.items()}
+
+    def all_limits(self) -> list[Object]:
+        found: dict[str, Object] = {}
+        with self._db.read() as connection:
+            rows = connection.execute(sa.select(_q.project_id, _q.resource, _q.limit).order_by(_q.project_id)).all()
+        for project_id, resource, limit in rows:
+            if project_id not in found:
+                found[project_id] = {**self.defaults(), "project_id": project_id, "tenant_id": project_id}
+            if resource in self._quotas.defaults:
+                found[project_id][resource] = limit
+        return list(found.values())
+
+    def _own(self, connection: Connection, project_id: str) -> Object:
+        rows = connection.execute(sa.select(_q.resource, _q.limit).where(_q.project_id == project_id)).all()
+        return {resource: limit for resource, limit in rows if resource in self._quotas.defaults}
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def set_limits(self, project_id: str, limits: Mapping[str, int], *, force: bool = False) -> Object:
+        def attempt() -> None:
+            if not force:
+                with self._db.read() as connection:
+                    used = _usage(connection, project_id)
+                for name, limit in limits.items():
+                    if limit != UNLIMITED and used.get(name, 0) > limit:
+                        raise errors.HTTPBadRequest(
+                            f"The project has {used[name]} of {name} already: a limit of {limit} needs 'force'."
+                        )
+            with self._db.transaction() as tx:
+                for name, limit in limits.items():
+                    _write_limit(tx, project_id, name, limit)
+
+        self._db.retrying(attempt)
+        return self.limits(project_id)
+
+    def forget_limits(self, project_id: str) -> None:
+        def attempt() -> int:
+            with self._db.transaction() as tx:
+                return tx.execute(sa.delete(t.quotas).where(_q.project_id == project_id)).rowcount
+
+        if not self._db.retrying(attempt):
+            raise errors.TenantQuotaNotFound(tenant_id=project_id)
+
+    def _put(self, request: Request) -> Reply:
+        body = decode(request.raw)
+        wanted = body.get("quota") if isinstance(body, dict) else None
+        if not isinstance(wanted, dict):
+            raise errors.HTTPBadRequest("Unable to find 'quota' in request body.")
+        wanted = dict(wanted)
+        force = parse_attribute("force", Bool(), wanted.pop("force", False))
+        wanted.pop("check_limit", None)  # limits are checked without being asked to
+        unknown = sorted(set(wanted) - set(self._quotas.defaults))
+        if unknown:
+            raise errors.HTTPBadRequest(f"Unrecognized attribute(s) {', '.join(map(repr, unknown))}.")
+        limits = {name: parse_attribute(name, LIMIT, value) for name, value in wanted.items()}
+        return Reply(200, {"quota": self.set_limits(request.key, limits, force=force)})
+
+    def _delete(self, request: Request) -> Reply:
+        self.forget_limits(request.key)
+        return Reply(204)
+
+
+def _usage(connection: Connection, project_id: str) -> dict[str, int]:
+    rows = connection.execute(sa.select(_u.resource, _u.used).where(_u.project_id == project_id)).all()
+    return {row.resource: int(row.used) for row in rows}
+
+
+def _write_limit(tx: Transaction, project_id: str, resource: str, limit: int) -> None:
+    known = sa.update(t.quotas).where(_q.project_id == project_id, _q.resource == resource).values(limit=limit)
+    if not tx.execute(known).rowcount:
+        tx.execute(sa.insert(t.quotas).values(project_id=project_id, resource=resource, limit=limit))
+
+
+def _whose(request: Request, word: str) -> Reply:
+    if not request.context.project_id:
+        raise errors.QuotaMissingTenant()
+    return Reply(200, {word: {f"{word}_id": request.context.project_id}})
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+class Correction(NamedTuple):
+    project_id: str
+    resource: str
+    was: int
+    now: int
+
+
+def recount(db: Database, counted: Mapping[str, sa.Table] = COUNTED) -> list[Correction]:
+    """Set every counter to the number of objects that there are; gives those that were wrong.
+
+    The server may go on meanwhile. The counters are locked first and the objects counted then, so whoever is not yet
+    counted waits with raising its counter, and raises the right one.
+    """
+
+    def attempt() -> list[Correction]:
+        with db.transaction() as tx:
+            tx.execute(sa.update(t.quota_usages).where(_u.resource.in_(list(counted))).values(used=_u.used))
+            actual = {
+                (row.project_id, resource): int(row.number)
+                for resource, table in counted.items()
+                for row in tx.execute(
+                    sa.select(table.c.project_id, sa.func.count().label("number")).group_by(table.c.project_id)
+                )
+            }
+            rows = tx.execute(sa.select(t.quota_usages).where(_u.resource.in_(list(counted))))
+            stored = {(row.project_id, row.resource): int(row.used) for row in rows}
+            return [
+                _correct(tx, key, stored.get(key), actual.get(key, 0))
+                for key in sorted(stored.keys() | actual.keys())
+                if stored.get(key, 0) != actual.get(key, 0)
+            ]
+
+    return db.retrying(attempt)
+
+
+def _correct(tx: Transaction, key: tuple[str, str], was: int | None, now: int) -> Correction:
+    project_id, resource = key
+    if was is None:
+        tx.execute(sa.insert(t.quota_usages).values(project_id=project_id, resource=resource, used=now))
+    else:
+        change = sa.update(t.quota_usages).where(_u.project_id == project_id, _u.resource == resource)
+        tx.execute(change.values(used=now))
+    return Correction(project_id, resource, was or 0, now)

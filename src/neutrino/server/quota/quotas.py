@@ -1,0 +1,49 @@
+"""How much a project may have: limits from the configuration or set for the project, usage counted as it changes.
+
+The counter of a project's resource is raised by a conditional update in the transaction that makes the object (see
+`db/transaction.py`), so no number of writers can pass the limit together. What is asked here beforehand only gives the
+refusal its place in the order of a request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+
+UNLIMITED = -1
+Object = dict[str, Any]
+
+_q, _u = t.quotas.c, t.quota_usages.c
+_P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
+_LIMIT = sa.select(_q.limit).where(_q.project_id == _P, _q.resource == _R)
+_LIMIT_AND_USE = sa.select(
+    _LIMIT.scalar_subquery(), sa.select(_u.used).where(_u.project_id == _P, _u.resource == _R).scalar_subquery()
+)
+
+
+class Quotas:
+    def __init__(self, db: Database, defaults: Mapping[str, int]) -> None:
+        """`defaults` names every resource that is counted."""
+        self._db = db
+        self.defaults = dict(defaults)
+
+    def limit(self, connection: Connection, resource: str, project_id: str) -> int:
+        own = connection.execute(_LIMIT, {"p": project_id, "r": resource}).scalar()
+        return self.defaults.get(resource, UNLIMITED) if own is None else int(own)
+
+    def check(self, resource: str, projects: Sequence[str]) -> None:
+        """Refuse what would pass a limit; one project for each object to be made."""
+        for project_id, wanted in Counter(projects).items():
+            with self._db.read() as connection:
+                own, used = connection.execute(_LIMIT_AND_USE, {"p": project_id, "r": resource}).one()
+            limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
+            if limit >= 0 and (used or 0) + wanted > limit:
+                raise errors.OverQuota(overs=[resource])

@@ -1,0 +1,166 @@
+"""Address groups: CIDRs under a name, for the rules of security groups to refer to.
+
+A group's revision counts its addresses' changes one by one, as clients of the API know it: a new group with two
+addresses is at revision 2.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.address_group import ADDRESS_GROUP
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.query import Query
+
+Object = dict[str, Any]
+KIND = "address_group"
+
+_c, _r = t.address_groups.c, t.security_group_rules.c
+VIEW = View(
+    t.address_groups,
+    columns=(
+        *("id", "name", "description", "project_id", "addresses"),
+        *("created_at", "updated_at", "revision_number"),
+    ),
+    computed={"shared": shared_with_viewer(_c.id)},
+    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
+)
+_RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
+
+
+class AddressGroups:
+    resources = (ADDRESS_GROUP,)
+    extensions = (
+        Extension("address-group", "Address groups", "Lists of CIDRs for the rules of security groups."),
+        Extension("rbac-address-group", "Shared address groups", "Address groups that RBAC policies share."),
+    )
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get_address_groups(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return VIEW.list(connection, query, context.project_id)
+
+    def get_address_group(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create_address_group(self, context: Context, values: Object) -> Object:
+        return self.create_address_group_bulk(context, [values])[0]
+
+    def create_address_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        def attempt() -> list[Object]:
+            made = [_new_group(item) for item in items]
+            with self._db.transaction() as tx:
+                tx.execute(sa.insert(t.address_groups), [as_row(t.address_groups, group) for group in made])
+                for group in made:
+                    tx.record(KIND, group["id"], group["revision_number"])
+            return made
+
+        return self._db.retrying(attempt)
+
+    def update_address_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            before = self._load(key, context, revision)
+            return self._change(before, values)
+
+        return self._db.retrying(attempt)
+
+    def delete_address_group(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            before = self._load(key, context, revision)
+            with self._db.read() as connection:
+                if connection.execute(_RULE_OF_GROUP, {"key": key}).first() is not None:
+                    raise errors.AddressGroupInUse(address_group_id=key)
+            with self._db.transaction() as tx:
+                sharing.forget(tx, key)
+                delete_row(tx, t.address_groups, before)
+                tx.record(KIND, key, before["revision_number"], deleted=True)
+
+        self._db.retrying(attempt)
+
+    # --- addresses ------------------------------------------------------------------------------------------------
+
+    def add_addresses(self, context: Context, key: str, body: Any) -> Object:
+        asked = parse_addresses(body)
+
+        def attempt() -> Object:
+            before = self._load(key, context)
+            known = set(before["addresses"])
+            twice = [address for address in asked if address in known]
+            if twice:
+                raise errors.AddressesAlreadyExist(addresses=", ".join(twice), address_group_id=key)
+            return self._with_addresses(before, [*before["addresses"], *asked], len(asked))
+
+        return self._db.retrying(attempt)
+
+    def remove_addresses(self, context: Context, key: str, body: Any) -> Object:
+        asked = parse_addresses(body)
+
+        def attempt() -> Object:
+            before = self._load(key, context)
+            known, gone = set(before["addresses"]), set(asked)
+            missing = [address for address in asked if address not in known]
+            if missing:
+                raise errors.AddressesNotFound(addresses=", ".join(missing), address_group_id=key)
+            left = [address for address in before["addresses"] if address not in gone]
+            return self._with_addresses(before, left, len(asked))
+
+        return self._db.retrying(attempt)
+
+    # --- their parts ----------------------------------------------------------------------------------------------
+
+    def _with_addresses(self, before: Object, addresses: list[str], changes: int) -> Object:
+        return {KIND: self._change(before, {"addresses": addresses}, changes) if changes else before}
+
+    def _change(self, before: Object, values: Object, bump: int = 1) -> Object:
+        with self._db.transaction() as tx:
+            stamp = update_row(tx, t.address_groups, before, values, bump=bump)
+            tx.record(KIND, before["id"], stamp["revision_number"])
+        return {**before, **values, **stamp}
+
+    def _load(self, key: str, context: Context, revision: int | None = None) -> Object:
+        with self._db.read() as connection:
+            found = VIEW.load(connection, key, context.project_id)
+        if found is None:
+            raise errors.AddressGroupNotFound(address_group_id=key)
+        if revision is not None and revision != found["revision_number"]:
+            raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
+        return found
+
+
+def parse_addresses(body: Any) -> list[str]:
+    """The addresses of an action's body as CIDRs, each once; a bare address is its own network."""
+    addresses = body.get("addresses") if isinstance(body, dict) else None
+    if not isinstance(addresses, list):
+        raise errors.HTTPBadRequest("The body needs a list of CIDRs under 'addresses'.")
+    return list(dict.fromkeys(_parse_address(address) for address in addresses))
+
+
+def _parse_address(address: Any) -> str:
+    try:
+        if not isinstance(address, str) or "%" in address:
+            raise ValueError
+        return str(ipaddress.ip_network(address, strict=False))
+    except ValueError:
+        raise errors.AddrFormatError(address=address) from None
+
+
+def _new_group(values: Object) -> Object:
+    addresses = values.get("addresses") or []
+    group = {**values, "addresses": addresses, "tenant_id": values["project_id"], "shared": False}
+    return fresh(group, revision=len(addresses))

@@ -1,0 +1,156 @@
+"""What makes a security-group rule valid, and when two rules are the same one.
+
+Pure: values in, a `Rule` or a refusal out. A rule's `identity` is its meaning in one text, which the database keeps
+unique within a group; names and numbers of a protocol, or an absent prefix and the one that holds every address, give
+the same text. A prefix with host bits is kept as it was written, and so is another rule than the one without them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from neutrino.server import errors
+from neutrino.server.api.resources.security_group import PROTOCOLS
+
+IPV4, IPV6 = "IPv4", "IPv6"
+INGRESS, EGRESS = "ingress", "egress"
+ICMP, ICMP_V6 = 1, 58
+WITH_PORTS: Final = {
+    number: name for name, number in PROTOCOLS.items() if name in {"tcp", "udp", "udplite", "sctp", "dccp"}
+}
+ONLY_IPV6: Final = frozenset(number for name, number in PROTOCOLS.items() if "v6" in name)
+ANYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
+ALL_PORTS: Final = (1, 65535)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A valid rule, in the form in which it is kept and shown."""
+
+    direction: str
+    ethertype: str
+    protocol: str | None = None
+    port_range_min: int | None = None
+    port_range_max: int | None = None
+    remote_ip_prefix: str | None = None
+    normalized_cidr: str | None = None
+    remote_group_id: str | None = None
+    remote_address_group_id: str | None = None
+
+    @property
+    def identity(self) -> str:
+        return " ".join(
+            (
+                self.direction,
+                self.ethertype,
+                "any" if self.protocol is None else str(protocol_number(self.protocol)),
+                f"{_text(self.port_range_min)}-{_text(self.port_range_max)}",
+                self._remote(),
+            )
+        )
+
+    def _remote(self) -> str:
+        if self.remote_group_id is not None:
+            return f"group:{self.remote_group_id}"
+        if self.remote_address_group_id is not None:
+            return f"addresses:{self.remote_address_group_id}"
+        if self.remote_ip_prefix is None or self.remote_ip_prefix in ANYWHERE:
+            return "anywhere"
+        return self.remote_ip_prefix
+
+
+def check_rule(values: Mapping[str, Any]) -> Rule:
+    """The rule that these values (already of the right types) describe; a refusal if they contradict each other."""
+    ethertype, prefix = values["ethertype"], values["remote_ip_prefix"]
+    protocol = shown_protocol(values["protocol"], ethertype)
+    ports = values["port_range_min"], values["port_range_max"]
+    if ports == ALL_PORTS:
+        ports = None, None
+    check_ports(protocol, *ports)
+    network = _network(ethertype, prefix)
+    if ethertype == IPV4 and protocol is not None and protocol_number(protocol) in ONLY_IPV6:
+        raise errors.SecurityGroupEthertypeConflictWithProtocol(ethertype=ethertype, protocol=protocol)
+    remotes = prefix, values["remote_group_id"], values["remote_address_group_id"]
+    if sum(remote is not None for remote in remotes) > 1:
+        raise errors.SecurityGroupMultipleRemoteEntites()
+    return Rule(values["direction"], ethertype, protocol, *ports, prefix, network, *remotes[1:])
+
+
+def protocol_number(protocol: str) -> int:
+    return PROTOCOLS[protocol] if protocol in PROTOCOLS else int(protocol)
+
+
+def shown_protocol(protocol: str | None, ethertype: str) -> str | None:
+    """ICMP of an IPv6 rule is ICMPv6, by whichever of its names or numbers it was called."""
+    if ethertype != IPV6:
+        return protocol
+    if protocol in {"icmp", "icmpv6"}:
+        return "ipv6-icmp"
+    return str(ICMP_V6) if protocol == str(ICMP) else protocol
+
+
+def check_ports(protocol: str | None, low: int | None, high: int | None) -> None:
+    """Ports are for protocols that have them; for ICMP the two numbers are its type and code."""
+    if low is None and high is None:
+        return
+    if protocol is None:
+        raise errors.SecurityGroupProtocolRequiredWithPorts()
+    number = protocol_number(protocol)
+    if number in WITH_PORTS:
+        if low == 0 or high == 0:
+            raise errors.SecurityGroupInvalidPortValue(port=0)
+        if low is None or high is None or low > high:
+            raise errors.SecurityGroupInvalidPortRange()
+    elif number in {ICMP, ICMP_V6}:
+        _check_icmp(low, high)
+    else:
+        raise errors.SecurityGroupInvalidProtocolForPort(
+            protocol=protocol, protocols=", ".join(sorted(WITH_PORTS.values()))
+        )
+
+
+def _check_icmp(kind: int | None, code: int | None) -> None:
+    for field, attribute, value in (("type", "port_range_min", kind), ("code", "port_range_max", code)):
+        if value is not None and value > 255:
+            raise errors.SecurityGroupInvalidIcmpValue(field=field, attr=attribute, value=value)
+    if kind is None:
+        raise errors.SecurityGroupMissingIcmpType(value=code)
+
+
+def _network(ethertype: str, prefix: str | None) -> str | None:
+    """The network of a prefix, without host bits."""
+    if prefix is None:
+        return None
+    address = ipaddress.ip_interface(prefix)
+    if ethertype != f"IPv{address.version}":
+        raise errors.SecurityGroupRuleParameterConflict(ethertype=ethertype, cidr=prefix)
+    return str(address.network)
+
+
+def check_bulk(items: Sequence[Mapping[str, Any]]) -> list[Rule]:
+    """The rules of one request: all for one group and one project, none of them twice."""
+    if len({item["security_group_id"] for item in items}) > 1:
+        raise errors.SecurityGroupNotSingleGroupRules()
+    if len({item["project_id"] for item in items}) > 1:
+        raise errors.SecurityGroupRulesNotSingleProject()
+    return [check_rule(item) for item in items]
+
+
+def refuse_repeated(rules: Sequence[Rule]) -> None:
+    if len({rule.identity for rule in rules}) < len(rules):
+        raise errors.DuplicateSecurityGroupRuleInPost()
+
+
+def first_rules(group_id: str, *, default: bool) -> list[Rule]:
+    """What a new group lets through: everything out; and, in a project's default group, its own members in."""
+    rules = [Rule(EGRESS, ethertype) for ethertype in (IPV4, IPV6)]
+    if default:
+        rules += [Rule(INGRESS, ethertype, remote_group_id=group_id) for ethertype in (IPV4, IPV6)]
+    return rules
+
+
+def _text(port: int | None) -> str:
+    return "" if port is None else str(port)

@@ -1,0 +1,195 @@
+"""Security groups and their rules, for the API: what a port lets in and out, by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups import default, rules, views
+from neutrino.server.securitygroups.checks import first_rules
+
+Object = dict[str, Any]
+KIND = "security_group"
+
+_b = t.port_security_groups.c
+_PORT_OF_GROUP = sa.select(_b.port_id).where(_b.security_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
+
+
+class SecurityGroups:
+    resources = (SECURITY_GROUP, SECURITY_GROUP_RULE)
+    extensions = (
+        Extension("security-group", "Security groups", "Groups of ports with rules for what they let in and out."),
+        Extension("stateful-security-group", "Stateful security groups", "Groups with or without connection tracking."),
+        Extension("rbac-security-groups", "Shared security groups", "Security groups that RBAC policies share."),
+        Extension("security-groups-shared-filtering", "Filter by sharing", "Security groups listed by being shared."),
+        Extension("security-groups-name-restrictions", "Names of security groups", "No group is named as the default."),
+        Extension("security-groups-normalized-cidr", "Normalized CIDR", "A rule's prefix without its host bits."),
+        Extension("security-groups-remote-address-group", "Remote address group", "Rules for an address group."),
+        Extension(
+            "security-groups-rules-belongs-to-default-sg",
+            "Rules of default groups",
+            "Whether a rule is of a default group.",
+        ),
+    )
+
+    def __init__(self, db: Database, quotas: Quotas) -> None:
+        self._db = db
+        self._quotas = quotas
+
+    def ensure_default(self, project_id: str) -> str:
+        """The id of the project's default group, which is made if it is not there yet."""
+        return default.ensure_default(self._db, project_id)
+
+    # --- groups ---------------------------------------------------------------------------------------------------
+
+    def get_security_groups(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default_of_list(context, query)
+        with self._db.read() as connection:
+            return views.list_groups(connection, query, context.project_id)
+
+    def get_security_group(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            return views.show_group(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create_security_group(self, context: Context, values: Object) -> Object:
+        return self.create_security_group_bulk(context, [values])[0]
+
+    def create_security_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        projects = sorted({item["project_id"] for item in items})
+        for project in projects:
+            self.ensure_default(project)
+
+        def attempt() -> list[Object]:
+            with self._db.read() as connection:
+                limits = {
+                    (resource, project): self._quotas.limit(connection, resource, project)
+                    for project in projects
+                    for resource in (KIND, rules.QUOTA)
+                }
+            with self._db.transaction() as tx:
+                made = [_insert_group(tx, item) for item in items]
+                for group in made:
+                    project = group["project_id"]
+                    tx.use(KIND, project, 1, limits[KIND, project])
+                    tx.use(rules.QUOTA, project, len(group[views.RULES_FIELD]), limits[rules.QUOTA, project])
+            return made
+
+        return self._db.retrying(attempt)
+
+    def update_security_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            before = self._load(key, context, revision, with_rules=True)
+            if before["is_default"] and "name" in values:
+                raise errors.SecurityGroupCannotUpdateDefault()
+            with self._db.transaction() as tx:
+                stamp = update_row(tx, t.security_groups, before, values)
+                # Asked as late as can be: a port that takes the group meanwhile was checked against its old kind.
+                if values.get("stateful", before["stateful"]) != before["stateful"]:
+                    _refuse_if_in_use(tx.connection, key)
+                tx.record(KIND, key, stamp["revision_number"])
+            return {**before, **values, **stamp}
+
+        return self._db.retrying(attempt)
+
+    def delete_security_group(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                _refuse_if_in_use(connection, key)
+            before = self._load(key, context, revision)
+            if before["is_default"] and not context.is_admin:
+                raise errors.SecurityGroupCannotRemoveDefault()
+            with self._db.transaction() as tx:
+                rules.remove_rules_touching(tx, key)
+                sharing.forget(tx, key)
+                delete_row(tx, t.security_groups, before)
+                tx.use(KIND, before["project_id"], -1)
+                tx.record(KIND, key, before["revision_number"], deleted=True)
+
+        self._db.retrying(attempt)
+
+    # --- rules ----------------------------------------------------------------------------------------------------
+
+    def get_security_group_rules(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default_of_list(context, query)
+        with self._db.read() as connection:
+            return views.RULES.list(connection, query, context.project_id)
+
+    def get_security_group_rule(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create_security_group_rule(self, context: Context, values: Object) -> Object:
+        return self.create_security_group_rule_bulk(context, [values])[0]
+
+    def create_security_group_rule_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        return rules.add_rules(self._db, self._quotas, context, items)
+
+    def update_security_group_rule(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        """A rule never changes: hosts and duplicates are told by it. Only what it already says can be said again."""
+        with self._db.read() as connection:
+            rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
+        if rule is None:
+            raise errors.SecurityGroupRuleNotFound(id=key)
+        if any(rule.get(name) != value for name, value in values.items()):
+            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
+        return rule
+
+    def delete_security_group_rule(self, context: Context, key: str, revision: int | None) -> None:
+        rules.remove_rule(self._db, key, revision)
+
+    def security_group_rule_target(self, context: Context, values: Object) -> Object:
+        """Whose the rule's group is: its owner decides over its rules."""
+        with self._db.read() as connection:
+            owner = rules.owner_of_group(connection, values["security_group_id"])
+        return {"security_group:project_id": owner}
+
+    # --- their parts ----------------------------------------------------------------------------------------------
+
+    def _ensure_default_of_list(self, context: Context, query: Query) -> None:
+        """A list shows the default group of the project it is about, if that project is the caller's to look into."""
+        asked = query.filters.get("project_id")
+        project = asked[0] if asked else context.project_id
+        if project and (context.is_admin or project == context.project_id):
+            self.ensure_default(project)
+
+    def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
+        fields = (*views.GROUPS.names, "is_default", *((views.RULES_FIELD,) if with_rules else ()))
+        with self._db.read() as connection:
+            found = views.show_group(connection, key, project=context.project_id, everyone=True, fields=fields)
+        if found is None:
+            raise errors.SecurityGroupNotFound(id=key)
+        if revision is not None and revision != found["revision_number"]:
+            raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
+        return found
+
+
+def _insert_group(tx: Transaction, values: Object) -> Object:
+    group = fresh({**values, "tenant_id": values["project_id"], "shared": False, "is_default": False})
+    key, project = group["id"], group["project_id"]
+    pairs = [(rule, rules.rule_object(rule, key, project, None, False)) for rule in first_rules(key, default=False)]
+    tx.execute(sa.insert(t.security_groups), as_row(t.security_groups, group))
+    rules.insert_rules(tx, pairs)
+    tx.record(KIND, key, group["revision_number"])
+    return {**group, views.RULES_FIELD: [made for _, made in pairs]}
+
+
+def _refuse_if_in_use(connection: sa.Connection, key: str) -> None:
+    if connection.execute(_PORT_OF_GROUP, {"key": key}).first() is not None:
+        raise errors.SecurityGroupInUse(id=key, reason="is in use by a port")

@@ -1,0 +1,179 @@
+"""Adding rules to a group and taking them away.
+
+A rule's change is its group's change: the group's revision counts it and the change log names the group. The revision
+is raised by an increment, not by a condition on the one that was read, because rules added at the same time do not
+disturb each other; equal rules meet at the unique constraint. The group's row is changed before its rules', in every
+transaction, so that writers queue at it rather than deadlock behind it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.clock import now
+from neutrino.server.db.objects import as_row, fresh
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
+from neutrino.server.securitygroups.usable import check_address_groups, check_security_groups
+from neutrino.server.securitygroups.views import MOST_PARAMETERS
+
+Object = dict[str, Any]
+Pair = tuple[Rule, Object]  # a rule, and the object that the API shows for it
+KIND, QUOTA = "security_group", "security_group_rule"
+
+_g, _r, _tags = t.security_groups.c, t.security_group_rules.c, t.tags.c
+_KEY = sa.bindparam("key", type_=sa.String)
+_RAISE_REVISION = (
+    sa.update(t.security_groups)
+    .where(_g.id == _KEY)
+    .values(revision_number=_g.revision_number + 1, updated_at=sa.bindparam("at", type_=sa.String))
+)
+_REVISION = sa.select(_g.revision_number).where(_g.id == _KEY)
+_GROUP = sa.select(_g.project_id, _g.is_default).where(_g.id == _KEY)
+_PLACE = sa.select(_r.security_group_id, _r.project_id, _r.revision_number).where(_r.id == _KEY)
+_EQUAL = sa.select(_r.id).where(
+    _r.security_group_id == _KEY, _r.identity.in_(sa.bindparam("identities", expanding=True, type_=sa.String))
+)
+_DELETE = sa.delete(t.security_group_rules).where(_r.id == _KEY)
+_UNTAG = sa.delete(t.tags).where(_tags.object_id == _KEY)
+_TOUCHES = sa.or_(_r.security_group_id == _KEY, _r.remote_group_id == _KEY)
+_TOUCHING = sa.select(_r.project_id, _r.security_group_id).where(_TOUCHES)
+_UNTAG_TOUCHING = sa.delete(t.tags).where(_tags.object_id.in_(sa.select(_r.id).where(_TOUCHES)))
+_DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
+
+
+# --- for the API ------------------------------------------------------------------------------------------------------
+
+
+def owner_of_group(connection: Connection, group_id: str) -> str:
+    return str(_find_group(connection, group_id)[0])
+
+
+def add_rules(db: Database, quotas: Quotas, context: Context, items: Sequence[Object]) -> list[Object]:
+    """All of these rules, or none."""
+    rules = check_bulk(items)
+    group_id, project_id = items[0]["security_group_id"], items[0]["project_id"]
+
+    def attempt() -> list[Object]:
+        with db.read() as connection:
+            _check_remotes(connection, context, rules, project_id)
+            _, is_default = _find_group(connection, group_id)
+            refuse_repeated(rules)
+            _refuse_existing(connection, group_id, rules)
+            limit = quotas.limit(connection, QUOTA, project_id)
+        made = [
+            rule_object(rule, group_id, project_id, item.get("description", ""), is_default)
+            for rule, item in zip(rules, items, strict=True)
+        ]
+        with db.transaction() as tx:
+            raise_revision(tx, group_id)
+            insert_rules(tx, zip(rules, made, strict=True))
+            tx.use(QUOTA, project_id, len(made), limit)
+        return made
+
+    return db.retrying(attempt)
+
+
+def remove_rule(db: Database, rule_id: str, revision: int | None) -> None:
+    def attempt() -> None:
+        with db.read() as connection:
+            found = connection.execute(_PLACE, {"key": rule_id}).first()
+        if found is None:
+            raise errors.SecurityGroupRuleNotFound(id=rule_id)
+        group_id, project_id, current = found
+        if revision is not None and revision != current:
+            raise errors.RevisionNumberConstraintFailed(expected=revision, current=current)
+        with db.transaction() as tx:
+            raise_revision(tx, group_id)
+            if tx.execute(_DELETE, {"key": rule_id}).rowcount != 1:
+                raise Stale
+            tx.execute(_UNTAG, {"key": rule_id})
+            tx.use(QUOTA, project_id, -1)
+
+    db.retrying(attempt)
+
+
+# --- parts of other transactions --------------------------------------------------------------------------------------
+
+
+def rule_object(rule: Rule, group_id: str, project_id: str, description: str | None, in_default: bool) -> Object:
+    """A new rule as the API shows it."""
+    return fresh(
+        {
+            "project_id": project_id,
+            "tenant_id": project_id,
+            "security_group_id": group_id,
+            "direction": rule.direction,
+            "ethertype": rule.ethertype,
+            "protocol": rule.protocol,
+            "port_range_min": rule.port_range_min,
+            "port_range_max": rule.port_range_max,
+            "remote_ip_prefix": rule.remote_ip_prefix,
+            "normalized_cidr": rule.normalized_cidr,
+            "remote_group_id": rule.remote_group_id,
+            "remote_address_group_id": rule.remote_address_group_id,
+            "belongs_to_default_sg": in_default,
+            "description": description,
+        },
+        revision=0,
+    )
+
+
+def insert_rules(tx: Transaction, pairs: Iterable[Pair]) -> None:
+    rows = [{**as_row(t.security_group_rules, made), "identity": rule.identity} for rule, made in pairs]
+    tx.execute(sa.insert(t.security_group_rules), rows)
+
+
+def raise_revision(tx: Transaction, group_id: str) -> None:
+    """The group counts a change of its rules as its own, and hosts hear of it."""
+    if tx.execute(_RAISE_REVISION, {"key": group_id, "at": now()}).rowcount != 1:
+        raise Stale
+    tx.record(KIND, group_id, tx.execute(_REVISION, {"key": group_id}).scalar_one())
+
+
+def remove_rules_touching(tx: Transaction, group_id: str) -> None:
+    """The group goes: with it its rules, and those of other groups that let its members through."""
+    touching = tx.execute(_TOUCHING, {"key": group_id}).all()
+    for other in sorted({row.security_group_id for row in touching} - {group_id}):
+        raise_revision(tx, other)
+    tx.execute(_UNTAG_TOUCHING, {"key": group_id})
+    if tx.execute(_DELETE_TOUCHING, {"key": group_id}).rowcount != len(touching):
+        raise Stale
+    for project_id, count in Counter(row.project_id for row in touching).items():
+        tx.use(QUOTA, project_id, -count)
+
+
+# --- what has to hold -------------------------------------------------------------------------------------------------
+
+
+def _find_group(connection: Connection, group_id: str) -> tuple[str, bool]:
+    found = connection.execute(_GROUP, {"key": group_id}).first()
+    if found is None:
+        raise errors.SecurityGroupNotFound(id=group_id)
+    return found[0], found[1]
+
+
+def _check_remotes(connection: Connection, context: Context, rules: Sequence[Rule], project_id: str) -> None:
+    groups = {rule.remote_group_id for rule in rules if rule.remote_group_id is not None}
+    check_security_groups(connection, context, groups, project_id)
+    addresses = {rule.remote_address_group_id for rule in rules if rule.remote_address_group_id is not None}
+    check_address_groups(connection, context, addresses, project_id)
+
+
+def _refuse_existing(connection: Connection, group_id: str, rules: Sequence[Rule]) -> None:
+    identities = [rule.identity for rule in rules]
+    for start in range(0, len(identities), MOST_PARAMETERS):
+        some = identities[start : start + MOST_PARAMETERS]
+        found = connection.execute(_EQUAL, {"key": group_id, "identities": some}).first()
+        if found is not None:
+            raise errors.SecurityGroupRuleExists(rule_id=found[0])

@@ -1,0 +1,28 @@
+"""What a plugin may build on: the parts of the server that are there before any plugin is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_config import cfg
+
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.hosts.registry import Registry
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups.groups import SecurityGroups
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Services:
+    conf: cfg.ConfigOpts
+    db: Database
+    quotas: Quotas
+    registry: Registry
+    dhcp_scheduler: DhcpScheduler
+    security_groups: SecurityGroups
+    port_changed: Callable[[Object | None, Object | None], None]  # before and after, for those who must be told

@@ -1,0 +1,22 @@
+"""The application for any WSGI server: granian, uwsgi, gunicorn, mod_wsgi.
+
+NEUTRINO_CONFIG_FILES names the configuration files, separated by colons.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def _application() -> Any:
+    from neutrino.server.logs import set_up
+    from neutrino.server.main import build, configuration
+
+    files = [name for name in os.environ.get("NEUTRINO_CONFIG_FILES", "").split(":") if name]
+    conf = configuration(files)
+    set_up(conf)
+    return build(conf).app
+
+
+application = _application()

@@ -1,0 +1,59 @@
+"""The memory of a process and all that descend from it, as the kernel counts it.
+
+PSS shares a page out among the processes that have it, so that the sum is what the machine has to have. RSS counts it
+for each of them, which is what `ps` shows.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+_FIELD = re.compile(r"^(Pss|Rss):\s+(\d+) kB", re.MULTILINE)
+
+
+def tree(root: int) -> list[int]:
+    """The process and its descendants that are there now."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (status := _status(entry)) is not None:
+            children.setdefault(status[1], []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and waits to be reaped does not."""
+    return (status := _status(Path(f"/proc/{pid}"))) is not None and status[0] not in "ZX"
+
+
+def _status(entry: Path) -> tuple[str, int] | None:
+    """State and parent of a process; None where there is none."""
+    try:
+        # pid (command, which may hold blanks and brackets) state parent ...
+        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return state, int(parent)
+
+
+def of_tree(root: int) -> dict[str, Any]:
+    """Processes, PSS and RSS in megabytes (2**20)."""
+    totals = {"Pss": 0, "Rss": 0}
+    count = 0
+    for pid in tree(root):
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue  # it ended meanwhile
+        count += 1
+        for name, kilobytes in _FIELD.findall(rollup):
+            totals[name] += int(kilobytes)
+    return {
+        "processes": count,
+        "pss_mb": round(totals["Pss"] / 1024, 1),
+        "rss_mb": round(totals["Rss"] / 1024, 1),
+    }

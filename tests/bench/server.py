@@ -1,0 +1,133 @@
+"""Starts the server as a user would: the command, a configuration file, and a wait until it answers."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import memory
+
+_PROBE = "/v2.0/networks?limit=1"
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
+_UNLIMITED = ("network", "subnet", "port", "security_group", "security_group_rule", "router", "floatingip")
+
+
+class ServerError(RuntimeError):
+    """The server did not start, or did not stop."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers."""
+
+    url: str
+    pid: int
+    start_ms: float
+
+
+def configuration(connection: str, port: int, workers: int = 2) -> str:
+    """The configuration file of a server without authentication and quotas."""
+    quotas = "\n".join(f"quota_{name} = -1" for name in _UNLIMITED)
+    # A dollar sign would be taken for a reference to another option.
+    database = connection.replace("$", "$$")
+    return f"""[DEFAULT]
+bind_host = 127.0.0.1
+bind_port = {port}
+auth_strategy = noauth
+api_workers = {workers}
+
+[database]
+connection = {database}
+
+[quotas]
+{quotas}
+
+[ml2]
+tenant_network_types = vxlan
+
+[ml2_type_vxlan]
+vni_ranges = 1:20000
+"""
+
+
+@contextmanager
+def running(connection: str, directory: Path, command: Path | None = None) -> Iterator[Running]:
+    """A server on this database, from its start until the end of the block. Files are kept in `directory`."""
+    port = _free_port()
+    config, log = directory / "neutrino.conf", directory / "server.log"
+    config.write_text(configuration(connection, port), encoding="utf-8")
+    program = command or Path(sys.executable).with_name("neutrino")
+    if not program.exists():
+        raise ServerError("there is no neutrino command beside this Python: install the project first")
+    with log.open("ab") as output:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            [program, "server", "--config-file", config], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        try:
+            _await_answer(process, port, log)
+            yield Running(f"http://127.0.0.1:{port}", process.pid, (time.perf_counter() - started) * 1000)
+        finally:
+            _stop(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    give_up = time.monotonic() + _START_SECONDS
+    while not _answers(port):
+        if process.poll() is not None:
+            raise ServerError(f"the server ended with {process.returncode}:\n{_tail(log)}")
+        if time.monotonic() > give_up:
+            raise ServerError(f"the server does not answer:\n{_tail(log)}")
+        time.sleep(0.01)
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", _PROBE)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask the server to end; what is left of it after a while is ended, and told."""
+    family = memory.tree(process.pid)
+    process.terminate()
+    give_up = time.monotonic() + _STOP_SECONDS
+    while (left := _left(process, family)) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(_STOP_SECONDS)
+    if left:
+        raise ServerError(f"{len(left)} processes of the server did not end when asked to")
+
+
+def _left(process: subprocess.Popen[bytes], family: list[int]) -> list[int]:
+    """The pids of the server's processes that still run. Reaps the first of them."""
+    first = [process.pid] if process.poll() is None else []
+    return first + [pid for pid in family if pid != process.pid and memory.alive(pid)]

@@ -1,0 +1,39 @@
+"""How the recorded server was configured, where it shows in the answers; a server under test has to run alike.
+
+No agent was registered, so that no port binds and no router is scheduled, and nothing limited the size of a page.
+"""
+
+from __future__ import annotations
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "DEFAULT": {
+        "auth_strategy": "noauth",
+        "dns_domain": "openstackgate.local.",
+        "global_physnet_mtu": "1500",
+    },
+    "quotas": {
+        "quota_network": "500",
+        "quota_subnet": "500",
+        "quota_port": "500",
+        "quota_floatingip": "500",
+        "quota_security_group_rule": "500",
+        "quota_router": "100",
+        "quota_security_group": "100",
+    },
+    "ml2": {"tenant_network_types": "vxlan", "path_mtu": "1500"},
+    "ml2_type_flat": {"flat_networks": "public,*"},
+    "ml2_type_vlan": {"network_vlan_ranges": "public:100:999,foo:1:10"},
+    "ml2_type_vxlan": {"vni_ranges": "1:20000"},
+    "ml2_type_geneve": {"vni_ranges": "1:10000"},
+    "ml2_type_gre": {"tunnel_id_ranges": "1:1000"},
+}
+
+
+def configuration(more: dict[str, dict[str, str]] | None = None) -> str:
+    """The text of a configuration file with these settings and `more` (address, database)."""
+    lines = []
+    extra = more or {}
+    for section in [*SETTINGS, *(name for name in extra if name not in SETTINGS)]:
+        options = SETTINGS.get(section, {}) | extra.get(section, {})
+        lines += [f"[{section}]", *(f"{name} = {value}" for name, value in options.items()), ""]
+    return "\n".join(lines)

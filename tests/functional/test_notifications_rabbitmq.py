@@ -1,0 +1,336 @@
+"""Notifications through a real RabbitMQ: what a consumer finds, and what a broker that comes and goes does to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from kombu import Connection, Exchange, Queue
+
+from neutrino.server.events.broker import TLSFiles
+from neutrino.server.events.notifications import AmqpNotifier, NotificationContext
+from neutrino.server.events.transport_url import parse_transport_url
+from tests.support.rabbitmq import RabbitMQ
+
+pytestmark = pytest.mark.rabbitmq
+
+CALLER = NotificationContext(request_id="req-1", user_id="u1", project_id="p1", roles=("member",))
+PATIENCE = 30.0
+
+
+def plain_message(message: Any) -> dict[str, Any]:
+    assert message.content_type == "application/json"
+    assert message.content_encoding == "utf-8"
+    body = json.loads(message.body)
+    assert body["oslo.version"] == "2.0"
+    inner: dict[str, Any] = json.loads(body["oslo.message"])
+    return inner
+
+
+def declare_queue(url: str) -> None:
+    """Make the queue as the notifier does, for a consumer that may come before the first message."""
+    with Connection(url) as connection, connection.channel() as channel:
+        exchange = Exchange("neutron", type="topic", durable=False)
+        Queue("notifications.info", exchange, routing_key="notifications.info", durable=False)(channel).declare()
+
+
+def consume(
+    url: str, count: int, queue: str = "notifications.info", known: frozenset[str] = frozenset()
+) -> list[dict[str, Any]]:
+    """Exactly `count` messages, for a consumer that skips what it had before, as oslo.messaging does."""
+    taken: dict[str, dict[str, Any]] = {}
+
+    def take(message: Any) -> None:
+        plain = plain_message(message)
+        if plain["_unique_id"] not in known:
+            taken.setdefault(plain["_unique_id"], plain)
+        message.ack()
+
+    deadline = time.monotonic() + PATIENCE
+    with Connection(url) as connection, connection.channel() as channel:
+        entity = Queue(queue, no_declare=True)(channel)
+        with connection.Consumer(entity, on_message=take, channel=channel, auto_declare=False):
+            while len(taken) < count:
+                assert time.monotonic() < deadline, f"{len(taken)} of {count} messages came"
+                with contextlib.suppress(TimeoutError):
+                    connection.drain_events(timeout=1)
+        while (left := entity.get()) is not None:
+            take(left)
+    assert len(taken) == count
+    return list(taken.values())
+
+
+def forget_queues(url: str) -> None:
+    with Connection(url) as connection, connection.channel() as channel:
+        for name in ("notifications.info", "audit.info"):
+            Queue(name)(channel).delete()
+        Exchange("neutron")(channel).delete()
+
+
+@pytest.fixture
+def url(rabbitmq: RabbitMQ) -> Iterator[str]:
+    forget_queues(rabbitmq.url)
+    yield rabbitmq.url
+    forget_queues(rabbitmq.url)
+
+
+@contextlib.contextmanager
+def notifying(url: str, **options: Any) -> Iterator[AmqpNotifier]:
+    notifier = AmqpNotifier(url, publisher_id="network.h1", first_retry=0.05, slowest_retry=0.2, **options)
+    try:
+        yield notifier
+    finally:
+        notifier.close(PATIENCE)
+
+
+class Wire:
+    """A way to the broker that can be cut: a TCP forwarder in front of it, which may speak TLS on our side."""
+
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        target = parse_transport_url(url)
+        self._broker = target.brokers[0]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._up = threading.Event()
+        self._up.set()
+        self._open: list[socket.socket] = []
+        self._lock = threading.Lock()
+        port = self._listener.getsockname()[1]
+        self.url = f"rabbit://{self._broker.username}:{self._broker.password}@127.0.0.1:{port}//"
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """Every connection breaks, and new ones break at once."""
+        self._up.clear()
+        with self._lock:
+            for end in self._open:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            self._open.clear()
+
+    def mend(self) -> None:
+        self._up.set()
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                if not self._up.is_set():
+                    near.close()
+                    continue
+                if self._tls is not None:
+                    try:
+                        near = self._tls.wrap_socket(near, server_side=True)
+                    except OSError:
+                        near.close()
+                        continue
+                far = socket.create_connection((self._broker.host, self._broker.port))
+                with self._lock:
+                    self._open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def wire(url: str) -> Iterator[Wire]:
+    wire = Wire(url)
+    yield wire
+    wire.close()
+
+
+def test_messages_wait_for_a_consumer_that_comes_later(url: str) -> None:
+    with notifying(url) as notifier:
+        notifier.notify("network.create.start", {"network": {"name": "net"}}, CALLER)
+        notifier.notify("network.create.end", {"network": {"id": "n1", "name": "net"}}, CALLER)
+    start, end = consume(url, 2)
+    assert (start["event_type"], end["event_type"]) == ("network.create.start", "network.create.end")
+    assert start["payload"] == {"network": {"name": "net"}}
+    assert end["payload"] == {"network": {"id": "n1", "name": "net"}}
+    assert start["publisher_id"] == "network.h1"
+    assert start["priority"] == "INFO"
+    assert start["_context_request_id"] == end["_context_request_id"] == "req-1"
+    assert start["_context_project_id"] == "p1"
+    assert start["message_id"] != end["message_id"]
+    assert start["_unique_id"] != end["_unique_id"]
+
+
+def test_order_is_kept_and_nothing_is_lost(url: str) -> None:
+    with notifying(url) as notifier:
+        for number in range(500):
+            notifier.notify("port.update.end", {"number": number}, CALLER)
+    assert [message["payload"]["number"] for message in consume(url, 500)] == list(range(500))
+    assert notifier.counts.delivered == 500
+
+
+def test_every_topic_gets_its_copy(url: str) -> None:
+    with notifying(url, topics=("notifications", "audit")) as notifier:
+        notifier.notify("network.delete.end", {"network_id": "n1"}, CALLER)
+    (one,) = consume(url, 1)
+    (other,) = consume(url, 1, "audit.info")
+    assert one["message_id"] == other["message_id"]
+    assert one["_unique_id"] != other["_unique_id"]
+
+
+def test_exchange_and_queue_that_others_made_otherwise_serve_as_well(url: str) -> None:
+    with Connection(url) as connection, connection.channel() as channel:
+        exchange = Exchange("neutron", type="topic", durable=True)
+        Queue("notifications.info", exchange, routing_key="notifications.info", durable=True)(channel).declare()
+    with notifying(url, durable=False) as notifier:
+        notifier.notify("network.create.start", {}, CALLER)
+    assert len(consume(url, 1)) == 1
+
+
+def test_durable_queues_can_be_asked_for(url: str) -> None:
+    with notifying(url, durable=True) as notifier:
+        notifier.notify("network.create.start", {}, CALLER)
+    with Connection(url) as connection, connection.channel() as channel:
+        Exchange("neutron", type="topic", durable=True)(channel).declare()
+        Queue("notifications.info", durable=True)(channel).queue_declare()
+
+
+def test_a_connection_that_breaks_loses_nothing(url: str, wire: Wire) -> None:
+    with notifying(wire.url) as notifier:
+        declare_queue(url)
+        notifier.notify("network.create.start", {"number": 0}, CALLER)
+        (first,) = consume(url, 1)
+        wire.cut()
+        for number in range(1, 51):
+            notifier.notify("network.create.start", {"number": number}, CALLER)
+        wire.mend()
+        rest = consume(url, 50, known=frozenset({first["_unique_id"]}))
+    assert [message["payload"]["number"] for message in (first, *rest)] == list(range(51))
+
+
+def test_a_way_that_stays_cut_neither_blocks_nor_tells_the_password(
+    url: str, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wire.cut()
+    with notifying(wire.url, waiting_limit=10) as notifier:
+        began = time.monotonic()
+        for number in range(200):
+            notifier.notify("network.create.start", {"number": number}, CALLER)
+        assert time.monotonic() - began < 1.0
+    counts = notifier.counts
+    assert counts.delivered == 0
+    assert counts.waiting == 0
+    assert counts.dropped + counts.failed == 200
+    assert "Notifications wait" in caplog.text
+    assert parse_transport_url(url).brokers[0].password not in caplog.text
+
+
+def test_a_wrong_password_is_an_outage_that_does_not_tell_the_password(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = parse_transport_url(url).brokers[0]
+    with notifying(f"rabbit://{broker.username}:not-this-one@{broker}//") as notifier:
+        notifier.notify("network.create.start", {}, CALLER)
+    assert notifier.counts.failed == 1
+    assert "not-this-one" not in caplog.text
+
+
+def test_the_next_broker_of_the_url_serves_when_the_first_is_away(url: str) -> None:
+    broker = parse_transport_url(url).brokers[0]
+    login = f"{broker.username}:{broker.password}"
+    with notifying(f"rabbit://{login}@127.0.0.1:1,{login}@{broker}//") as notifier:
+        notifier.notify("network.create.start", {}, CALLER)
+        declare_queue(url)
+        assert len(consume(url, 1)) == 1
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1, its own authority, with its key in the same file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path / "broker.pem"
+    path.write_bytes(made.public_bytes(Encoding.PEM) + private)
+    return path
+
+
+def test_tls_reaches_a_broker_whose_authority_is_known_and_no_other(url: str, certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    wire = Wire(url, context)
+    try:
+        with notifying(f"{wire.url}?ssl=1") as stranger:
+            stranger.notify("network.create.start", {}, CALLER)
+        assert stranger.counts.failed == 1
+        with notifying(wire.url, tls=TLSFiles(ca_file=str(certificate))) as notifier:
+            notifier.notify("network.create.start", {}, CALLER)
+        assert notifier.counts.delivered == 1
+        assert len(consume(url, 1)) == 1
+    finally:
+        wire.close()
+
+
+def test_a_broker_that_takes_connections_and_stays_silent_holds_nobody() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        notifier = AmqpNotifier(f"rabbit://127.0.0.1:{silent.getsockname()[1]}/")
+        began = time.monotonic()
+        notifier.notify("network.create.start", {}, CALLER)
+        with silent.accept()[0]:
+            notifier.notify("network.create.end", {}, CALLER)
+            notifier.close(0.1)
+        assert time.monotonic() - began < 5.0
+    assert notifier.counts.delivered == 0
+
+
+@pytest.mark.slow
+def test_a_broker_that_starts_late_and_comes_again_gets_all() -> None:
+    broker = RabbitMQ()
+    with notifying(broker.url) as notifier:
+        began = time.monotonic()
+        notifier.notify("network.create.start", {"number": 1}, CALLER)
+        notifier.notify("network.create.end", {"number": 2}, CALLER)
+        assert time.monotonic() - began < 1.0
+        with broker:
+            declare_queue(broker.url)
+            assert [message["payload"]["number"] for message in consume(broker.url, 2)] == [1, 2]
+        notifier.notify("network.delete.start", {"number": 3}, CALLER)
+        again = RabbitMQ()
+        again.port, again.user, again.password = broker.port, broker.user, broker.password
+        with again:
+            declare_queue(again.url)
+            assert [message["payload"]["number"] for message in consume(again.url, 1)] == [3]

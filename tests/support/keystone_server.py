@@ -1,0 +1,46 @@
+"""The program that `keystone.Keystone` runs: makes Keystone's database, then serves its API.
+
+`keystone_server.py CONFIG PORT`, with the settings of the bootstrap in the environment. Importing Keystone takes
+seconds, so all steps run in children forked from one process that has imported it already.
+"""
+
+import os
+import sys
+
+from keystone.cmd import cli
+from keystone.server.flask import core
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+
+class _Handler(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"  # keep connections open
+
+
+def _manage(config: str, command: str) -> None:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            cli.main(["keystone-manage", "--config-file", config, command])
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    _, result = os.waitpid(child, 0)
+    if result:
+        sys.exit(f"keystone-manage {command} failed")
+
+
+def main() -> None:
+    config, port = sys.argv[1], int(sys.argv[2])
+    del sys.argv[1:]  # Keystone would take them for options of its own
+    _manage(config, "db_sync")
+    _manage(config, "bootstrap")
+    application = core.initialize_application("public", config_files=[config])
+    make_server("127.0.0.1", port, application, threaded=True, request_handler=_Handler).serve_forever()
+
+
+main()

@@ -1,0 +1,166 @@
+"""Starting a real server in a directory of its own, and ending exactly that server.
+
+Some servers refuse to run as root, so as root they run as another user, who then owns their directory.
+"""
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    # A test session that is killed cannot clean up; the kernel then ends its servers.
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: Callable[[], str | None]) -> None:
+    """Poll `ready` until it is true; `failed` says why waiting longer is useless."""
+    deadline = time.monotonic() + timeout
+    while not ready():
+        if reason := failed():
+            raise RuntimeError(f"{what} {reason}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} was not ready after {timeout:.0f} s")
+        time.sleep(0.02)
+
+
+class TemporaryServer:
+    """A temporary directory and the processes that live in it; a context manager."""
+
+    name = "server"
+    users: tuple[str, ...] = ()
+    """Who to run as when we are root, by preference; `nobody` if none exists, ourselves if empty."""
+
+    def __init__(self) -> None:
+        self._account = self._choose_account()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"neutrino-{self.name}-"))
+        self._processes: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
+        self._own(self.directory)
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End what was started, the last first, and remove the directory."""
+        while self._processes:
+            process, stop_signal = self._processes.pop()
+            if process.poll() is None:
+                process.send_signal(stop_signal)
+                try:
+                    process.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- for the servers ---
+
+    def write(self, name: str, text: str) -> Path:
+        """A file that only the server's user can read: it may hold a password."""
+        path = self.directory / name
+        path.touch(mode=0o600)
+        path.write_text(text)
+        self._own(path)
+        return path
+
+    def mkdir(self, name: str) -> Path:
+        path = self.directory / name
+        path.mkdir(mode=0o700)
+        self._own(path)
+        return path
+
+    def run(self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
+        """Run a command to its end; its output is part of the error when it fails."""
+        done = subprocess.run(
+            [str(part) for part in argv],
+            cwd=self.directory,
+            env=self._environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=120,
+            **self._identity(),
+        )
+        if done.returncode:
+            raise RuntimeError(f"{argv[0]} ended with {done.returncode}:\n{done.stdout.decode(errors='replace')}")
+
+    def spawn(
+        self,
+        argv: Sequence[str | Path],
+        env: Mapping[str, str] | None = None,
+        *,
+        ready: Callable[[], bool],
+        timeout: float = 60,
+        stop_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        """Start a process that `stop` will end, and wait until it is ready."""
+        log = self.directory / f"{Path(argv[0]).name}-{len(self._processes)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(part) for part in argv],
+                cwd=self.directory,
+                env=self._environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C at the terminal is for pytest, which then stops the servers in order.
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+                **self._identity(),
+            )
+        self._processes.append((process, stop_signal))
+
+        def failed() -> str | None:
+            if process.poll() is None:
+                return None
+            return f"ended with {process.returncode}:\n{log.read_text(errors='replace')[-4000:]}"
+
+        wait_until(ready, timeout=timeout, what=str(argv[0]), failed=failed)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process, _ in self._processes]
+
+    def _choose_account(self) -> pwd.struct_passwd | None:
+        if os.geteuid() != 0 or not self.users:
+            return None
+        known = {entry.pw_name: entry for entry in pwd.getpwall()}
+        return next((known[name] for name in (*self.users, "nobody") if name in known), None)
+
+    def _identity(self) -> dict[str, Any]:
+        if self._account is None:
+            return {}
+        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
+
+    def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        # HOME is the directory: no server reads the settings of whoever runs the tests, or writes there.
+        base = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+        return {**base, "HOME": str(self.directory), **(extra or {})}
+
+    def _own(self, path: Path) -> None:
+        if self._account is not None:
+            os.chown(path, self._account.pw_uid, self._account.pw_gid)

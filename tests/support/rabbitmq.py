@@ -1,0 +1,83 @@
+"""A RabbitMQ broker for the tests."""
+
+import secrets
+import shutil
+import socket
+from pathlib import Path
+
+from tests.support.ports import free_port, listening
+from tests.support.process import TemporaryServer
+
+# Debian's /usr/sbin/rabbitmq-server switches to a user and directories of its own; this one does as it is told.
+_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+class RabbitMQ(TemporaryServer):
+    """`with RabbitMQ() as broker:` runs a broker at `broker.url`."""
+
+    name = "rabbitmq"
+    users = ("rabbitmq",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = free_port()
+        self.user = "neutrino"
+        self.password = secrets.token_hex(16)
+
+    @property
+    def url(self) -> str:
+        return f"amqp://{self.user}:{self.password}@127.0.0.1:{self.port}//"
+
+    def start(self) -> None:
+        epmd = shutil.which("epmd")
+        if epmd is None or not _SERVER.exists():
+            raise RuntimeError("RabbitMQ is not installed: run scripts/setup test")
+        epmd_port = free_port()
+        # Erlang would start a port mapper that outlives the broker: one of our own, in the foreground, ends with us.
+        self.spawn(
+            [epmd, "-address", "127.0.0.1", "-port", str(epmd_port)],
+            {"ERL_EPMD_RELAXED_COMMAND_CHECK": "1"},
+            ready=lambda: listening(epmd_port),
+        )
+        config = self.write(
+            "rabbitmq.conf",
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
+            f"default_user = {self.user}\n"
+            f"default_pass = {self.password}\n"
+            "default_user_tags.administrator = true\n"
+            "log.console = true\n"
+            "log.file = false\n"
+            # A small disk is no reason to block publishers for minutes in a test.
+            "disk_free_limit.absolute = 1MB\n",
+        )
+        self.write(".erlang.cookie", secrets.token_hex(16)).chmod(0o400)
+        self.spawn(
+            [_SERVER],
+            {
+                "ERL_EPMD_ADDRESS": "127.0.0.1",
+                "ERL_EPMD_PORT": str(epmd_port),
+                "RABBITMQ_NODENAME": f"neutrino-{self.port}@localhost",
+                "RABBITMQ_DIST_PORT": str(free_port()),
+                "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+                "RABBITMQ_CONFIG_FILE": str(config),
+                "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.write("advanced.config", "[].\n")),
+                "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.write("enabled_plugins", "[].\n")),
+                "RABBITMQ_MNESIA_BASE": str(self.mkdir("mnesia")),
+                "RABBITMQ_LOG_BASE": str(self.mkdir("log")),
+                "RABBITMQ_LOGS": "-",
+                "RABBITMQ_PID_FILE": str(self.directory / "rabbitmq.pid"),
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+                # Makes the script become the broker, so that the process we end is the broker itself.
+                "RUNNING_UNDER_SYSTEMD": "true",
+            },
+            ready=self._ready,
+        )
+
+    def _ready(self) -> bool:
+        """The broker opens its port last; it is ready once it answers the protocol header."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as sock:
+                sock.sendall(b"AMQP\x00\x00\x09\x01")
+                return bool(sock.recv(1))
+        except OSError:
+            return False

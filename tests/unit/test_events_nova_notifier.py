@@ -1,0 +1,333 @@
+"""The sender of Nova's events, against an HTTP server on this host that plays Nova, and Keystone for one test."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from neutrino.server.events import nova
+from neutrino.server.events.nova import NovaAnswer, NovaEvent, NovaNotifier, NovaUnavailable, keystone_poster
+
+SERVER = "8a9f1a54-3d0b-4c55-9d47-0f2a1e0a7c11"
+PATIENCE = 10.0
+"""How long a test waits for what must come; it never waits when all is well."""
+
+
+class FakeNova:
+    """Answers with the planned statuses in turn, then 200, and remembers the events of every request."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[list[dict[str, str]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.planned: list[tuple[int, dict[str, int]]] = []
+        self.hold = threading.Event()
+        self.hold.set()
+        self._arrived = threading.Condition()
+
+    def answer_next(self, status: int, codes: dict[str, int] | None = None) -> None:
+        """The next request gets this status; in `codes`, events by tag get a code of their own."""
+        self.planned.append((status, codes or {}))
+
+    def wait_for_requests(self, count: int) -> None:
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.requests) >= count, PATIENCE), self.requests
+
+    def take(self, events: list[dict[str, str]], headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        with self._arrived:
+            self.requests.append(events)
+            self.headers.append(headers)
+            status, codes = self.planned.pop(0) if self.planned else (200, {})
+            self._arrived.notify_all()
+        assert self.hold.wait(PATIENCE)
+        return status, {"events": [{**event, "code": codes.get(event["tag"], 200)} for event in events]}
+
+
+@contextmanager
+def serving(nova_: FakeNova) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._reply(200, keystone_versions(nova_.url))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/v3/auth/tokens":
+                self._reply(201, keystone_token(nova_.url), {"X-Subject-Token": "the-token"})
+            elif self.path == "/v2.1/os-server-external-events":
+                self._reply(*nova_.take(body["events"], {name.lower(): value for name, value in self.headers.items()}))
+            else:
+                self._reply(418, {"path": self.path})
+
+        def _reply(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Stay silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
+    thread.start()
+    nova_.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield nova_.url
+    finally:
+        nova_.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def keystone_versions(url: str) -> dict[str, Any]:
+    version = {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": f"{url}/v3/"}]}
+    return {"versions": {"values": [version]}}
+
+
+def keystone_token(url: str) -> dict[str, Any]:
+    endpoints = [
+        {"interface": "public", "region": "one", "region_id": "one", "url": "http://127.0.0.1:1/v2.1", "id": "1"},
+        {"interface": "internal", "region": "one", "region_id": "one", "url": f"{url}/v2.1", "id": "2"},
+        {"interface": "internal", "region": "two", "region_id": "two", "url": "http://127.0.0.1:1/v2.1", "id": "3"},
+    ]
+    catalog = [{"type": "compute", "name": "nova", "id": "n", "endpoints": endpoints}]
+    return {"token": {"expires_at": "2999-01-01T00:00:00.000000Z", "catalog": catalog, "methods": ["password"]}}
+
+
+@pytest.fixture
+def fake_nova() -> Iterator[FakeNova]:
+    fake = FakeNova()
+    with serving(fake):
+        yield fake
+
+
+def configured(tmp_path: Any, text: str) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    nova.register_options(conf)
+    path = tmp_path / "neutron.conf"
+    path.write_text(text)
+    conf(args=["--config-file", str(path)], project="neutron")
+    return conf
+
+
+def without_keystone(url: str) -> str:
+    return f"[nova]\nauth_type = none\nendpoint = {url}/v2.1\n"
+
+
+@pytest.fixture
+def notifier(fake_nova: FakeNova, tmp_path: Any) -> Iterator[NovaNotifier]:
+    post = keystone_poster(configured(tmp_path, without_keystone(fake_nova.url)))
+    made = NovaNotifier(post, first_retry=0.001, slowest_retry=0.01)
+    yield made
+    fake_nova.hold.set()
+    made.close(PATIENCE)
+
+
+def changed(tag: str) -> NovaEvent:
+    return NovaEvent("network-changed", SERVER, tag)
+
+
+def plugged(tag: str) -> NovaEvent:
+    return NovaEvent("network-vif-plugged", SERVER, tag, "completed")
+
+
+def unplugged(tag: str) -> NovaEvent:
+    return NovaEvent("network-vif-unplugged", SERVER, tag, "completed")
+
+
+def tags(request: list[dict[str, str]]) -> list[str]:
+    return [event["tag"] for event in request]
+
+
+def test_events_gather_while_a_request_is_on_its_way(fake_nova: FakeNova, notifier: NovaNotifier) -> None:
+    fake_nova.hold.clear()
+    notifier.send([changed("first")])
+    fake_nova.wait_for_requests(1)
+    for number in range(50):
+        notifier.send([changed(str(number))])
+    fake_nova.hold.set()
+    fake_nova.wait_for_requests(2)
+    notifier.close(PATIENCE)
+    assert [tags(request) for request in fake_nova.requests] == [["first"], [str(number) for number in range(50)]]
+    assert notifier.counts.delivered == 51
+
+
+def test_a_request_carries_a_bounded_number_of_events(fake_nova: FakeNova, notifier: NovaNotifier) -> None:
+    fake_nova.hold.clear()
+    notifier.send([changed("first")])
+    fake_nova.wait_for_requests(1)
+    notifier.send(changed(str(number)) for number in range(250))
+    fake_nova.hold.set()
+    notifier.close(PATIENCE)
+    assert [len(request) for request in fake_nova.requests] == [1, 100, 100, 50]
+    assert [tag for request in fake_nova.requests[1:] for tag in tags(request)] == [str(n) for n in range(250)]
+
+
+def test_equal_events_merge_and_the_last_one_gives_the_order(fake_nova: FakeNova, notifier: NovaNotifier) -> None:
+    fake_nova.hold.clear()
+    notifier.send([changed("first")])
+    fake_nova.wait_for_requests(1)
+    notifier.send([plugged("a"), changed("b"), unplugged("a"), plugged("a"), changed("b")])
+    fake_nova.hold.set()
+    notifier.close(PATIENCE)
+    sent = [(event["name"], event["tag"]) for event in fake_nova.requests[1]]
+    assert sent == [("network-vif-unplugged", "a"), ("network-vif-plugged", "a"), ("network-changed", "b")]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_nova_in_trouble_gets_the_events_again(fake_nova: FakeNova, notifier: NovaNotifier, status: int) -> None:
+    fake_nova.answer_next(status)
+    fake_nova.answer_next(status)
+    notifier.send([plugged("a")])
+    fake_nova.wait_for_requests(3)
+    notifier.close(PATIENCE)
+    assert fake_nova.requests == [[plugged("a").as_dict()]] * 3
+    assert notifier.counts.delivered == 1
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_what_nova_refuses_is_dropped_and_later_events_go_on(
+    fake_nova: FakeNova, notifier: NovaNotifier, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    fake_nova.answer_next(status)
+    notifier.send([changed("gone")])
+    fake_nova.wait_for_requests(1)
+    notifier.send([changed("next")])
+    fake_nova.wait_for_requests(2)
+    notifier.close(PATIENCE)
+    assert [tags(request) for request in fake_nova.requests] == [["gone"], ["next"]]
+    assert (notifier.counts.delivered, notifier.counts.failed) == (1, 1)
+    assert any("Nova" in record.getMessage() for record in caplog.records)
+
+
+def test_one_unknown_server_among_others_is_dropped_alone(
+    fake_nova: FakeNova, notifier: NovaNotifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    fake_nova.hold.clear()
+    notifier.send([changed("first")])
+    fake_nova.wait_for_requests(1)
+    fake_nova.answer_next(207, {"b": 404})
+    notifier.send([changed("a"), changed("b"), changed("c")])
+    fake_nova.hold.set()
+    notifier.close(PATIENCE)
+    assert len(fake_nova.requests) == 2
+    assert (notifier.counts.delivered, notifier.counts.failed) == (3, 1)
+    assert any("port b" in record.getMessage() and "404" in record.getMessage() for record in caplog.records)
+
+
+def test_a_nova_that_is_not_there_is_tried_until_it_is() -> None:
+    attempts: list[int] = []
+    taken = threading.Event()
+
+    def post(events: list[dict[str, str]]) -> NovaAnswer:
+        attempts.append(len(events))
+        if len(attempts) < 4:
+            raise NovaUnavailable("connection refused")
+        taken.set()
+        return NovaAnswer(200)
+
+    notifier = NovaNotifier(post, first_retry=0.001, slowest_retry=0.002)
+    notifier.send([plugged("a")])
+    assert taken.wait(PATIENCE)
+    notifier.close(PATIENCE)
+    assert attempts == [1, 1, 1, 1]
+
+
+def test_events_older_than_nova_would_wait_are_given_up() -> None:
+    now = [0.0]
+    tried: list[str] = []
+
+    def post(events: list[dict[str, str]]) -> NovaAnswer:
+        tried.append(events[0]["tag"])
+        now[0] += 200.0
+        raise NovaUnavailable("connection refused")
+
+    notifier = NovaNotifier(post, first_retry=0.001, slowest_retry=0.002, retry_for=300.0, clock=lambda: now[0])
+    notifier.send([plugged("a")])
+    notifier.close(PATIENCE)
+    assert set(tried) == {"a"}
+    assert len(tried) <= 2
+    assert notifier.counts.failed == 1
+
+
+def test_close_ends_a_long_wait_after_one_last_attempt() -> None:
+    tried = threading.Semaphore(0)
+
+    def post(events: list[dict[str, str]]) -> NovaAnswer:
+        tried.release()
+        raise NovaUnavailable("connection refused")
+
+    notifier = NovaNotifier(post, first_retry=3600.0, slowest_retry=3600.0, retry_for=1e9)
+    notifier.send([plugged("a")])
+    assert tried.acquire(timeout=PATIENCE)
+    notifier.close(PATIENCE)
+    assert notifier.counts.failed == 1
+    assert notifier.counts.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("status_changes", "data_changes", "expected"),
+    [(True, False, ["network-vif-plugged"]), (False, True, ["network-changed"])],
+)
+def test_each_kind_of_event_has_its_switch(status_changes: bool, data_changes: bool, expected: list[str]) -> None:
+    sent: list[str] = []
+
+    def post(events: list[dict[str, str]]) -> NovaAnswer:
+        sent.extend(event["name"] for event in events)
+        return NovaAnswer(200)
+
+    notifier = NovaNotifier(post, status_changes=status_changes, data_changes=data_changes)
+    notifier.send([plugged("a"), changed("a")])
+    notifier.close(PATIENCE)
+    assert sent == expected
+
+
+def test_nova_is_found_through_keystones_catalogue(fake_nova: FakeNova, tmp_path: Any) -> None:
+    conf = configured(
+        tmp_path,
+        "[DEFAULT]\nnotify_nova_on_port_status_changes = true\n"
+        f"[nova]\nauth_type = password\nauth_url = {fake_nova.url}\nusername = neutron\npassword = secret\n"
+        "project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\n"
+        "region_name = one\nendpoint_type = internal\n",
+    )
+    notifier = nova.nova_notifier_from_conf(conf)
+    notifier.send([plugged("a"), changed("a")])
+    fake_nova.wait_for_requests(1)
+    notifier.close(PATIENCE)
+    assert fake_nova.requests == [[plugged("a").as_dict()]]
+    assert fake_nova.headers[0]["x-auth-token"] == "the-token"
+    assert fake_nova.headers[0]["x-openstack-request-id"].startswith("req-")
+
+
+def test_a_keystone_that_is_not_there_is_an_outage_like_any_other(tmp_path: Any) -> None:
+    conf = configured(
+        tmp_path, "[nova]\nauth_type = password\nauth_url = http://127.0.0.1:1\nusername = u\npassword = secret\n"
+    )
+    with pytest.raises(NovaUnavailable) as raised:
+        keystone_poster(conf)([changed("a").as_dict()])
+    assert "secret" not in str(raised.value)
+
+
+def test_without_the_options_there_is_no_nova(tmp_path: Any) -> None:
+    assert isinstance(nova.nova_notifier_from_conf(configured(tmp_path, "")), nova.NullNovaNotifier)
+
+
+def test_options_that_cannot_work_are_refused_at_start(tmp_path: Any) -> None:
+    conf = configured(tmp_path, "[DEFAULT]\nnotify_nova_on_port_data_changes = true\n")
+    with pytest.raises(ValueError, match="auth_type"):
+        nova.nova_notifier_from_conf(conf)

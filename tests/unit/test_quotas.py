@@ -1,0 +1,178 @@
+"""The quota API through its routes, and the counters' repair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from neutrino.server import errors
+from neutrino.server.access.rbac import RbacPolicies
+from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.context import Context, admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, fresh
+from neutrino.server.db.session import Database
+from neutrino.server.ipam.subnet_pools import SubnetPools
+from neutrino.server.policy.authorizer import Authorizer
+from neutrino.server.quota.plugin import Correction, QuotaPlugin, recount
+from neutrino.server.quota.quotas import Quotas
+
+DEFAULTS = {"network": 500, "subnet": 500, "subnetpool": -1, "port": 500, "rbac_policy": 10}
+Object = dict[str, Any]
+
+
+def member(project: str) -> Context:
+    roles = ["member", "reader"]
+    credentials: dict[str, object] = {"roles": roles, "project_id": project, "user_id": "", "service_roles": []}
+    return Context(project, roles=frozenset(roles), credentials=credentials)
+
+
+ALICE, BOB, ADMIN = member("a"), member("b"), admin_context("admin")
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.db = Database(f"sqlite:///{path}/n.db", sqlite_durable=False)
+        t.metadata.create_all(self.db.engine())
+        self.quotas = Quotas(self.db, DEFAULTS)
+        conf = cfg.ConfigOpts()
+        conf([], project="test", default_config_files=[], default_config_dirs=[])
+        plugin = QuotaPlugin(self.db, self.quotas)
+        self.handlers = {(r.method, r.path): r.handler for r in plugin.routes(Authorizer(conf))}
+
+    def call(self, who: Context, method: str, path: str, key: str = "", body: Any = None) -> Reply:
+        raw = b"" if body is None else msgspec.json.encode(body)
+        return self.handlers[method, f"/v2.0/quotas{path}"](Request(who, raw=raw, key=key))
+
+    def put(self, key: str, **limits: Any) -> Object:
+        reply = self.call(ADMIN, "PUT", "/{key}", key, {"quota": limits})
+        assert reply.status == 200
+        return dict(reply.body["quota"])
+
+    def use(self, resource: str, project: str, amount: int) -> None:
+        with self.db.transaction() as tx:
+            tx.use(resource, project, amount)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.db.close()
+
+
+def test_a_project_sees_its_limits_and_not_those_of_others(world: World) -> None:
+    assert world.call(ALICE, "GET", "/{key}", "a") == Reply(200, {"quota": DEFAULTS})
+    assert world.call(ALICE, "GET", "/{key}/default", "a") == Reply(200, {"quota": DEFAULTS})
+    for path in ("/{key}", "/{key}/default", "/{key}/details"):
+        with pytest.raises(errors.PolicyNotAuthorized):
+            world.call(ALICE, "GET", path, "b")
+    for method in ("PUT", "DELETE"):
+        with pytest.raises(errors.PolicyNotAuthorized):
+            world.call(ALICE, method, "/{key}", "a", {"quota": {"network": 1000}})
+    with pytest.raises(errors.PolicyNotAuthorized):
+        world.call(ALICE, "GET", "")
+
+
+def test_an_administrator_sets_limits_and_takes_them_back(world: World) -> None:
+    changed = DEFAULTS | {"network": 1, "port": -1, "subnet": 0}
+    assert world.put("b", network=1, port=-1, subnet="0") == changed
+    assert world.call(BOB, "GET", "/{key}", "b").body == {"quota": changed}
+    assert world.call(ALICE, "GET", "/{key}", "a").body == {"quota": DEFAULTS}
+    assert world.call(ADMIN, "GET", "").body == {"quotas": [{**changed, "project_id": "b", "tenant_id": "b"}]}
+    assert world.call(ADMIN, "DELETE", "/{key}", "b") == Reply(204)
+    with pytest.raises(errors.TenantQuotaNotFound):
+        world.call(ADMIN, "DELETE", "/{key}", "b")
+    assert world.call(BOB, "GET", "/{key}", "b").body == {"quota": DEFAULTS}
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({"quota": {"network": -2}}, errors.HTTPBadRequest),
+        ({"quota": {"network": "x"}}, errors.InvalidInput),
+        ({"quota": {"network": None}}, errors.InvalidInput),
+        ({"quota": {"network": 2**31}}, errors.HTTPBadRequest),
+        ({"quota": {"bogus": 1}}, errors.HTTPBadRequest),
+        ({"quota": []}, errors.HTTPBadRequest),
+        ({}, errors.HTTPBadRequest),
+        (None, errors.HTTPBadRequest),
+    ],
+)
+def test_limits_that_make_no_sense(world: World, body: Any, error: type[errors.ApiError]) -> None:
+    with pytest.raises(error) as caught:
+        world.call(ADMIN, "PUT", "/{key}", "b", body)
+    assert caught.value.type == error.__name__
+
+
+def test_a_limit_below_what_is_used_needs_force(world: World) -> None:
+    world.use("network", "b", 2)
+    for asked in ({}, {"check_limit": True}, {"force": False}):
+        with pytest.raises(errors.HTTPBadRequest):
+            world.put("b", network=1, **asked)
+    assert world.put("b", network=2)["network"] == 2
+    assert world.put("b", network=-1)["network"] == -1
+    assert world.put("b", network=1, force=True)["network"] == 1
+
+
+def test_details_tell_limit_and_use(world: World) -> None:
+    world.put("b", network=7)
+    world.use("network", "b", 3)
+    details = world.call(ADMIN, "GET", "/{key}/details", "b").body["quota"]
+    assert list(details) == list(DEFAULTS)
+    assert details["network"] == {"limit": 7, "used": 3, "reserved": 0}
+    assert details["port"] == {"limit": 500, "used": 0, "reserved": 0}
+
+
+def test_who_asks(world: World) -> None:
+    assert world.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
+    assert world.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
+    with pytest.raises(errors.QuotaMissingTenant):
+        world.call(Context(""), "GET", "/project")
+
+
+def counters(db: Database) -> dict[tuple[str, str], int]:
+    u = t.quota_usages.c
+    with db.read() as connection:
+        rows = connection.execute(sa.select(u.project_id, u.resource, u.used)).all()
+    return {(row.project_id, row.resource): row.used for row in rows}
+
+
+def test_a_recount_finds_what_the_counters_say(world: World) -> None:
+    network = fresh({"name": "n", "project_id": "a"})
+    with world.db.transaction() as tx:
+        tx.execute(sa.insert(t.networks).values(as_row(t.networks, network)))
+        tx.use("network", "a", 1)
+    pools = SubnetPools(world.db, world.quotas)
+    values = {"name": "p", "prefixes": ["10.0.0.0/8"], "is_default": False, "shared": False}
+    made = [pools.create_subnetpool(ALICE, {**values, "project_id": project}) for project in ("a", "a", "b")]
+    pools.delete_subnetpool(ALICE, made[0]["id"], None)
+    rbac = RbacPolicies(world.db, world.quotas)
+    policy = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared", "project_id": "a"}
+    first = rbac.create_rbac_policy(ALICE, {**policy, "target_tenant": "b"})
+    rbac.create_rbac_policy(ALICE, {**policy, "target_tenant": "c"})
+    rbac.delete_rbac_policy(ALICE, first["id"], None)
+    assert recount(world.db) == []
+    assert counters(world.db) == {
+        ("a", "network"): 1,
+        ("a", "subnetpool"): 1,
+        ("b", "subnetpool"): 1,
+        ("a", "rbac_policy"): 1,
+    }
+
+
+def test_a_recount_repairs(world: World) -> None:
+    network = fresh({"name": "n", "project_id": "a"})
+    with world.db.transaction() as tx:
+        tx.execute(sa.insert(t.networks).values(as_row(t.networks, network)))  # and no counter
+        tx.use("port", "b", 5)  # and no ports
+        tx.use("router", "b", 5)  # of others, who count themselves
+    assert recount(world.db) == [Correction("a", "network", 0, 1), Correction("b", "port", 5, 0)]
+    assert counters(world.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "router"): 5}
+    assert recount(world.db) == []

@@ -1,0 +1,272 @@
+"""The registry of agents: one row an agent, whoever reports at once, and a clock that says who is alive."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.model import agents as words
+from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked, read_report
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.dhcp_scheduler import Move
+from neutrino.server.hosts.liveness import Sweeper
+from neutrino.server.hosts.registry import Registry, alive, stamp
+
+NOON = 1_800_000_000.0
+OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})
+DHCP = AgentState(words.DHCP, "neutrino-agent", "h1", "dhcp_agent", "nova", {"networks": 3})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/test.sqlite", sqlite_durable=False)
+    t.metadata.create_all(database.engine())
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def registry(db: Database, clock: Clock) -> Registry:
+    return Registry(db, down_time=75, clock=clock)
+
+
+def rows(db: Database, table: sa.Table = t.agents) -> list[dict[str, Any]]:
+    with db.read() as connection:
+        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+
+def test_the_first_report_makes_the_agent(db: Database, registry: Registry) -> None:
+    report = registry.report(DHCP)
+    (row,) = rows(db)
+    assert report.status is AgentStatus.NEW
+    assert report.agent_id == row["id"]
+    assert row["created_at"] == row["started_at"] == row["heartbeat_timestamp"] == stamp(NOON)
+    assert (row["load"], row["availability_zone"], row["admin_state_up"]) == (3, "nova", True)
+    assert [(c["kind"], c["object_id"], c["deleted"]) for c in rows(db, t.changes)] == [("agent", row["id"], False)]
+
+
+def test_a_heartbeat_without_news_writes_the_time_alone(db: Database, registry: Registry, clock: Clock) -> None:
+    registry.report(DHCP)
+    clock.now += 30
+    report = registry.report(DHCP)
+    (row,) = rows(db)
+    assert report.status is AgentStatus.ALIVE
+    assert not report.needs_everything
+    assert (row["heartbeat_timestamp"], row["started_at"]) == (stamp(NOON + 30), stamp(NOON))
+    assert len(rows(db, t.changes)) == 1
+
+
+def test_news_is_recorded(db: Database, registry: Registry, clock: Clock) -> None:
+    registry.report(replace(DHCP, resource_versions={"Port": "1.1"}))
+    registry.report(replace(DHCP, availability_zone=None, configurations={"networks": 4}))
+    (row,) = rows(db)
+    assert (row["load"], row["availability_zone"]) == (4, "nova")
+    assert (row["configurations"], row["resource_versions"]) == ('{"networks":4}', '{"Port":"1.1"}')
+    assert len(rows(db, t.changes)) == 2
+
+
+def test_a_start_is_noted(db: Database, registry: Registry, clock: Clock) -> None:
+    registry.report(OVS)
+    clock.now += 5
+    report = registry.report(replace(OVS, start_flag=True))
+    assert (report.status, report.started, report.needs_everything) == (AgentStatus.ALIVE, True, True)
+    assert rows(db)[0]["started_at"] == stamp(NOON + 5)
+
+
+@pytest.mark.parametrize("silence, status", [(75, AgentStatus.ALIVE), (76, AgentStatus.REVIVED)])
+def test_revived_means_was_dead(registry: Registry, clock: Clock, silence: int, status: AgentStatus) -> None:
+    registry.report(OVS)
+    clock.now += silence
+    assert registry.report(OVS).status is status
+    assert registry.report(OVS).status is AgentStatus.ALIVE
+
+
+def test_alive_is_a_matter_of_the_last_report() -> None:
+    row = {"heartbeat_timestamp": stamp(NOON)}
+    assert alive(row, NOON + 75, 75)
+    assert alive(row, NOON - 10, 75)
+    assert not alive(row, NOON + 76, 75)
+
+
+def test_eight_at_once_make_one_agent(db: Database, registry: Registry) -> None:
+    barrier, statuses, failures = threading.Barrier(8), [], []
+
+    def report() -> None:
+        barrier.wait()
+        try:
+            for _ in range(5):
+                statuses.append(registry.report(DHCP).status)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=report) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(rows(db)) == 1
+    assert statuses.count(AgentStatus.NEW) == 1
+    assert len(statuses) == 40
+
+
+def test_one_of_eight_revives(db: Database, registry: Registry, clock: Clock) -> None:
+    registry.report(DHCP)
+    clock.now += 1000
+    barrier, statuses = threading.Barrier(8), []
+
+    def report() -> None:
+        barrier.wait()
+        statuses.append(registry.report(DHCP).status)
+
+    threads = [threading.Thread(target=report) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [AgentStatus.ALIVE] * 7 + [AgentStatus.REVIVED]
+
+
+def test_a_host_reports_all_its_roles_in_one(db: Database, registry: Registry) -> None:
+    reports = registry.report_all([OVS, DHCP, DHCP])
+    assert [(r.agent_type, r.status) for r in reports] == [(words.OVS, "new"), (words.DHCP, "new")]
+    assert len(rows(db)) == 2
+
+
+def test_agents_on_a_host(db: Database, registry: Registry, clock: Clock) -> None:
+    registry.report_all([OVS, replace(OVS, host="h2")])
+    clock.now += 80
+    registry.report(DHCP)
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    with db.read() as connection:
+        sa.event.listen(connection, "before_cursor_execute", note)
+        found = {agent["agent_type"]: agent for agent in registry.agents_on(connection, "h1")}
+        assert len(statements) == 1
+        assert registry.agents_on(connection, "h3") == []
+        assert [a["host"] for a in registry.live_agents(connection, words.DHCP)] == ["h1"]
+        assert registry.live_agents(connection, words.OVS) == []
+    assert found[words.OVS]["configurations"] == {"bridge_mappings": {"physnet1": "br-ex"}}
+    assert (found[words.OVS]["alive"], found[words.DHCP]["alive"]) == (False, True)
+    assert found[words.DHCP]["admin_state_up"] is True
+
+
+def test_new_agents_may_begin_down(db: Database, clock: Clock) -> None:
+    Registry(db, clock=clock, enable_new_agents=False).report(DHCP)
+    assert rows(db)[0]["admin_state_up"] is False
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"binary": 5},
+        {"topic": ""},
+        {"agent_type": "x" * 256},
+        {"availability_zone": 1},
+        {"availability_zone": ""},
+        {"configurations": []},
+        {"resource_versions": "1.0"},
+        {"start_flag": "yes"},
+        {"binary": "a\x00b"},
+    ],
+)
+def test_a_report_of_the_wrong_shape_names_its_host(db: Database, registry: Registry, wrong: dict[str, Any]) -> None:
+    good = {"agent_type": words.OVS, "binary": "b", "host": "compute-7", "topic": "t"}
+    with pytest.raises(BadReport, match="compute-7"):
+        read_report(good | wrong)
+    with pytest.raises(BadReport, match="compute-7"):
+        registry.report(AgentState(**(good | wrong)))
+    assert rows(db) == []
+
+
+def test_what_cannot_be_stored_is_refused() -> None:
+    for value in (object(), "\ud800"):
+        with pytest.raises(BadReport, match="h1"):
+            checked(replace(OVS, configurations={"x": value}))
+
+
+def test_reports_of_other_releases_are_read() -> None:
+    least = {"agent_type": words.OVS, "binary": "b", "host": "h", "topic": "t"}
+    assert read_report(least) == AgentState(words.OVS, "b", "h", "t")
+    assert read_report(least | {"of_the_next_release": 1, "start_flag": True}).start_flag
+    with pytest.raises(BadReport):
+        read_report([1])
+    with pytest.raises(BadReport, match="missing required field `topic`"):
+        read_report({"agent_type": words.OVS, "binary": "b", "host": "h"})
+
+
+@pytest.mark.parametrize("said, load", [(7, 7), (-1, 0), ("many", 0), (None, 0), (2**40, 2**31 - 1)])
+def test_load_is_what_a_dhcp_agent_says(db: Database, registry: Registry, said: Any, load: int) -> None:
+    registry.report_all(
+        [replace(DHCP, configurations={"networks": said}), replace(OVS, configurations={"networks": 9})]
+    )
+    assert {row["agent_type"]: row["load"] for row in rows(db)} == {words.DHCP: load, words.OVS: 0}
+
+
+# --- the sweep --------------------------------------------------------------------------------------------------------
+
+
+class Sweeps:
+    """A scheduler that notes that it was asked, and stops the loop after some times."""
+
+    def __init__(self, stop: threading.Event | None = None, times: int = 0) -> None:
+        self.asked = 0
+        self._stop, self._times = stop, times
+
+    def reschedule_dead(self) -> list[Move]:
+        self.asked += 1
+        if self._stop is not None and self.asked >= self._times:
+            self._stop.set()
+        if self.asked == 1:
+            raise RuntimeError("the first one fails")
+        return [Move("net", ("a1",), ("a2",))]
+
+
+def test_the_sweeper_goes_on_after_a_failure(
+    registry: Registry, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+    scheduler = Sweeps(stop, times=3)
+    sweeper = Sweeper(scheduler, registry, 0.001, stop)
+    clock.now += 75
+    with caplog.at_level(logging.WARNING):
+        sweeper.run()
+    assert scheduler.asked == 3
+    assert "the first one fails" in caplog.text
+    assert "Network net left DHCP agents a1, which are dead, for a2" in caplog.text
+
+
+def test_agents_get_time_after_a_start_and_a_leap_of_the_clock(registry: Registry, clock: Clock) -> None:
+    scheduler = Sweeps()
+    sweeper = Sweeper(scheduler, registry, 30, threading.Event())
+    judged = []
+    for step in (30, 30, 30, 30, 3600, 30, 30, 30, -500, 30, 30, 30):
+        clock.now += step
+        before = scheduler.asked
+        sweeper.sweep()
+        judged.append(scheduler.asked > before)
+    assert judged == [False, False, True, True, False, False, False, True, False, False, False, True]
