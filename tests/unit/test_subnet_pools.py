@@ -212,7 +212,8 @@ def test_prefixes_can_be_added_and_removed(world: World) -> None:
     assert unchanged == {"prefixes": ["10.0.0.0/16"]}
     with pytest.raises(errors.IllegalSubnetPoolPrefixUpdate):
         world.pools.remove_prefixes(ALICE, pool["id"], {"prefixes": ["10.0.0.128/25"]})
-    for body in ({}, {"prefixes": []}, {"prefixes": "x"}, {"prefixes": ["x"]}, []):
+    refused: list[Any] = [{}, {"prefixes": []}, {"prefixes": "x"}, {"prefixes": ["x"]}, []]
+    for body in refused:
         with pytest.raises(errors.HTTPBadRequest):
             world.pools.add_prefixes(ALICE, pool["id"], body)
 

@@ -16,7 +16,11 @@ from oslo_config import cfg
 from neutrino.server import errors
 from neutrino.server.access.tags import Tags, set_tags
 from neutrino.server.api.pipeline import Reply, Request
-from neutrino.server.api.resources import NETWORK, PORT, SECURITY_GROUP, SUBNET, SUBNETPOOL
+from neutrino.server.api.resources.network import NETWORK
+from neutrino.server.api.resources.port import PORT
+from neutrino.server.api.resources.security_group import SECURITY_GROUP
+from neutrino.server.api.resources.subnet import SUBNET
+from neutrino.server.api.resources.subnetpool import SUBNETPOOL
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, new_id
@@ -174,7 +178,7 @@ def test_who_a_network_is_shared_with_reads_its_tags(world: World) -> None:
 def test_every_tagged_resource_has_them(world: World) -> None:
     network = world.insert(t.networks, project_id="b")
     pool = {"ip_version": 4, "default_prefixlen": 24, "min_prefixlen": 8, "max_prefixlen": 32}
-    objects = (
+    objects: tuple[tuple[str, sa.Table, dict[str, Any]], ...] = (
         ("subnets", t.subnets, {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/24"}),
         ("ports", t.ports, {"network_id": network, "mac_address": "02:00:00:00:00:01"}),
         ("subnetpools", t.subnetpools, pool),
@@ -198,7 +202,7 @@ def test_objects_are_found_by_tags_set_with_them(world: World) -> None:
         set_tags(tx, other, [])
     view = View(t.networks, columns=("id", "project_id"))
     with world.db.read() as connection:
-        found = view.list(connection, Query(filters={"tags": ("x", "y")}, fields=("id",)), "a")
+        found = view.many(connection, Query(filters={"tags": ("x", "y")}, fields=("id",)), "a")
     assert found == [{"id": key}]
 
 

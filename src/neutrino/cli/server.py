@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
@@ -17,7 +18,8 @@ from neutrino.server import config
 READY = "neutrino.server.wsgi:application"
 
 
-def serve(config_files: Sequence[str]) -> int:
+def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None] = lambda conf: None) -> int:
+    """`starting` is called when nothing speaks against the start any more."""
     from granian.constants import Interfaces
     from granian.server import Server
 
@@ -31,13 +33,21 @@ def serve(config_files: Sequence[str]) -> int:
     except (cfg.Error, config.RefusedToStart) as error:
         print(f"neutrino: {error}", file=sys.stderr)
         return 2
+    try:
+        _check_free(conf.bind_host, conf.bind_port)
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"neutrino: cannot listen on {conf.bind_host} port {conf.bind_port}: {reason}", file=sys.stderr)
+        return 1
     os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(os.path.abspath(name) for name in config_files)
+    starting(conf)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     Server(
         READY,
         address=conf.bind_host,
         port=conf.bind_port,
         interface=Interfaces.WSGI,
+        websockets=False,
         workers=conf.api_workers or os.cpu_count() or 1,
         blocking_threads=conf.api_threads,
         backlog=1024,
@@ -48,6 +58,14 @@ def serve(config_files: Sequence[str]) -> int:
         process_name="neutrino-server",
     ).serve()
     return 0
+
+
+def _check_free(host: str, port: int) -> None:
+    """Granian only says this with a stack trace."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
 
 
 def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:

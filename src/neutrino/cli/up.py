@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import http.client
+import shlex
+import shutil
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from oslo_config import cfg
 
 CONFIG = """\
 # Written by `neutrino up`. Options of your own go into a file given with --config-file.
@@ -36,38 +43,76 @@ CLOUDS = """\
 clouds:
   neutrino:
     auth_type: none
-    network_endpoint_override: http://127.0.0.1:{port}
+    network_endpoint_override: {url}
     auth:
-      endpoint: http://127.0.0.1:{port}
+      endpoint: {url}
 """
 
-NEXT = """\
-neutrino serves the Networking API v2.0 on http://127.0.0.1:{port} (no authentication, this machine only).
-Its files are in {state}. In another terminal:
+NEXT = """
+neutrino serves the Networking API v2.0 on {url}: no authentication, this machine only.
+In another terminal:
 
   export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=neutrino
-  openstack network create blue
-  openstack subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24
-  openstack port create --network blue vm1
-  openstack port list
-
-Ctrl-C ends it.
+  {openstack} network create blue
+  {openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24
+  {openstack} port create --network blue vm1
+  {openstack} port list
+{hint}
+Ctrl-C ends it; the next start finds everything again.
 """
+NO_CLIENT = "\nThere is no openstack command yet: pip install python-openstackclient\n"
+MOST_SECONDS = 60.0
 
 
 def up(state: str, port: int, config_files: Sequence[str]) -> int:
     from neutrino.cli.server import serve
 
     directory = Path(state).absolute()
-    directory.mkdir(parents=True, exist_ok=True)
-    configuration = directory / "neutrino.conf"
-    configuration.write_text(CONFIG.format(port=port, state=directory))
-    clouds = directory / "clouds.yaml"
-    clouds.write_text(CLOUDS.format(port=port))
-    print(NEXT.format(port=port, state=_short(directory), clouds=_short(clouds)), flush=True)
-    return serve([str(configuration), *config_files])
+    configuration, clouds = directory / "neutrino.conf", directory / "clouds.yaml"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # A dollar sign would be taken for a reference to another option.
+        configuration.write_text(CONFIG.format(port=port, state=str(directory).replace("$", "$$")))
+    except OSError as error:
+        print(f"neutrino: cannot keep files in {directory}: {error.strerror}", file=sys.stderr)
+        return 1
+
+    def starting(conf: cfg.ConfigOpts) -> None:
+        url = f"http://{f'[{conf.bind_host}]' if ':' in conf.bind_host else conf.bind_host}:{conf.bind_port}"
+        clouds.write_text(CLOUDS.format(url=url))
+        print(f"neutrino starts on {url}; its files are in {directory}", flush=True)
+        threading.Thread(target=_tell_when_ready, args=(url, clouds), daemon=True, name="ready").start()
+
+    return serve([str(configuration), *config_files], starting)
 
 
-def _short(path: Path) -> str:
-    relative = os.path.relpath(path)
-    return relative if not relative.startswith("..") else str(path)
+def _tell_when_ready(url: str, clouds: Path) -> None:
+    give_up = time.monotonic() + MOST_SECONDS
+    while not _answers(url):
+        if time.monotonic() > give_up:
+            print(f"neutrino: {url} does not answer after {MOST_SECONDS:.0f} s", file=sys.stderr, flush=True)
+            return
+        time.sleep(0.05)
+    openstack, hint = _client()
+    print(NEXT.format(url=url, clouds=shlex.quote(str(clouds)), openstack=openstack, hint=hint), flush=True)
+
+
+def _client() -> tuple[str, str]:
+    """How to call the client here, and what to do where there is none."""
+    if shutil.which("openstack"):
+        return "openstack", ""
+    beside = Path(sys.executable).with_name("openstack")
+    if beside.exists():
+        return shlex.quote(str(beside)), ""
+    return "openstack", NO_CLIENT
+
+
+def _answers(url: str) -> bool:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

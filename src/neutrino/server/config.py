@@ -33,7 +33,9 @@ GLOBAL = [
         help="Let everyone who reaches the address be an administrator: with auth_strategy=noauth and a bind_host "
         "that is not loopback, the server starts only when this says so.",
     ),
-    cfg.StrOpt("state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."),
+    cfg.StrOpt(
+        "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
+    ),
     cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
     cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
     cfg.ListOpt("service_plugins", default=[], help="Entry points of further plugins, each with resources of its own."),
@@ -59,7 +61,9 @@ DATABASE = [
 
 ML2 = [
     cfg.ListOpt("type_drivers", default=["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
-    cfg.ListOpt("tenant_network_types", default=["vxlan"], help="Kinds of network that projects get, first free first."),
+    cfg.ListOpt(
+        "tenant_network_types", default=["vxlan"], help="Kinds of network that projects get, first free first."
+    ),
     cfg.ListOpt("mechanism_drivers", default=["openvswitch", "l2population"]),
     cfg.ListOpt("extension_drivers", default=["port_security", "dns"]),
     cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),

@@ -339,9 +339,7 @@ class AllowedAddressPairsMissingIP(InvalidInput):
 
 
 class DuplicateAddressPairInRequest(InvalidInput):
-    template = (
-        "Request contains duplicate address pair: mac_address {mac_address} ip_address {ip_address}."
-    )
+    template = "Request contains duplicate address pair: mac_address {mac_address} ip_address {ip_address}."
 
 
 class AllowedAddressPairExhausted(BadRequest):
@@ -372,47 +370,47 @@ class PortBindingError(Conflict):
 
 
 class SecurityGroupNotFound(NotFound):
-    template = "Security group {id} does not exist."
+    template = "There is no security group {id}."
 
 
 class SecurityGroupInUse(InUse):
-    template = "Security Group {id} {reason}."
+    template = "Security group {id} {reason}."
 
 
 class SecurityGroupDefaultAlreadyExists(InUse):
-    template = "Default security group already exists."
+    template = "Only a project's default security group is named so, and it is made by itself."
 
 
 class SecurityGroupCannotUpdateDefault(InUse):
-    template = "Updating default security group not allowed."
+    template = "The default security group keeps its name."
 
 
 class SecurityGroupCannotRemoveDefault(InUse):
-    template = "Insufficient rights for removing default security group."
+    template = "Only an administrator can delete a default security group."
 
 
 class SecurityGroupConflict(Conflict):
-    template = "Error {reason} while attempting the operation."
+    template = "The security groups cannot be used so: {reason}."
 
 
 class SecurityGroupRuleNotFound(NotFound):
-    template = "Security group rule {id} does not exist."
+    template = "There is no security group rule {id}."
 
 
 class SecurityGroupRuleExists(InUse):
-    template = "Security group rule already exists. Rule id is {rule_id}."
+    template = "The security group has this rule already: it is {rule_id}."
 
 
 class DuplicateSecurityGroupRuleInPost(InUse):
-    template = "Duplicate Security Group Rule in POST."
+    template = "The request has the same security group rule twice."
 
 
 class SecurityGroupInvalidPortRange(InvalidInput):
-    template = "For TCP/UDP protocols, port_range_min must be <= port_range_max, and both must be given."
+    template = "A port range needs both its ends, the lower one in port_range_min."
 
 
 class SecurityGroupInvalidPortValue(InvalidInput):
-    template = "Invalid value for port {port}."
+    template = "{port} is not a port number."
 
 
 class SecurityGroupInvalidProtocolForPort(InvalidInput):
@@ -420,42 +418,39 @@ class SecurityGroupInvalidProtocolForPort(InvalidInput):
 
 
 class SecurityGroupProtocolRequiredWithPorts(InvalidInput):
-    template = "Must also specify protocol if port range is given."
+    template = "A port range says nothing without a protocol."
 
 
 class SecurityGroupMissingIcmpType(InvalidInput):
-    template = "ICMP code (port-range-max) {value} is provided but ICMP type (port-range-min) is missing."
+    template = "An ICMP code ({value}, in port_range_max) needs an ICMP type, in port_range_min."
 
 
 class SecurityGroupInvalidIcmpValue(InvalidInput):
-    template = "Invalid value for ICMP {field} ({attr}) {value}. It must be 0 to 255."
+    template = "{value} in {attr} is not an ICMP {field}: those are 0 to 255."
 
 
 class SecurityGroupEthertypeConflictWithProtocol(InvalidInput):
-    template = "Invalid ethertype {ethertype} for protocol {protocol}."
+    template = "Protocol {protocol} does not exist over {ethertype}."
 
 
 class SecurityGroupRuleInvalidEtherType(InvalidInput):
-    template = "Security group rule for ethertype '{ethertype}' not supported. Allowed values are {values}."
+    template = "'{ethertype}' is not an ethertype that rules can have: {values}."
 
 
 class SecurityGroupRuleInvalidProtocol(InvalidInput):
-    template = (
-        "Security group rule protocol {protocol} not supported. Only protocol values {values} and integer "
-        "representations [0 to 255] are supported."
-    )
+    template = "'{protocol}' is neither a protocol number (0 to 255) nor one of the names {values}."
 
 
 class SecurityGroupRuleParameterConflict(InvalidInput):
-    template = "Conflicting value ethertype {ethertype} for CIDR {cidr}."
+    template = "{cidr} is no prefix for an {ethertype} rule."
 
 
 class SecurityGroupMultipleRemoteEntites(InvalidInput):  # the API's own spelling
-    template = "Only one of remote_ip_prefix, remote_group_id and remote_address_group_id can be set."
+    template = "A rule has one remote: a prefix, a security group or an address group."
 
 
 class SecurityGroupNotSingleGroupRules(InvalidInput):
-    template = "Only allowed to update rules for one security group at a time."
+    template = "All rules of one request have to belong to one security group."
 
 
 class SecurityGroupRulesNotSingleProject(InvalidInput):
@@ -463,27 +458,27 @@ class SecurityGroupRulesNotSingleProject(InvalidInput):
 
 
 class InvalidCIDR(BadRequest):
-    template = "Invalid CIDR {input} given as IP prefix."
+    template = "{input!r} is not a CIDR."
 
 
 class AddressGroupNotFound(NotFound):
-    template = "Address group {address_group_id} could not be found."
+    template = "There is no address group {address_group_id}."
 
 
 class AddressGroupInUse(InUse):
-    template = "Address group {address_group_id} is in use on one or more security group rules."
+    template = "Security group rules refer to address group {address_group_id}."
 
 
 class AddressesNotFound(NotFound):
-    template = "Addresses {addresses} not found in the address group {address_group_id}."
+    template = "Address group {address_group_id} does not have {addresses}."
 
 
 class AddressesAlreadyExist(BadRequest):
-    template = "Addresses {addresses} already exist in the address group {address_group_id}."
+    template = "Address group {address_group_id} has {addresses} already."
 
 
 class AddrFormatError(BadRequest):
-    template = "Address {address!r} is not a valid CIDR."
+    template = "{address!r} is not a CIDR."
 
 
 # --- access, quotas, tags -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from oslo_log import log
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Before the configuration is read."""
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
     log.register_options(conf)
 
 

@@ -18,7 +18,7 @@ from neutrino.server.api import discovery, extensions
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
-from neutrino.server.api.openapi import document
+from neutrino.server.api.openapi import document, lazily
 from neutrino.server.api.pipeline import Pipeline, Reply
 from neutrino.server.api.resources import CORE
 from neutrino.server.api.routes import Route, resource_routes
@@ -111,9 +111,7 @@ def build(conf: cfg.ConfigOpts) -> Server:
     ]
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
-    aliases = extensions.listed(
-        [*extensions.CORE, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)]
-    )
+    aliases = extensions.listed([*extensions.CORE, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas, _telling(notifier), max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
@@ -128,8 +126,8 @@ def build(conf: cfg.ConfigOpts) -> Server:
         *agents.routes(authorizer, networks_of),
         *resource_routes(pipeline, served),
     ]
-    spec = document(served, routes, aliases)
-    public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec))]
+    spec = lazily(lambda: document(served, routes, aliases))
+    public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec()))]
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     app = build_app(routes, authentication, max_body=conf.max_request_body_size, public=public)
 

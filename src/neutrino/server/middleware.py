@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
 
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
 OPEN = ("", "/", "/openapi.json")  # what anyone may read
 
@@ -26,7 +26,7 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         inner = cors.CORS(inner, conf)
     health = healthcheck.Healthcheck(inner, {"path": HEALTH, "oslo_config_config": conf})
 
-    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         if environ.get("PATH_INFO") == HEALTH:
             return health(environ, start_response)
         return inner(environ, start_response)
@@ -39,7 +39,7 @@ def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
 
     protected = auth_token.AuthProtocol(app, {"oslo_config_config": conf, "oslo_config_project": "neutrino"})
 
-    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         if environ.get("PATH_INFO", "") in OPEN:
             return app(environ, start_response)
         return protected(environ, start_response)

@@ -1,11 +1,20 @@
-"""How the recorded server was configured, where it shows in the answers; a server under test has to run alike.
+"""How the recorded server was configured, and what it had, where it shows in the answers.
 
-No agent was registered, so that no port binds and no router is scheduled, and nothing limited the size of a page.
+A server under test has to run alike. A DHCP and an L3 agent were alive, but no agent that plugs ports, so no port binds;
+there was an external network, which every project sees; and nothing limited the size of a page.
 """
 
 from __future__ import annotations
 
-SETTINGS: dict[str, dict[str, str]] = {
+from collections.abc import Mapping
+
+Settings = Mapping[str, Mapping[str, str]]
+
+AGENTS_HOST = "vm"
+AGENTS_ZONE = "nova"
+EXTERNAL_CIDR = "172.24.4.0/22"
+
+SETTINGS: Settings = {
     "DEFAULT": {
         "auth_strategy": "noauth",
         "dns_domain": "openstackgate.local.",
@@ -29,11 +38,11 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
-def configuration(more: dict[str, dict[str, str]] | None = None) -> str:
+def configuration(more: Settings | None = None, settings: Settings = SETTINGS) -> str:
     """The text of a configuration file with these settings and `more` (address, database)."""
     lines = []
     extra = more or {}
-    for section in [*SETTINGS, *(name for name in extra if name not in SETTINGS)]:
-        options = SETTINGS.get(section, {}) | extra.get(section, {})
+    for section in [*settings, *(name for name in extra if name not in settings)]:
+        options = {**settings.get(section, {}), **extra.get(section, {})}
         lines += [f"[{section}]", *(f"{name} = {value}" for name, value in options.items()), ""]
     return "\n".join(lines)

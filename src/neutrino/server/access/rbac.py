@@ -98,7 +98,7 @@ class RbacPolicies:
 
     def get_rbac_policies(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id)
+            return VIEW.many(connection, query, context.project_id)
 
     def get_rbac_policy(
         self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool

@@ -23,18 +23,24 @@ def open_to_all(tx: Transaction, kind: str, object_id: str, project_id: str, act
             target_project=EVERYONE,
         )
     )
+    tx.use("rbac_policy", project_id, 1)  # counted, but an administrator's sharing is never refused for it
 
 
 def close_to_all(tx: Transaction, kind: str, object_id: str, action: str = SHARED) -> None:
     c = t.rbac_policies.c
-    tx.execute(
-        sa.delete(t.rbac_policies).where(
-            c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE
-        )
-    )
+    _delete(tx, c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE)
 
 
 def forget(tx: Transaction, object_id: str) -> None:
     """The object goes, and with it every policy on it and every tag."""
-    tx.execute(sa.delete(t.rbac_policies).where(t.rbac_policies.c.object_id == object_id))
+    _delete(tx, t.rbac_policies.c.object_id == object_id)
     tx.execute(sa.delete(t.tags).where(t.tags.c.object_id == object_id))
+
+
+def _delete(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> None:
+    c = t.rbac_policies.c
+    found = tx.execute(sa.select(c.id, c.project_id).where(*conditions)).all()
+    if found:
+        tx.execute(sa.delete(t.rbac_policies).where(c.id.in_([row.id for row in found])))
+    for row in found:
+        tx.use("rbac_policy", row.project_id, -1)

@@ -85,7 +85,9 @@ class JsonSuffix:
             req.path = req.path[:-5]
 
 
-def build_app(routes: Iterable[Route], authentication: Authentication, *, max_body: int, public: Iterable[Route]) -> Any:
+def build_app(
+    routes: Iterable[Route], authentication: Authentication, *, max_body: int, public: Iterable[Route]
+) -> Any:
     """`public` routes answer without authentication."""
     app = falcon.App(middleware=[JsonSuffix()])
     app.req_options.strip_url_path_trailing_slash = True

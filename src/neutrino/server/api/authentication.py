@@ -1,4 +1,4 @@
-"""Who is asking: from the headers that Keystone's middleware has checked, or, without authentication, from the client's.
+"""Who is asking: from the headers that Keystone's middleware has checked, or else from the client's own.
 
 Both ways give the same headers, so everything behind sees one kind of caller.
 """

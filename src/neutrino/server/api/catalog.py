@@ -1,8 +1,8 @@
 """Which plugin serves which resource: methods are found by rule, once, at the start.
 
 For a resource `thing` of collection `things`, a plugin has `get_things`, `get_thing`, `create_thing`, `update_thing`,
-`delete_thing` and, where the resource takes several at once, `create_thing_bulk`; below a parent, `get_parent_things` and
-so on, with the parent's id before the rest. An action is a method of its own name. `thing_target`, where there is one,
+`delete_thing` and, where the resource takes several at once, `create_thing_bulk`; below a parent, `get_parent_things`
+and so on, with the parent's id before the rest. An action is a method of its own name. `thing_target`, where there is one,
 tells what the policy may want to know of the objects that a new `thing` will belong to.
 """
 

@@ -7,7 +7,7 @@ OpenAPI document and the routes are all read from them; nothing about an attribu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -72,8 +72,7 @@ class Resource:
     not_found: type[errors.ApiError] = errors.HTTPNotFound
     # Objects that the caller may not see are, for the client, not there; some say so in the HTTP layer's words.
     hidden: type[errors.ApiError] | None = None
-    network_attribute: str = ""  # the attribute whose network's owner has a say in the policy
-    policy_parents: Mapping[str, str] = field(default_factory=dict)
+    belongs_to: str = ""  # the attribute that names the object whose owner has a say in the policy
     extension: str = ""
     extra_filters: tuple[str, ...] = ()
 

@@ -1,6 +1,444 @@
-"""placeholder"""
+"""The API as an OpenAPI 3.1 document, made from the definitions and the routes.
+
+Everything about a resource (its attributes, verbs, filters, actions) is read from its definition, so the document says
+what the server does. Only the few paths that are no resource's are described here by hand. Schemas of requests say the
+form to write; where the server reads more than that ("true" for true, "4" for 4), it is for old clients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from neutrino.model.sentinel import UNSET
+from neutrino.server.api.catalog import Served
+from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.routes import PREFIX, Route
+from neutrino.server.api.stages.body import SYNONYMS
+from neutrino.server.api.stages.query_string import filter_type
 
-def document(served: Any, routes: Any, aliases: Any) -> dict[str, Any]:
-    return {}
+Json = dict[str, Any]
+VERSION = "2.0"
+JSON = "application/json"
+STRING: Json = {"type": "string"}
+TAG_SCHEMA: Json = {"type": "string", "maxLength": 255}
+TAG_LIST: Json = {"type": "array", "items": TAG_SCHEMA, "maxItems": 50}
+
+# What a part of a path is called, by the part before it; any other is the id of a member of its collection.
+PARTS = {
+    "tags": "tag",
+    "extensions": "alias",
+    "quotas": "project_id",
+    "bindings": "host",
+    "dhcp-networks": "network_id",
+}
+
+ERRORS = {
+    "400": ("BadRequest", "The request is not valid; the message names the attribute."),
+    "401": ("Unauthorized", "The token is missing or not valid."),
+    "403": ("Forbidden", "The policy does not allow it."),
+    "404": ("NotFound", "It is not there, or not for this caller to see."),
+    "409": ("Conflict", "It is in use, a quota is exceeded, or it is not possible in the present state."),
+    "412": ("PreconditionFailed", "The object has another revision than If-Match demands."),
+    "413": ("TooLarge", "The body is larger than the server takes."),
+    "415": ("UnsupportedMediaType", "The body is not application/json."),
+    "503": ("Busy", "The server could not carry the request out now: try again."),
+}
+READ = ("400", "401", "403", "404", "503")
+WRITE = (*READ, "409", "412", "413", "415")
+
+
+def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequence[Mapping[str, Any]]) -> Json:
+    """The whole document; `routes` say what there is, `served` what it means."""
+    described = _described(served)
+    collections = {f"{PREFIX}/{s.resource.url}" for s in served if not s.resource.parent}
+    paths: dict[str, Json] = {}
+    for route in [*_PUBLIC, *((r.method, r.path) for r in routes)]:
+        method, path = route
+        operation = described.get(route)
+        if operation is None:
+            if path in collections and method in ("PUT", "DELETE"):
+                continue  # only there to say that a member's name is missing
+            operation = _operation(path, method, "A route of a plugin.", {"200": {"description": "Done."}})
+        public, names = _named(path)
+        item = paths.setdefault(public, {"parameters": [_path_parameter(n) for n in names]} if names else {})
+        item.setdefault(method.lower(), {"operationId": _operation_id(method, public), **operation})
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Networking API",
+            "version": VERSION,
+            "summary": "Virtual networks, subnets, ports and what belongs to them.",
+            "description": f"Extensions: {', '.join(sorted(a['alias'] for a in aliases))}.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "tags": [{"name": name} for name in dict.fromkeys(_section(path) for path in paths)],
+        "paths": paths,
+        "components": {
+            "schemas": {**_COMMON, **{k: v for s in served for k, v in _schemas(s.resource).items()}},
+            "responses": {name: _error(text) for name, text in ERRORS.values()},
+            "parameters": _PARAMETERS,
+            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+        },
+    }
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+def _named(path: str) -> tuple[str, list[str]]:
+    """The path with telling names for its parts, and those names."""
+    parts, names = path.split("/"), []
+    for i, part in enumerate(parts):
+        if part.startswith("{"):
+            before = parts[i - 1]
+            name = PARTS.get(before, f"{_singular(before).replace('-', '_')}_id")
+            names.append(name)
+            parts[i] = f"{{{name}}}"
+    return "/".join(parts), names
+
+
+def _singular(word: str) -> str:
+    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
+
+
+def _path_parameter(name: str) -> Json:
+    # A tag may be empty or have a slash in a body, but not here, where it would be another path.
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _operation_id(method: str, path: str) -> str:
+    words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix(PREFIX)).strip("_") or ("api" if path else "versions")
+    if path in ("", "/"):
+        words = "versions"
+    return f"{method.lower()}_{words}"
+
+
+def _section(path: str) -> str:
+    parts = path.removeprefix(PREFIX).strip("/").split("/")
+    return parts[0] if path.startswith(PREFIX) and parts[0] and parts[0] != "extensions" else "discovery"
+
+
+def _operation(
+    path: str,
+    method: str,
+    summary: str,
+    answers: Json,
+    body: Json | None = None,
+    parameters: Sequence[Json] = (),
+) -> Json:
+    codes = READ if method == "GET" else WRITE
+    responses = {**answers, **{code: _ref("responses", ERRORS[code][0]) for code in codes}}
+    out: Json = {"summary": summary, "tags": [_section(path)], "responses": responses}
+    if parameters:
+        out["parameters"] = list(parameters)
+    if body is not None:
+        out["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
+    return out
+
+
+def _ref(kind: str, name: str) -> Json:
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _schema_ref(name: str) -> Json:
+    return _ref("schemas", name)
+
+
+def _answer(schema: Json, description: str = "Done.") -> Json:
+    return {"description": description, "content": {JSON: {"schema": schema}}}
+
+
+def _object(properties: Json, required: Iterable[str] | None = None) -> Json:
+    return {"type": "object", "properties": properties, "required": sorted(required or properties)}
+
+
+def _error(text: str) -> Json:
+    return _answer(_schema_ref("Error"), text)
+
+
+_EMPTY: Json = {"description": "Done."}
+_LINKS: Json = {"type": "array", "items": _schema_ref("Link")}
+_COMMON: Json = {
+    "Error": _object(
+        {
+            "NeutronError": _object(
+                {
+                    "type": {"type": "string", "description": "The kind of refusal, such as NetworkNotFound."},
+                    "message": {"type": "string"},
+                    "detail": {"type": "string"},
+                }
+            )
+        }
+    ),
+    "Link": _object({"rel": STRING, "href": {"type": "string", "format": "uri"}}),
+    "Extension": _object(
+        {"alias": STRING, "name": STRING, "description": STRING, "updated": STRING, "links": {"type": "array"}}
+    ),
+    "Quota": {"type": "object", "additionalProperties": {"type": "integer", "minimum": -1}},
+    "QuotaDetails": {
+        "type": "object",
+        "additionalProperties": _object({n: {"type": "integer"} for n in ("limit", "used", "reserved")}),
+    },
+    "Tags": {**_object({"tags": TAG_LIST}), "additionalProperties": True},
+}
+
+
+def _query(name: str, schema: Json, description: str, **more: Any) -> Json:
+    return {"name": name, "in": "query", "schema": schema, "description": description, **more}
+
+
+_PARAMETERS: Json = {
+    "limit": _query(
+        "limit", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The size of a page; 0: no limit."
+    ),
+    "marker": _query("marker", STRING, "The page begins behind the object with this id."),
+    "page_reverse": _query("page_reverse", {"type": "boolean"}, "The page before the marker instead."),
+    "sort_dir": _query(
+        "sort_dir", {"type": "array", "items": {"enum": ["asc", "desc"]}}, "One direction for each sort_key."
+    ),
+    "changed_since": _query(
+        "changed_since", {"type": "string", "format": "date-time"}, "Changed at or after this time."
+    ),
+    "if_match": {
+        "name": "If-Match",
+        "in": "header",
+        "schema": {"type": "string", "examples": ["revision_number=3"]},
+        "description": "revision_number=N: only if the object still has this revision.",
+    },
+}
+
+
+# --- resources --------------------------------------------------------------------------------------------------------
+
+
+def _title(resource: Resource) -> str:
+    name = f"{resource.parent.name}_{resource.name}" if resource.parent else resource.name
+    return "".join(word.capitalize() for word in re.split("[_-]", name))
+
+
+def answered(schema: Json) -> Json:
+    """The schema of an attribute in an answer: a list or an object is never null there, null only meant the empty one."""
+    options = schema.get("anyOf", [])
+    if len(options) == 2 and options[1] == {"type": "null"} and options[0].get("type") in ("array", "object"):
+        return answered(options[0])
+    return schema
+
+
+def _schemas(resource: Resource) -> Json:
+    title, names = _title(resource), resource.by_name
+    shown = {a.name: answered(a.type.schema()) for a in resource.attributes if a.visible}
+    if "project_id" in shown:
+        shown["tenant_id"] = {**shown["project_id"], "deprecated": True, "description": "The same as project_id."}
+    out: Json = {title: {"type": "object", "properties": shown}}
+    if any(a.post for a in resource.attributes):
+        out[f"{title}Create"] = _writable([a for a in resource.attributes if a.post], names, create=True)
+    if any(a.put for a in resource.attributes):
+        out[f"{title}Update"] = _writable([a for a in resource.attributes if a.put], names, create=False)
+    return out
+
+
+def _writable(attributes: Sequence[Attribute], names: Mapping[str, Attribute], *, create: bool) -> Json:
+    properties: Json = {}
+    for attribute in attributes:
+        schema = dict(attribute.type.schema())
+        if create and attribute.default is not UNSET and attribute.default is not REQUIRED:
+            schema["default"] = attribute.default
+        properties[attribute.name] = schema
+    for synonym, name in SYNONYMS.items():
+        if name in properties:
+            properties[synonym] = {
+                **names[name].type.schema(),
+                "deprecated": True,
+                "description": f"The same as {name}.",
+            }
+    out: Json = {"type": "object", "properties": properties, "additionalProperties": False}
+    required = sorted(a.name for a in attributes if create and a.default is REQUIRED)
+    # A required attribute that has a second name may come under that one.
+    other = {name: synonym for synonym, name in SYNONYMS.items()}
+    plain = [name for name in required if name not in other]
+    if plain:
+        out["required"] = plain
+    either = [{"anyOf": [{"required": [n]}, {"required": [other[n]]}]} for n in required if n in other]
+    if either:
+        out["allOf"] = either
+    return out
+
+
+def _list_parameters(resource: Resource) -> list[Json]:
+    out = []
+    for attribute in resource.attributes:
+        if attribute.filter:
+            out.append(_filter(attribute.name, attribute))
+            out += [_filter(s, attribute) for s, name in SYNONYMS.items() if name == attribute.name]
+    for name in resource.extra_filters:
+        out.append(_query(name, {"type": "array", "items": STRING}, "By tags, with commas.", explode=False))
+    sortable = [a.name for a in resource.attributes if a.sort]
+    if sortable:
+        out.append(
+            _query("sort_key", {"type": "array", "items": {"enum": sortable}}, "What to sort by, first to last.")
+        )
+        out.append(_ref("parameters", "sort_dir"))
+    if "updated_at" in resource.by_name:
+        out.append(_ref("parameters", "changed_since"))
+    return [*out, _fields(resource), *(_ref("parameters", name) for name in ("limit", "marker", "page_reverse"))]
+
+
+def _filter(name: str, attribute: Attribute) -> Json:
+    kind = filter_type(attribute)
+    text = "Any of these values."
+    if attribute.name == "fixed_ips":
+        text = "ip_address=…, ip_address_substr=… or subnet_id=…: ports with such an address."
+    return _query(name, {"type": "array", "items": STRING if kind is None else kind.schema()}, text)
+
+
+def _fields(resource: Resource) -> Json:
+    return _query("fields", {"type": "array", "items": {"enum": list(resource.visible)}}, "Only these attributes.")
+
+
+def _described(served: Sequence[Served]) -> dict[tuple[str, str], Json]:
+    out: dict[tuple[str, str], Json] = dict(_by_hand())
+    for one in served:
+        out |= _of_resource(one)
+        if one.resource.tagged:
+            out |= _of_tags(f"{PREFIX}/{one.resource.url}/{{parent}}/tags")
+    return out
+
+
+def _of_resource(one: Served) -> dict[tuple[str, str], Json]:
+    resource, title = one.resource, _title(one.resource)
+    base = f"{PREFIX}/{resource.url}"
+    if resource.parent:
+        base = f"{PREFIX}/{resource.parent.collection.replace('_', '-')}/{{parent}}/{resource.url}"
+    member, word = f"{base}/{{key}}", resource.name.replace("_", " ")
+    single = _object({resource.name: _schema_ref(title)})
+    several = _object({resource.collection: {"type": "array", "items": _schema_ref(title)}})
+    page = {**several, "properties": {**several["properties"], f"{resource.collection}_links": _LINKS}}
+    match = [_ref("parameters", "if_match")] if "revision_number" in resource.by_name else []
+    out: dict[tuple[str, str], Json] = {}
+
+    def add(method: str, path: str, summary: str, status: str, answer: Json, **more: Any) -> None:
+        out[method, path] = _operation(path, method, summary, {status: answer}, **more)
+
+    if one.index:
+        add("GET", base, f"List: {word}", "200", _answer(page), parameters=_list_parameters(resource))
+    if one.show:
+        add("GET", member, f"Show: {word}", "200", _answer(single), parameters=[_fields(resource)])
+    if one.create:
+        made: Json = {"oneOf": [single, several]} if resource.bulk else single
+        add("POST", base, f"Create: {word}", "201", _answer(made), body=_create_body(resource, title))
+    if one.update:
+        body = _object({resource.name: _schema_ref(f"{title}Update")})
+        add("PUT", member, f"Change: {word}", "200", _answer(single), body=body, parameters=match)
+    if one.delete:
+        add("DELETE", member, f"Delete: {word}", "204", _EMPTY, parameters=match)
+    for action in one.actions:
+        answer = _answer({"anyOf": [single, _schema_ref(title)]})
+        add("PUT", f"{member}/{action}", f"{action} of: {word}", "200", answer, body=_ACTION_BODIES.get(action))
+    return out
+
+
+def _create_body(resource: Resource, title: str) -> Json:
+    if f"{title}Create" not in _schemas(resource):  # always refused, in words of its own
+        return _object({resource.name: {"type": "object"}})
+    single = _object({resource.name: _schema_ref(f"{title}Create")})
+    if not resource.bulk:
+        return single
+    items = {"type": "array", "items": _schema_ref(f"{title}Create"), "minItems": 1}
+    return {"oneOf": [single, _object({resource.collection: items})]}
+
+
+_CIDRS: Json = {"type": "array", "items": {"type": "string", "examples": ["10.0.0.0/24"]}}
+_ACTION_BODIES: dict[str, Json] = {
+    "add_addresses": _object({"address_group": _object({"addresses": _CIDRS})}),
+    "remove_addresses": _object({"address_group": _object({"addresses": _CIDRS})}),
+    "add_prefixes": _object({"prefixes": _CIDRS}),
+    "remove_prefixes": _object({"prefixes": _CIDRS}),
+}
+
+
+# --- what is no resource's --------------------------------------------------------------------------------------------
+
+
+def _of_tags(base: str) -> dict[tuple[str, str], Json]:
+    one, tags = f"{base}/{{key}}", _schema_ref("Tags")
+    table: list[tuple[str, str, str, str, Json, Json | None]] = [
+        ("GET", base, "List tags", "200", _answer(tags), None),
+        ("PUT", base, "Replace all tags", "200", _answer(tags), tags),
+        ("POST", base, "Add tags", "201", _answer(tags), tags),
+        ("DELETE", base, "Remove all tags", "204", _EMPTY, None),
+        ("GET", one, "Whether the object has the tag", "204", _EMPTY, None),
+        ("PUT", one, "Add the tag", "201", _EMPTY, None),
+        ("DELETE", one, "Remove the tag", "204", _EMPTY, None),
+    ]
+    return _table(table)
+
+
+def _table(table: Iterable[tuple[str, str, str, str, Json, Json | None]]) -> dict[tuple[str, str], Json]:
+    return {
+        (method, path): _operation(path, method, summary, {status: answer}, body)
+        for method, path, summary, status, answer, body in table
+    }
+
+
+_PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # answered to anyone
+
+
+def _by_hand() -> dict[tuple[str, str], Json]:
+    anything: Json = {"type": "object"}
+    quota, details = _object({"quota": _schema_ref("Quota")}), _object({"quota": _schema_ref("QuotaDetails")})
+    listed = {"quotas": {"type": "array", "items": anything}}
+    change = _object({"quota": {"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}}})
+    quotas, of_agent = f"{PREFIX}/quotas", f"{PREFIX}/agents/{{parent}}/dhcp-networks"
+    of_network = f"{PREFIX}/networks/{{parent}}/dhcp-agents"
+    member = f"{quotas}/{{key}}"
+
+    def many(name: str, of: Json) -> Json:
+        return _answer(_object({name: {"type": "array", "items": of}}))
+
+    def whose(word: str) -> Json:
+        return _answer(_object({word: _object({f"{word}_id": STRING})}))
+
+    table: list[tuple[str, str, str, str, Json, Json | None]] = [
+        ("GET", "/", "The versions of the API", "200", many("versions", anything), None),
+        ("GET", "/openapi.json", "This document", "200", _answer(anything), None),
+        ("GET", PREFIX, "The core resources", "200", many("resources", anything), None),
+        ("GET", f"{PREFIX}/extensions", "List extensions", "200", many("extensions", _schema_ref("Extension")), None),
+        (
+            *("GET", f"{PREFIX}/extensions/{{key}}", "Show an extension", "200"),
+            *(_answer(_object({"extension": _schema_ref("Extension")})), None),
+        ),
+        ("GET", quotas, "Projects with limits of their own", "200", _answer(_object(listed)), None),
+        ("GET", f"{quotas}/tenant", "The caller's project", "200", whose("tenant"), None),
+        ("GET", f"{quotas}/project", "The caller's project", "200", whose("project"), None),
+        ("GET", member, "A project's limits", "200", _answer(quota), None),
+        ("GET", f"{member}/default", "The server's limits", "200", _answer(quota), None),
+        ("GET", f"{member}/details", "Limits and what is used", "200", _answer(details), None),
+        ("PUT", member, "Set limits; -1 is none", "200", _answer(quota), change),
+        ("DELETE", member, "Back to the server's limits", "204", _EMPTY, None),
+        ("GET", of_agent, "Networks that an agent serves", "200", many("networks", _schema_ref("Network")), None),
+        ("POST", of_agent, "Give a network", "201", _answer({"type": "null"}), _object({"network_id": STRING})),
+        ("DELETE", f"{of_agent}/{{key}}", "Take a network away", "204", _EMPTY, None),
+        ("GET", of_network, "Agents of a network", "200", many("agents", _schema_ref("Agent")), None),
+    ]
+    out = _table(table)
+    for route in _PUBLIC:
+        out[route]["security"] = []
+    return out
+
+
+def lazily(make: Callable[[], Json]) -> Callable[[], Any]:
+    """The document's JSON, made when it is first asked for: most workers never are."""
+    import msgspec
+
+    made: list[Any] = []
+
+    def get() -> Any:
+        if not made:
+            made.append(msgspec.Raw(msgspec.json.encode(make())))
+        return made[0]
+
+    return get

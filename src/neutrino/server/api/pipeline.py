@@ -9,7 +9,7 @@ is here, the same for every resource of every plugin.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -30,8 +30,7 @@ class Quota(Protocol):
     def check(self, resource: str, projects: Sequence[str]) -> None: ...
 
 
-class Notify(Protocol):
-    def __call__(self, context: Context, event: str, payload: dict[str, Any]) -> None: ...
+Notify = Callable[[Context, str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,7 @@ class Pipeline:
         return found
 
     def _found_for_change(self, served: Served, request: Request, sight: Sight) -> Object:
-        """The object as the policy wants to know it before it is changed: all that is visible, and what rules look at."""
+        """The object before its change, as the policy wants it: all that is visible, and what rules look at."""
         resource = served.resource
         if served.show is None:  # only ever changed through its parent
             target = served.target(request.context, request.parent, request.key) if served.target else {}
@@ -223,7 +222,7 @@ class Pipeline:
         for item in items:
             target = item.values
             if served.target is not None:
-                owner = item.values.get(resource.network_attribute) if resource.network_attribute else request.parent
+                owner = item.values.get(resource.belongs_to) if resource.belongs_to else request.parent
                 if owner not in known:
                     where = _parent(request)
                     known[owner] = served.target(context, *where, item.values)
@@ -240,7 +239,7 @@ class Pipeline:
         own: bool = False,
     ) -> list[Object]:
         """`own`: the caller has just made or changed it, so it is shown even where reading it is not allowed."""
-        if own and not sight.everything:
+        if own:
             shown = []
             for row in rows:
                 hidden = sight.names(row) or frozenset()

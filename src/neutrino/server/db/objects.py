@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -65,11 +66,7 @@ def update_row(
     """Change an object if it still is as it was when `before` was read; gives its new revision and time."""
     stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
     row = as_row(table, {**values, **stamp}, renamed)
-    done = tx.execute(
-        sa.update(table)
-        .where(table.c.id == before["id"], table.c.revision_number == before["revision_number"])
-        .values(row)
-    )
+    done = tx.execute(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
     if done.rowcount != 1:
         raise Stale
     return stamp
@@ -77,8 +74,21 @@ def update_row(
 
 def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
     """Delete an object if it still is as it was when `before` was read."""
-    done = tx.execute(
-        sa.delete(table).where(table.c.id == before["id"], table.c.revision_number == before["revision_number"])
-    )
+    done = tx.execute(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     if done.rowcount != 1:
         raise Stale
+
+
+def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:
+    unchanged = table.c.revision_number == sa.bindparam("revision_as_read", type_=sa.Integer)
+    return sa.and_(table.c.id == sa.bindparam("as_read", type_=sa.String), unchanged)
+
+
+@cache
+def _update(table: sa.Table) -> sa.Update:
+    return sa.update(table).where(_as_read(table))
+
+
+@cache
+def _delete(table: sa.Table) -> sa.Delete:
+    return sa.delete(table).where(_as_read(table))

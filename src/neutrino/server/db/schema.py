@@ -31,7 +31,9 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
     if found == HEAD:
         return
     if not upgrade:
-        raise WrongSchema(f"the database is at version {found or 'none'}, this server needs {HEAD}: neutrino db upgrade")
+        raise WrongSchema(
+            f"the database is at version {found or 'none'}, this server needs {HEAD}: neutrino db upgrade"
+        )
     with _alone(db):
         if version(db) != HEAD:
             LOG.info("bringing the database from version %s to %s", found or "none", HEAD)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,7 +28,12 @@ class Transaction:
         self._limits: dict[tuple[str, str], int] = {}
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
-        return self._connection.execute(statement, parameters)  # type: ignore[return-value]
+        return self._connection.execute(statement, parameters)
+
+    def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows of one shape; the statement is made once a table, not once a call."""
+        if rows:
+            self._connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
 
     @property
     def connection(self) -> Connection:
@@ -47,7 +54,7 @@ class Transaction:
 
     def flush(self) -> None:
         if self._changes:
-            self._connection.execute(sa.insert(t.changes), self._changes)
+            self.insert(t.changes, self._changes)
         for key in sorted(self._usage):  # one order for all writers: counters cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
@@ -58,12 +65,19 @@ class Transaction:
         limited = amount > 0 and limit >= 0
         if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
             return
-        known = self._connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None
-        if known or (limited and amount > limit):
+        if self._connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None:
+            # It is there: another writer may have made it since, so ask once more before it is called too much.
+            if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
+                return
             raise errors.OverQuota(overs=[resource])
-        self._connection.execute(
-            sa.insert(t.quota_usages), {"project_id": project_id, "resource": resource, "used": max(amount, 0)}
-        )
+        if limited and amount > limit:
+            raise errors.OverQuota(overs=[resource])
+        self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": max(amount, 0)}])
+
+
+@cache
+def _insert(table: sa.Table) -> sa.Insert:
+    return sa.insert(table)
 
 
 _u = t.quota_usages.c

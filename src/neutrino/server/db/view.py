@@ -1,7 +1,7 @@
 """Reading objects: how a table's rows become API objects, for one and for many.
 
-A view maps API names to columns or expressions. Only the fields asked for are selected; JSON columns go to the client as
-the text they are (`msgspec.Raw`), without being parsed on the way. A list is one query, however many rows it has.
+A view maps API names to columns or expressions. Only the fields asked for are selected; JSON columns go to the client
+as the text they are (`msgspec.Raw`), without being parsed on the way. A list is one query, however many rows it has.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)
 _decode = msgspec.json.decode
+Prepared = tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]  # a statement, its names, which of them are JSON
 
 
 class View:
@@ -50,7 +51,8 @@ class View:
         self.filters = dict(filters or {})
         self.scope = scope if scope is not None else table.c.project_id == PROJECT
         self.names = tuple(name for name in fields if name not in set(hidden))
-        self._shows: dict[tuple[Any, ...], tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]] = {}
+        self._shows: dict[tuple[Any, ...], Prepared] = {}
+        self._loads: dict[str, Prepared] = {}
 
     # --- one object -----------------------------------------------------------------------------------------------
 
@@ -82,12 +84,24 @@ class View:
         positions = self._json_positions(names)
         return [self.decoded(_object(names, positions, row)) for row in rows]
 
+    def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
+        """The objects whose column has one of the values."""
+        cached = self._loads.get(column)
+        if cached is None:
+            names, statement = self._select(self.names)
+            among = self.table.c[column].in_(sa.bindparam("among", expanding=True))
+            cached = statement.where(among), names, self._json_positions(names)
+            self._loads[column] = cached
+        statement, names, positions = cached
+        rows = connection.execute(statement, {"among": list(values), "viewer_project": ""}).all()
+        return [self.decoded(_object(names, positions, row)) for row in rows]
+
     def decoded(self, row: Object) -> Object:
         return {k: _decode(v) if isinstance(v, msgspec.Raw) else v for k, v in row.items()}
 
     # --- many -----------------------------------------------------------------------------------------------------
 
-    def list(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
+    def many(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
         wanted = self.names if query.fields is None else query.fields
         names, statement = self._select(wanted)
         where = [*conditions, *self._conditions(query)]
@@ -117,7 +131,8 @@ class View:
     def _select(self, wanted: Sequence[str]) -> tuple[tuple[str, ...], sa.Select[Any]]:
         names = tuple(name for name in wanted if name in self.fields)
         # At least the key is selected, so that a list of objects without any field still has its length.
-        columns = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)] or [sa.literal(1)]
+        columns: list[Any] = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)]
+        columns = columns or [sa.literal(1)]
         return names, sa.select(*columns).select_from(self.table)
 
     def _json_positions(self, names: Sequence[str]) -> tuple[int, ...]:
@@ -156,6 +171,9 @@ class View:
         return sa.or_(*alternatives)
 
 
+_EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}
+
+
 def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
     """In order, with NULL as the least value: so SQLite and MariaDB have it, and PostgreSQL when told."""
     order = column.desc() if descending else column.asc()
@@ -167,7 +185,8 @@ def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connec
 def _object(names: tuple[str, ...], json_positions: tuple[int, ...], row: sa.Row[Any]) -> Object:
     values: list[Any] = list(row)
     for i in json_positions:
-        values[i] = msgspec.Raw(values[i])
+        text = values[i]
+        values[i] = _EMPTY.get(text) or msgspec.Raw(text)
     return dict(zip(names, values, strict=False))
 
 

@@ -95,7 +95,7 @@ class Agents:
 
     def get_agents(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return self._view.list(connection, query, context.project_id)
+            return self._view.many(connection, query, context.project_id)
 
     def get_agent(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
@@ -176,7 +176,7 @@ class Agents:
             authorizer.require(request.context, "get_dhcp-agents", {})
             serves = _c.id.in_(sa.select(_b.agent_id).where(_b.network_id == request.parent))
             with self._db.read() as connection:
-                return Reply(200, {"agents": self._view.list(connection, EVERYTHING, "", serves)})
+                return Reply(200, {"agents": self._view.many(connection, EVERYTHING, "", serves)})
 
         of_agent = f"{PREFIX}/agents/{{parent}}/dhcp-networks"
         return [

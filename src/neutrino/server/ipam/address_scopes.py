@@ -37,7 +37,7 @@ class AddressScopes:
 
     def get_address_scopes(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id)
+            return VIEW.many(connection, query, context.project_id)
 
     def get_address_scope(
         self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool

@@ -2,8 +2,8 @@
 
 An address is taken by its row in `ip_allocations`, whose key lets it be there once. So choosing may be a guess: a few
 random addresses of the pools are looked up, and the first that is free is taken. Only where the guesses are all taken,
-in a pool that is nearly full, are the taken ones read and the gaps looked for. Two ports that guess alike are told apart
-by the key: one of them decides anew.
+in a pool that is nearly full, are the taken ones read and the gaps looked for. Two ports that guess alike are told
+apart by the key: one of them decides anew.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _gaps(pools: Sequence[tuple[int, int]], used: set[int]) -> Any:
             i += 1
 
 
-# --- which subnets -----------------------------------------------------------------------------------------------------
+# --- which subnets ---------------------------------------------------------------------------------------------------
 
 
 def wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -> list[Wanted]:
@@ -148,9 +148,7 @@ def wanted_by_request(
     return wanted
 
 
-def _wish(
-    fixed: Object, subnets: Sequence[Object], mac: str, device_owner: str, known: Mapping[str, bool]
-) -> Wanted:
+def _wish(fixed: Object, subnets: Sequence[Object], mac: str, device_owner: str, known: Mapping[str, bool]) -> Wanted:
     subnet_id, address = fixed.get("subnet_id"), fixed.get("ip_address")
     if subnet_id is None and address is None:
         raise errors.InvalidInput("Invalid input for fixed_ips: a fixed IP needs a subnet_id or an ip_address.")
@@ -164,7 +162,9 @@ def _wish(
         if subnet is None:
             if not known.get(subnet_id):
                 raise errors.SubnetNotFound(id=subnet_id)
-            raise errors.InvalidInput(f"Invalid input for fixed_ips: subnet {subnet_id} is not one of the port's network.")
+            raise errors.InvalidInput(
+                f"Invalid input for fixed_ips: subnet {subnet_id} is not one of the port's network."
+            )
         if address is not None and not _is_host_address(address, subnet):
             raise errors.InvalidIpForSubnet(ip_address=address)
     if is_auto_address(subnet) and device_owner not in ROUTER_OWNERS:

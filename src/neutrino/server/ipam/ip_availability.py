@@ -1,8 +1,8 @@
 """How many addresses each network has, and how many of them are taken.
 
 Three queries answer a list, whatever its length: the networks, their subnets, the addresses taken. Whether a taken
-address is in an allocation pool cannot be asked of the database, so addresses are then read one by one as they come; a
-caller that asks for the plain numbers only (`fields`) gets them counted in the database.
+address is in an allocation pool cannot be asked of the database, so for the details every address is read; a caller
+that asks for the plain numbers only (`fields`) gets them counted in the database.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class IpAvailability:
     def get_network_ip_availabilities(self, context: Context, query: Query) -> list[Object]:
         versions = tuple(query.filters.get("ip_version", ()))
         with self._db.read() as connection:
-            networks = VIEW.list(connection, replace(query, fields=OF_NETWORK), context.project_id)
+            networks = VIEW.many(connection, replace(query, fields=OF_NETWORK), context.project_id)
             return self._availability(connection, networks, versions, query.fields)
 
     def get_network_ip_availability(
@@ -172,7 +172,7 @@ def _taken_by_pool(
     used: Counter[str] = Counter()
     pooled: Counter[str] = Counter()
     addresses = _only(sa.select(_a.subnet_id, _a.ip_address), _a.network_id, networks)
-    for subnet_id, address in connection.execute(addresses, execution_options={"yield_per": 1000}):
+    for subnet_id, address in connection.execute(addresses):
         subnet = subnets.get(subnet_id)
         if subnet is not None:
             used[subnet_id] += 1

@@ -126,7 +126,7 @@ class SubnetPools:
 
     def get_subnetpools(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id)
+            return VIEW.many(connection, query, context.project_id)
 
     def get_subnetpool(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:

@@ -69,9 +69,9 @@ def check_gateway(gateway: str, network: Network) -> None:
         raise invalid(f"Invalid input for gateway_ip: {gateway} is not an IPv{network.version} address.")
     if address not in network:  # another network's router may be on the link
         return
-    if isinstance(network, ipaddress.IPv4Network) and network.prefixlen < 31:
-        if address in (network.network_address, network.broadcast_address):
-            raise invalid(f"Invalid input for gateway_ip: {gateway} is the network's or the broadcast address.")
+    ends = (network.network_address, network.broadcast_address)
+    if network.version == 4 and network.prefixlen < 31 and address in ends:
+        raise invalid(f"Invalid input for gateway_ip: {gateway} is the network's or the broadcast address.")
 
 
 def usable(network: Network) -> Pool:
@@ -135,7 +135,7 @@ def check_gateway_outside_pools(gateway: str | None, pools: Sequence[Mapping[str
 def check_overlap(network: Network, others: Sequence[Object]) -> None:
     for other in others:
         theirs = ipaddress.ip_network(other["cidr"])
-        if theirs.version == network.version and theirs.overlaps(network):  # type: ignore[arg-type]
+        if theirs.version == network.version and theirs.overlaps(network):
             raise invalid(f"Invalid input for cidr: {network} overlaps with subnet {other['id']} ({theirs}).")
 
 
@@ -148,7 +148,9 @@ def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int
     for route in routes:
         versions = {ipaddress.ip_network(route["destination"]).version, ipaddress.ip_address(route["nexthop"]).version}
         if versions != {ip_version}:
-            raise invalid(f"Invalid input for host_routes: {route['destination']} is not for an IPv{ip_version} subnet.")
+            raise invalid(
+                f"Invalid input for host_routes: {route['destination']} is not for an IPv{ip_version} subnet."
+            )
 
 
 def eui64(cidr: str, mac: str) -> str:

@@ -74,7 +74,9 @@ class Extensions:
     def __init__(self, drivers: Sequence[Any]) -> None:
         self._drivers = list(drivers)
 
-    def process(self, operation: str, kind: str, values: Mapping[str, Any], result: dict[str, Any], **about: Any) -> None:
+    def process(
+        self, operation: str, kind: str, values: Mapping[str, Any], result: dict[str, Any], **about: Any
+    ) -> None:
         """Let each decide its attributes of `result`, from what the request gave and what it belongs to."""
         for driver in self._drivers:
             method = getattr(driver, f"process_{operation}_{kind}", None)

@@ -107,9 +107,9 @@ class Networks:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def list(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
+    def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
         with self._db.read() as connection:
-            rows = VIEW.list(connection, _with_id(query), context.project_id, *conditions)
+            rows = VIEW.many(connection, _with_id(query), context.project_id, *conditions)
             return self._finished(connection, rows, query.fields)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
@@ -152,7 +152,7 @@ class Networks:
 
             def write(tx: Transaction) -> None:
                 rows = [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made]
-                tx.execute(sa.insert(t.networks), rows)
+                tx.insert(t.networks, rows)
                 for network, segments in made:
                     self._segments.insert(tx, network["id"], segments)
                     if network["shared"]:
@@ -193,7 +193,9 @@ class Networks:
         if not asked:
             return most
         if most and asked > most:
-            raise errors.InvalidInput(f"Invalid input for mtu: {asked} is more than {most}, the most that it can carry.")
+            raise errors.InvalidInput(
+                f"Invalid input for mtu: {asked} is more than {most}, the most that it can carry."
+            )
         least = max((MIN_MTU[v] for v in versions), default=MIN_MTU[4])
         if asked < least:
             raise errors.InvalidInput(f"Invalid input for mtu: {asked} is less than {least}, which its subnets need.")
@@ -268,9 +270,9 @@ class Networks:
                 check_revision(before, revision)
                 segments = read_segments(connection, [key])[key]
                 ports = connection.execute(
-                    sa.select(t.ports.c.id, t.ports.c.device_owner, t.ports.c.project_id, t.ports.c.revision_number).where(
-                        t.ports.c.network_id == key
-                    )
+                    sa.select(
+                        t.ports.c.id, t.ports.c.device_owner, t.ports.c.project_id, t.ports.c.revision_number
+                    ).where(t.ports.c.network_id == key)
                 ).all()
                 subnets = connection.execute(
                     sa.select(t.subnets.c.id, t.subnets.c.project_id, t.subnets.c.revision_number).where(

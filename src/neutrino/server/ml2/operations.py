@@ -110,8 +110,8 @@ class Operations:
     def _abandoned(self, row: Any) -> bool:
         host, pid, started = row.owner.rsplit(":", 2)
         if host == self._host:
-            return _started(int(pid)) != started
-        return time.time() - row.at > ABANDONED_SECONDS
+            return bool(_started(int(pid)) != started)
+        return bool(time.time() - row.at > ABANDONED_SECONDS)
 
     def _claim(self, row: Any) -> bool:
         with self._db.transaction() as tx:

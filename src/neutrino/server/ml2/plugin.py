@@ -1,4 +1,4 @@
-"""The core plugin: networks, subnets and ports by ML2's drivers. It only puts its parts together and names their verbs."""
+"""The core plugin: networks, subnets and ports by ML2's drivers. It only puts its parts together and names the verbs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ml2Plugin:
     # --- networks -------------------------------------------------------------------------------------------------
 
     def get_networks(self, context: Context, query: Query) -> list[Object]:
-        return self.networks.list(context, query)
+        return self.networks.index(context, query)
 
     def get_network(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         return self.networks.show(context, key, fields, everyone)
@@ -69,7 +69,7 @@ class Ml2Plugin:
     # --- subnets --------------------------------------------------------------------------------------------------
 
     def get_subnets(self, context: Context, query: Query) -> list[Object]:
-        return self.subnets.list(context, query)
+        return self.subnets.index(context, query)
 
     def get_subnet(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         return self.subnets.show(context, key, fields, everyone)
@@ -92,7 +92,7 @@ class Ml2Plugin:
     # --- ports ----------------------------------------------------------------------------------------------------
 
     def get_ports(self, context: Context, query: Query) -> list[Object]:
-        return self.ports.list(context, query)
+        return self.ports.index(context, query)
 
     def get_port(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         return self.ports.show(context, key, fields, everyone)
@@ -130,7 +130,7 @@ class Ml2Plugin:
         return self.bindings.target(port_id, request)
 
     def get_port_bindings(self, context: Context, port_id: str, query: Query) -> list[Object]:
-        return self.bindings.list(context, port_id, query)
+        return self.bindings.index(context, port_id, query)
 
     def create_port_binding(self, context: Context, port_id: str, values: Object) -> Object:
         return self.bindings.create(context, port_id, values)

@@ -50,9 +50,9 @@ class PortBindings:
             _check_compute(port)
         return {"project_id": port["project_id"]}
 
-    def list(self, context: Context, port_id: str, query: Query) -> list[Object]:
+    def index(self, context: Context, port_id: str, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id, _b.port_id == port_id)
+            return VIEW.many(connection, query, context.project_id, _b.port_id == port_id)
 
     def create(self, context: Context, port_id: str, values: Object) -> Object:
         def attempt() -> Object:
@@ -164,13 +164,15 @@ _UNBOUND = {
 
 def _check_compute(port: Object) -> None:
     if not port["device_owner"].startswith("compute:"):
-        raise errors.BadRequest(resource="port", msg=f"port {port['id']} belongs to no compute instance: it has no bindings")
+        raise errors.BadRequest(
+            resource="port", msg=f"port {port['id']} belongs to no compute instance: it has no bindings"
+        )
 
 
 def _row(connection: Connection, port_id: str, host: str) -> Object | None:
-    found = connection.execute(
-        sa.select(t.port_bindings).where(_b.port_id == port_id, _b.host == host)
-    ).mappings().first()
+    found = (
+        connection.execute(sa.select(t.port_bindings).where(_b.port_id == port_id, _b.host == host)).mappings().first()
+    )
     if found is None:
         return None
     return {k: msgspec.json.decode(v) if k in ("profile", "vif_details", "levels") else v for k, v in found.items()}

@@ -60,7 +60,9 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
     for text in values:
         kind, _, value = text.partition("=")
         if kind not in kinds or not value:
-            raise errors.InvalidInput(f"Invalid input for fixed_ips: '{text}' is not one of {sorted(kinds)} with a value.")
+            raise errors.InvalidInput(
+                f"Invalid input for fixed_ips: '{text}' is not one of {sorted(kinds)} with a value."
+            )
         kinds[kind].append(value)
     where: list[sa.ColumnElement[bool]] = []
     if kinds["ip_address"]:

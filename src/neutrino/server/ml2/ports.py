@@ -87,9 +87,9 @@ class Ports:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def list(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id)
+            return VIEW.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
@@ -119,7 +119,7 @@ class Ports:
             changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
 
             def write(tx: Transaction) -> None:
-                tx.execute(sa.insert(t.ports), [as_row(t.ports, port, RENAMED) for port, _ in made])
+                tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
                 self._insert_parts(tx, [port for port, _ in made])
                 for port, binding in made:
                     self._store_binding(tx, port, binding)
@@ -205,7 +205,9 @@ class Ports:
             wanted = wanted_by_request(values["fixed_ips"], subnets, mac, device_owner, ground.known_subnets)
         return allocator.allocate(wanted, network_id, keep)
 
-    def _check_macs(self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]) -> None:
+    def _check_macs(
+        self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]
+    ) -> None:
         """A MAC that was asked for must be free on its network; a made-up one is left to the constraint."""
         for values, (port, _) in zip(several, made, strict=True):
             if values.get("mac_address") and _mac_taken(connection, port):
@@ -278,7 +280,9 @@ class Ports:
     def _check_mac_change(self, connection: Connection, before: Object, after: Object) -> None:
         if after["mac_address"] == before["mac_address"]:
             return
-        if before["binding:vif_type"] not in ("unbound", "binding_failed") and before["device_owner"].startswith("compute:"):
+        if before["binding:vif_type"] not in ("unbound", "binding_failed") and before["device_owner"].startswith(
+            "compute:"
+        ):
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
         if _mac_taken(connection, after):
             raise errors.MacAddressInUse(network_id=after["network_id"], mac_address=after["mac_address"])
@@ -290,7 +294,9 @@ class Ports:
         wish = values.get("fixed_ips", UNCHANGED)
         if wish is UNCHANGED:  # only the MAC is new
             automatic = {s["id"] for s in subnets[network_id] if is_auto_address(s)}
-            wish = [f if f["subnet_id"] not in automatic else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]]
+            wish = [
+                f if f["subnet_id"] not in automatic else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]
+            ]
         asked = {"fixed_ips": _keeping(wish, before["fixed_ips"])}
         ground = Ground({}, subnets, _known(connection, [asked], {s["id"] for s in subnets[network_id]}), {})
         keep = frozenset(Fixed(f["subnet_id"], f["ip_address"]) for f in before["fixed_ips"])
@@ -370,14 +376,11 @@ class Ports:
 
     def _insert_parts(self, tx: Transaction, ports: Sequence[Object]) -> None:
         addresses = [row for port in ports for row in _address_rows(port, port["fixed_ips"])]
-        if addresses:
-            tx.execute(sa.insert(t.ip_allocations), addresses)
+        tx.insert(t.ip_allocations, addresses)
         groups = [{"port_id": p["id"], "security_group_id": g} for p in ports for g in p["security_groups"]]
-        if groups:
-            tx.execute(sa.insert(t.port_security_groups), groups)
+        tx.insert(t.port_security_groups, groups)
         tags = [{"object_id": p["id"], "tag": tag} for p in ports for tag in p["tags"]]
-        if tags:
-            tx.execute(sa.insert(t.tags), tags)
+        tx.insert(t.tags, tags)
 
     def _replace_parts(self, tx: Transaction, before: Object, after: Object) -> None:
         a, g = t.ip_allocations.c, t.port_security_groups.c
@@ -389,17 +392,14 @@ class Ports:
                 )
             )
         added = [f for f in after["fixed_ips"] if f not in before["fixed_ips"]]
-        if added:
-            tx.execute(sa.insert(t.ip_allocations), _address_rows(after, added))
+        tx.insert(t.ip_allocations, _address_rows(after, added))
         left = [s for s in before["security_groups"] if s not in after["security_groups"]]
         if left:
             tx.execute(
                 sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(left))
             )
         joined = [s for s in after["security_groups"] if s not in before["security_groups"]]
-        if joined:
-            rows = [{"port_id": before["id"], "security_group_id": s} for s in joined]
-            tx.execute(sa.insert(t.port_security_groups), rows)
+        tx.insert(t.port_security_groups, [{"port_id": before["id"], "security_group_id": s} for s in joined])
 
 
 UNCHANGED: Any = object()

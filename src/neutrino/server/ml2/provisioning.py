@@ -1,8 +1,8 @@
 """A bound port is ACTIVE when all that has to be done for it is done, and not before.
 
-Binding leaves one block per component: L2 (the agent has wired it), DHCP (its lease can be given). Each is taken away by
-whoever did the work; the last one makes the port ACTIVE. All of it passes the port's own row, so that two who finish at
-once cannot both believe the other is still at it.
+Binding leaves one block per component: L2 (the agent has wired it), DHCP (its lease can be given). Each is taken away
+by whoever did the work; the last one makes the port ACTIVE. All of it passes the port's own row, so that two who finish
+at once cannot both believe the other is still at it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Provisioning:
 
         def attempt() -> str | None:
             with self._db.transaction() as tx:
-                locked = tx.execute(sa.update(t.ports).where(_p.id == port_id, _p.host == host).values(updated_at=now()))
+                locked = tx.execute(
+                    sa.update(t.ports).where(_p.id == port_id, _p.host == host).values(updated_at=now())
+                )
                 new = status(tx) if locked.rowcount else None
                 if new is None or new == before["status"]:
                     return None

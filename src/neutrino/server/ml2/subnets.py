@@ -1,4 +1,4 @@
-"""Subnets: their prefix given or taken from a pool, their changes, and what these mean for the network and its ports."""
+"""Subnets: their prefix given or taken from a pool, changed, and what that means for the network and its ports."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ VIEW = View(
         _NETWORK_SHARED,
         _c.network_id.in_(sa.select(_n.id).where(sa.or_(_n.external, _n.project_id == PROJECT))),
     ),
-    hidden=("network:project_id", "network:shared"),
+    hidden=("network:project_id", "network:shared", "shared"),
 )
 ROUTER_PORTS = "network:router_"
 
@@ -92,7 +92,7 @@ def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, 
     out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
     if not network_ids:
         return out
-    found = VIEW.load_where(connection, _c.network_id.in_(list(network_ids)))
+    found = VIEW.load_in(connection, "network_id", network_ids)
     for subnet in sorted(found, key=lambda s: (s["created_at"], s["id"])):
         out[subnet["network_id"]].append(subnet)
     return out
@@ -121,9 +121,9 @@ class Subnets:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def list(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id)
+            return VIEW.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
@@ -154,7 +154,7 @@ class Subnets:
                 stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
                 if pool is not None:
                     subnet_pools.claim(tx, pool)
-                tx.execute(sa.insert(t.subnets).values(as_row(t.subnets, subnet)))
+                tx.insert(t.subnets, [as_row(t.subnets, subnet)])
                 self._auto_addresses.add(tx, subnet, addressed)
                 self._extensions.store("create", "subnet", tx, subnet)
                 tx.use("subnet", subnet["project_id"], 1, limit)
@@ -185,7 +185,8 @@ class Subnets:
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
                 raise errors.BadRequest(resource="subnets", msg="a CIDR and the default subnet pool exclude each other")
-            default = subnet_pools.load_default(connection, values["ip_version"])
+            everyone = context.is_admin
+            default = subnet_pools.load_default(connection, values["ip_version"], context.project_id, everyone=everyone)
             if default is None:
                 msg = f"there is no default subnet pool for IPv{values['ip_version']}"
                 raise errors.BadRequest(resource="subnets", msg=msg)
@@ -218,6 +219,7 @@ class Subnets:
         if pool is not None:
             project = values["project_id"]
             cidr = subnet_pools.choose_prefix(connection, pool, values.get("prefixlen"), cidr, project)
+        assert cidr is not None, "without a pool, a cidr was asked for"
         prefix = rules.check_prefix(cidr, values["ip_version"], values["enable_dhcp"])
         rules.check_overlap(prefix, siblings)
         subnet = fresh(values, revision=1 if values.get("service_types") else 0)
@@ -381,7 +383,8 @@ def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[A
         .distinct()
     ).all()
     automatic = rules.is_auto_address(subnet)
-    going, losing = [], []
+    going: list[Any] = []
+    losing: list[Any] = []
     for row in rows:
         elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
         if row.device_owner in AUTO_DELETED:

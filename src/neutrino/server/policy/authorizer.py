@@ -24,6 +24,7 @@ from neutrino.server.policy.checks import FieldCheck
 
 RELOAD_SECONDS = 1.0
 MOST_DECISIONS = 10_000
+MOST_SIGHTS = 1_000
 _PARAMETER = re.compile(r"%\(([^)]+)\)s")
 Row = Mapping[str, Any]
 
@@ -50,6 +51,7 @@ class Authorizer:
         self._loaded = time.monotonic()
         self._needs: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._decisions: dict[tuple[Any, ...], bool] = {}
+        self._sights: dict[tuple[Any, ...], Sight] = {}
 
     def _rules(self) -> Any:
         if time.monotonic() - self._loaded > RELOAD_SECONDS:  # an edited policy.yaml serves without a restart
@@ -57,12 +59,13 @@ class Authorizer:
             self._loaded = time.monotonic()
             self._needs.clear()
             self._decisions.clear()
+            self._sights.clear()
         return self._enforcer.rules
 
     # --- questions ------------------------------------------------------------------------------------------------
 
     def allows(self, context: Context, rule: str, target: Row) -> bool:
-        """Whether the rule allows it. The same caller, rule and looked-at attributes give the same answer: it is kept."""
+        """Whether the rule allows it. Same caller, rule and attributes looked at: same answer, so it is kept."""
         known = self._rules()
         if rule not in known:
             rule = "default"
@@ -91,7 +94,7 @@ class Authorizer:
     def require_attributes(
         self, context: Context, action: str, resource: Resource, given: Iterable[str], target: Row
     ) -> None:
-        """Refuse attributes that the caller may not set; parts of a list of dictionaries may have rules of their own."""
+        """Refuse attributes that the caller may not set; parts of a list of dictionaries may have their own rules."""
         for name in given:
             attribute = resource.by_name[name]
             if not attribute.guarded or target.get(name) == attribute.default:
@@ -109,6 +112,15 @@ class Authorizer:
 
     def sight(self, context: Context, resource: Resource, rule: str | None = None) -> Sight:
         row_rule = rule or f"get_{resource.name}"
+        self._rules()  # forgets what is kept when the rules have changed
+        key = (context.identity, resource.name, row_rule)
+        if key not in self._sights:
+            if len(self._sights) > MOST_SIGHTS:
+                self._sights.clear()
+            self._sights[key] = self._new_sight(context, resource, row_rule)
+        return self._sights[key]
+
+    def _new_sight(self, context: Context, resource: Resource, row_rule: str) -> Sight:
         guarded = {
             name: f"get_{resource.name}:{name}"
             for name in resource.visible
@@ -124,6 +136,8 @@ class Authorizer:
         def hidden(row: Row) -> frozenset[str] | None:
             signature = tuple(row.get(key) for key in needs)
             if signature not in known:
+                if len(known) > MOST_DECISIONS:
+                    known.clear()
                 target = dict(zip(needs, signature, strict=True))
                 known[signature] = (
                     frozenset(name for name in hidden_always if not self.allows(context, guarded[name], target))

@@ -9,7 +9,7 @@ from typing import Any
 from oslo_policy import policy
 
 
-class FieldCheck(policy.Check):  # type: ignore[misc]
+class FieldCheck(policy.Check):
     """`field:<collection>:<attribute>=<value>`, or `=~<regular expression>`."""
 
     def __init__(self, kind: str, match: str) -> None:

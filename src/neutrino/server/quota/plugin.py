@@ -189,12 +189,14 @@ def recount(db: Database, counted: Mapping[str, sa.Table] = COUNTED) -> list[Cor
     """Set every counter to the number of objects that there are; gives those that were wrong.
 
     The server may go on meanwhile. The counters are locked first and the objects counted then, so whoever is not yet
-    counted waits with raising its counter, and raises the right one.
+    counted waits with raising its counter, and raises the right one. A counter that appears meanwhile is seen as a
+    conflict, and all is counted again.
     """
 
     def attempt() -> list[Correction]:
         with db.transaction() as tx:
-            tx.execute(sa.update(t.quota_usages).where(_u.resource.in_(list(counted))).values(used=_u.used))
+            locked = tx.execute(sa.select(t.quota_usages).where(_u.resource.in_(list(counted))).with_for_update())
+            stored = {(row.project_id, row.resource): int(row.used) for row in locked}
             actual = {
                 (row.project_id, resource): int(row.number)
                 for resource, table in counted.items()
@@ -202,8 +204,6 @@ def recount(db: Database, counted: Mapping[str, sa.Table] = COUNTED) -> list[Cor
                     sa.select(table.c.project_id, sa.func.count().label("number")).group_by(table.c.project_id)
                 )
             }
-            rows = tx.execute(sa.select(t.quota_usages).where(_u.resource.in_(list(counted))))
-            stored = {(row.project_id, row.resource): int(row.used) for row in rows}
             return [
                 _correct(tx, key, stored.get(key), actual.get(key, 0))
                 for key in sorted(stored.keys() | actual.keys())

@@ -20,8 +20,9 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.db.view import View, shared_with_viewer
 from neutrino.server.query import Query
+from neutrino.server.securitygroups.views import own_or_shared
 
 Object = dict[str, Any]
 KIND = "address_group"
@@ -34,7 +35,7 @@ VIEW = View(
         *("created_at", "updated_at", "revision_number"),
     ),
     computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
+    scope=own_or_shared(t.address_groups),
 )
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
@@ -51,7 +52,7 @@ class AddressGroups:
 
     def get_address_groups(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.list(connection, query, context.project_id)
+            return VIEW.many(connection, query, context.project_id)
 
     def get_address_group(
         self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool

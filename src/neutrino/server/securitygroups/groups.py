@@ -127,7 +127,7 @@ class SecurityGroups:
     def get_security_group_rules(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default_of_list(context, query)
         with self._db.read() as connection:
-            return views.RULES.list(connection, query, context.project_id)
+            return views.RULES.many(connection, query, context.project_id)
 
     def get_security_group_rule(
         self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool

@@ -17,7 +17,7 @@ def shared(*, put: bool) -> Attribute:
     return Attribute("shared", Bool(), post=True, put=put, default=False, filter=True, sort=True, guarded=True)
 
 
-def description(type_: Type = Text(255), default: str | None = "") -> Attribute:
+def description(type_: Type = NAME, default: str | None = "") -> Attribute:
     return Attribute(
         "description",
         type_,

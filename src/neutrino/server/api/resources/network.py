@@ -110,9 +110,7 @@ NETWORK = Resource(
             guarded=True,
             extension="port-security",
         ),
-        Attribute(
-            "dns_domain", DnsName(domain=True), post=True, put=True, default="", extension="dns-integration"
-        ),
+        Attribute("dns_domain", DnsName(domain=True), post=True, put=True, default="", extension="dns-integration"),
         Attribute("qos_policy_id", Nullable(Uuid())),
         Attribute("availability_zones", ListOf(Text()), extension="network_availability_zone"),
         Attribute(

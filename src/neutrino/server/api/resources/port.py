@@ -116,7 +116,7 @@ PORT = Resource(
     quota=True,
     tagged=True,
     not_found=errors.PortNotFound,
-    network_attribute="network_id",
+    belongs_to="network_id",
     extra_filters=TAG_FILTERS,
     attributes=(
         ID,
@@ -144,9 +144,7 @@ PORT = Resource(
             filter=True,
             guarded=True,
         ),
-        Attribute(
-            "port_security_enabled", Bool(), post=True, put=True, guarded=True, extension="port-security"
-        ),
+        Attribute("port_security_enabled", Bool(), post=True, put=True, guarded=True, extension="port-security"),
         Attribute(
             "security_groups",
             ListOf(Uuid(), nullable=True),
@@ -168,9 +166,7 @@ PORT = Resource(
             guarded=True,
             extension="allowed-address-pairs",
         ),
-        Attribute(
-            "extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None, extension="extra_dhcp_opt"
-        ),
+        Attribute("extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None, extension="extra_dhcp_opt"),
         _binding("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal"),
         _binding("host_id", Nullable(Text(255)), post=True, put=True, filter=True),
         _binding("profile", AnyObject(), post=True, put=True),

@@ -42,7 +42,11 @@ RBAC_POLICY = Resource(
         ID,
         PROJECT,
         Attribute(
-            "object_type", Parsed(parse_object_type, {"enum": sorted(ACTIONS)}), post=True, default=REQUIRED, filter=True
+            "object_type",
+            Parsed(parse_object_type, {"enum": sorted(ACTIONS)}),
+            post=True,
+            default=REQUIRED,
+            filter=True,
         ),
         Attribute("object_id", Uuid(), post=True, default=REQUIRED, filter=True),
         Attribute("action", Text(255), post=True, default=REQUIRED, filter=True),

@@ -94,7 +94,7 @@ SUBNET = Resource(
     quota=True,
     tagged=True,
     not_found=errors.SubnetNotFound,
-    network_attribute="network_id",
+    belongs_to="network_id",
     extra_filters=TAG_FILTERS,
     attributes=(
         ID,

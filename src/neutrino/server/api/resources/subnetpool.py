@@ -29,9 +29,7 @@ SUBNETPOOL = Resource(
     actions=(Action("add_prefixes"), Action("remove_prefixes")),
     attributes=(
         ID,
-        Attribute(
-            "name", Text(255, min=1, blank=False), post=True, put=True, default=REQUIRED, filter=True, sort=True
-        ),
+        Attribute("name", Text(255, min=1, blank=False), post=True, put=True, default=REQUIRED, filter=True, sort=True),
         PROJECT,
         Attribute("prefixes", ListOf(Cidr()), post=True, put=True, default=REQUIRED),
         Attribute("default_quota", Integer(min=0), post=True, put=True, filter=True, sort=True),

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
-from neutrino.model.sentinel import UNSET
 
 PROJECT_NAMES = ("project_id", "tenant_id")
 
@@ -60,8 +60,8 @@ def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
     if unknown:
         raise errors.HTTPBadRequest(f"Unrecognized attribute(s) {', '.join(map(repr, unknown))}.")
     out: dict[str, Any] = {}
-    for name, value in one.items():
-        name = SYNONYMS.get(name, name)
+    for given, value in one.items():
+        name = SYNONYMS.get(given, str(given))
         if name in out and out[name] != value:
             raise errors.HTTPBadRequest(f"Two different values are given for {name}.")
         out[name] = value
@@ -83,7 +83,9 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
         if attribute.name in given:
             values[attribute.name] = parse_attribute(attribute.name, attribute.type, given[attribute.name])
         elif attribute.default is REQUIRED:
-            raise errors.HTTPBadRequest(f"Failed to parse request. Required attribute '{attribute.name}' not specified.")
+            raise errors.HTTPBadRequest(
+                f"Failed to parse request. Required attribute '{attribute.name}' not specified."
+            )
         elif attribute.post and attribute.default is not UNSET:
             values[attribute.name] = copy.copy(attribute.default)
     if resource.owned:

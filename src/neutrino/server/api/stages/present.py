@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from neutrino.server.api.definition import Resource
@@ -23,10 +23,10 @@ def visible_names(resource: Resource) -> tuple[str, ...]:
     return (*resource.visible, "tenant_id") if "project_id" in resource.by_name else resource.visible
 
 
-def present(
-    resource: Resource, objects: Iterable[Mapping[str, Any]], sight: Sight, fields: Sequence[str] | None
-) -> list[Object]:
+def present(resource: Resource, objects: Iterable[Object], sight: Sight, fields: Sequence[str] | None) -> list[Object]:
     """The objects as this reader may see them; those that the policy hides are left out."""
+    if sight.everything and fields is None:  # the plugin was asked for just what is visible
+        return list(objects)
     names = tuple(fields) if fields is not None else visible_names(resource)
     out = []
     for row in objects:

@@ -14,6 +14,7 @@ from neutrino.server.query import Query, Sort
 Pairs = list[tuple[str, str]]
 DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
+NUMBERS = {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?")
 # Names in the API that are one and the same.
 SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
@@ -77,22 +78,27 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
     return filters
 
 
-def _value(attribute: Attribute, text: str) -> Any:
+def filter_type(attribute: Attribute) -> Bool | Integer | None:
+    """What a filter's text is read as; None: it stays text."""
     kind = attribute.type
     if isinstance(kind, Bool):
-        return parse_attribute(attribute.name, kind, text)
-    if isinstance(kind, Integer):
-        return parse_attribute(attribute.name, Integer(), text)
-    if isinstance(kind, OneOf) and all(isinstance(v, int) for v in kind.values):
-        return parse_attribute(attribute.name, Integer(), text)
-    if attribute.name in {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}:
-        return parse_attribute(attribute.name, Integer(), text)
-    return text
+        return kind
+    numeric = isinstance(kind, Integer) or (isinstance(kind, OneOf) and all(isinstance(v, int) for v in kind.values))
+    if numeric or attribute.name in NUMBERS:
+        return Integer()
+    return None
+
+
+def _value(attribute: Attribute, text: str) -> Any:
+    kind = filter_type(attribute)
+    return text if kind is None else parse_attribute(attribute.name, kind, text)
 
 
 def _time(text: str) -> str:
     if not TIME.fullmatch(text):
-        raise errors.InvalidInput(f"Invalid input for changed_since: '{text}' is not a time such as 2026-01-31T12:00:00Z.")
+        raise errors.InvalidInput(
+            f"Invalid input for changed_since: '{text}' is not a time such as 2026-01-31T12:00:00Z."
+        )
     return text if text.endswith("Z") else text + "Z"
 
 

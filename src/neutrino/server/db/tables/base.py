@@ -28,7 +28,7 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 def table(name: str, *columns: Any) -> sa.Table:
     # Names and tags are compared byte for byte on every database, also on MariaDB.
-    return sa.Table(name, metadata, *columns, mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
+    return sa.Table(name, metadata, *columns, mysql_charset="utf8mb4", mysql_collate="utf8mb4_nopad_bin")
 
 
 def json(name: str, empty: str = "[]") -> sa.Column[str]:

@@ -23,5 +23,5 @@ agents = table(
     sa.Column("resources_synced", sa.Boolean, nullable=True),
     json("configurations", "{}"),
     json("resource_versions", "{}"),
-    sa.UniqueConstraint("agent_type", "host"),
+    sa.UniqueConstraint("host", "agent_type"),
 )

@@ -31,6 +31,6 @@ class Dns:
     def name_for(self, dns_name: str, address: str) -> dict[str, str]:
         host = dns_name or f"host-{address.replace('.', '-').replace(':', '-')}"
         suffix = f".{self._domain}." if self._domain else "."
-        if dns_name.endswith(f"{suffix}") or dns_name.endswith("."):
+        if dns_name.endswith("."):
             return {"ip_address": address, "hostname": dns_name.partition(".")[0], "fqdn": dns_name}
         return {"ip_address": address, "hostname": host, "fqdn": f"{host}{suffix}"}

@@ -1,0 +1,105 @@
+"""A server for each database, built in the test's own process; every module of tests has a database of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.server.main import Server, build, configuration
+from tests.api.client import Api
+
+DATABASES = [
+    "sqlite",
+    pytest.param("postgresql", marks=pytest.mark.postgres),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+]
+FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb"}
+SETTINGS: dict[str, dict[str, str]] = {
+    "DEFAULT": {"auth_strategy": "noauth", "host": "server-1", "dns_domain": "example.org.", "agent_down_time": "75"},
+    "ml2": {"tenant_network_types": "vxlan", "mechanism_drivers": "openvswitch,l2population,sriovnicswitch"},
+    "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199,physnet2:1:10"},
+    "ml2_type_vxlan": {"vni_ranges": "1:16000"},
+    "quotas": {"quota_security_group": "10", "quota_security_group_rule": "100"},
+}
+_numbers = itertools.count()
+Connect = Callable[[str], str]
+Settings = dict[str, dict[str, str]]
+
+
+def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
+    """The URL of an empty database."""
+    name = f"api_{next(_numbers)}"
+    if kind == "sqlite":
+        return f"sqlite:///{directory}/{name}.sqlite"
+    url: str = request.getfixturevalue(FIXTURES[kind]).create_database(name)
+    return url
+
+
+def start(directory: Path, url: str, more: Settings | None = None) -> Server:
+    path = directory / f"neutrino-{next(_numbers)}.conf"
+    path.write_text(configuration_text(url, more))
+    return build(configuration([str(path)]))
+
+
+def configuration_text(url: str, more: Settings | None = None) -> str:
+    own: Settings = {"database": {"connection": url.replace("$", "$$")}}
+    sections = {
+        name: SETTINGS.get(name, {}) | own.get(name, {}) | (more or {}).get(name, {})
+        for name in [*SETTINGS, *own, *(more or {})]
+    }
+    return "\n".join(
+        f"[{name}]\n" + "\n".join(f"{key} = {value}" for key, value in options.items()) + "\n"
+        for name, options in sections.items()
+    )
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def database(request: pytest.FixtureRequest) -> str:
+    """The kind of database: each test runs on all of them."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture(scope="module")
+def server(
+    request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("server")
+    made = start(directory, new_database(request, database, directory))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def another_server(
+    request: pytest.FixtureRequest, database: str, tmp_path: Path
+) -> Iterator[Callable[..., Server]]:
+    """Servers with settings of their own, each on a new database unless it is given one."""
+    made: list[Server] = []
+
+    def make(more: Settings | None = None, url: str | None = None) -> Server:
+        made.append(start(tmp_path, url or new_database(request, database, tmp_path), more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def api(server: Server) -> Api:
+    """A member of a project that has nothing yet."""
+    return Api(server.app)
+
+
+@pytest.fixture
+def admin(api: Api) -> Api:
+    """An administrator in the same project."""
+    return api.as_admin()
+
+
+def url_of(server: Server) -> str:
+    return server.db.url.render_as_string(hide_password=False)

@@ -1,0 +1,218 @@
+"""Lists: pages through ties and nulls, order by several keys, fields, and filters of every kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
+from tests.api.client import Api
+
+OLD = "2001-02-03T04:05:06Z"
+
+
+def pages(api: Api, path: str, query: dict[str, Any], rel: str = "next") -> Iterator[list[dict[str, Any]]]:
+    """Every page, by following the links; the number of pages is bounded."""
+    collection = path.strip("/").replace("-", "_")
+    answer = api.get(path, query).expect(200).body
+    for _ in range(200):
+        if not answer[collection]:
+            return
+        yield answer[collection]
+        links = {link["rel"]: link["href"] for link in answer.get(f"{collection}_links", [])}
+        if rel not in links:
+            return
+        answer = api.get(links[rel]).expect(200).body
+    raise AssertionError("the pages do not end")
+
+
+@pytest.fixture
+def ports(api: Api) -> tuple[Api, list[dict[str, Any]]]:
+    """Twenty-three ports whose names repeat, on a network without addresses."""
+    network = api.network()
+    bodies = [
+        {"network_id": network["id"], "name": f"n{i % 3}", "device_id": f"d{i % 2}", "admin_state_up": i % 4 != 0}
+        for i in range(23)
+    ]
+    return api, api.post("/ports", {"ports": bodies}).expect(201).body["ports"]
+
+
+def expected(rows: list[dict[str, Any]], *keys: tuple[str, bool]) -> list[str]:
+    """The ids in order: by each key in its direction (descending if true), null first, then by id."""
+    out = sorted(rows, key=lambda row: row["id"])
+    for name, descending in reversed(keys):
+        out.sort(key=lambda row: (row[name] is not None, row[name]), reverse=descending)
+        if descending:  # a stable sort in reverse keeps ties in their order
+            continue
+    return [row["id"] for row in out]
+
+
+@pytest.mark.parametrize("limit", [1, 4, 23, 50])
+def test_pages_with_ties(ports: tuple[Api, list[dict[str, Any]]], limit: int) -> None:
+    api, made = ports
+    query = {"sort_key": "name", "sort_dir": "asc", "limit": limit}
+    found = [row["id"] for page in pages(api, "/ports", query) for row in page]
+    assert found == expected(made, ("name", False))
+
+
+@pytest.mark.parametrize("directions", list(itertools.product([False, True], repeat=2)))
+def test_pages_by_several_keys(ports: tuple[Api, list[dict[str, Any]]], directions: tuple[bool, bool]) -> None:
+    api, made = ports
+    words = ["desc" if d else "asc" for d in directions]
+    query = {"sort_key": ["admin_state_up", "name"], "sort_dir": words, "limit": 5}
+    found = [row["id"] for page in pages(api, "/ports", query) for row in page]
+    keys = list(zip(["admin_state_up", "name"], directions, strict=True))
+    by_id = {row["id"]: row for row in made}
+    assert sorted(found) == sorted(by_id)
+    assert [(by_id[i]["admin_state_up"], by_id[i]["name"]) for i in found] == [
+        (by_id[i]["admin_state_up"], by_id[i]["name"]) for i in expected(made, *keys)
+    ]
+
+
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_pages_through_nulls(api: Api, direction: str) -> None:
+    network = api.network()
+    for i in range(9):
+        api.subnet(network, f"10.0.{i}.0/24", gateway_ip=None if i % 2 else f"10.0.{i}.1")
+    query = {"sort_key": "gateway_ip", "sort_dir": direction, "limit": 2}
+    found = [row for page in pages(api, "/subnets", query) for row in page]
+    assert len({row["id"] for row in found}) == len(found) == 9
+    nulls = [row["gateway_ip"] is None for row in found]
+    assert nulls == sorted(nulls, reverse=direction == "asc")
+    gateways = [row["gateway_ip"] for row in found if row["gateway_ip"]]
+    assert gateways == sorted(gateways, reverse=direction == "desc")
+
+
+@pytest.mark.parametrize("key", ["shared", "mtu", "router:external", "created_at", "revision_number", "description"])
+def test_every_kind_of_key_can_be_paged_by(api: Api, admin: Api, key: str) -> None:
+    made = {(admin if i % 2 else api).network(**({"shared": True} if i % 2 else {}))["id"] for i in range(5)}
+    query = {"sort_key": key, "sort_dir": "asc", "limit": 2, "project_id": api.project}
+    found = [row for page in pages(api, "/networks", query) for row in page]
+    assert {row["id"] for row in found} == made
+    assert len(found) == 5
+    assert [row[key] for row in found] == sorted(row[key] for row in found)
+
+
+def test_pages_backwards(ports: tuple[Api, list[dict[str, Any]]]) -> None:
+    api, made = ports
+    order = expected(made, ("name", False))
+    query = {"sort_key": "name", "limit": 5, "page_reverse": "True", "marker": order[-1]}
+    back = list(pages(api, "/ports", query, rel="previous"))
+    assert [row["id"] for page in reversed(back) for row in page] == order[:-1]
+    last = api.all("/ports", {"sort_key": "name", "limit": 5, "page_reverse": "True"})
+    assert [row["id"] for row in last] == order[-5:]
+
+
+def test_a_marker_must_be_visible(ports: tuple[Api, list[dict[str, Any]]]) -> None:
+    api, made = ports
+    api.as_stranger().get("/ports", {"limit": 2, "marker": made[0]["id"]}).refused(404, "PortNotFound")
+    api.get("/ports", {"limit": -1}).expect(400)
+    api.get("/ports", {"sort_key": "name", "sort_dir": "sideways"}).expect(400)
+    api.get("/ports", {"sort_key": "fixed_ips"}).expect(400)
+    assert len(api.all("/ports", {"limit": 0})) == 23
+
+
+def test_a_server_may_bound_pages(another_server: Any) -> None:
+    api = Api(another_server({"DEFAULT": {"pagination_max_limit": "2"}}).app)
+    made = {api.network()["id"] for _ in range(5)}
+    found = [row["id"] for page in pages(api, "/networks", {}) for row in page]
+    assert set(found) == made
+    assert len(found) == 5
+    assert len(api.all("/networks", {"limit": 4})) == 2
+
+
+def test_fields(api: Api, admin: Api) -> None:
+    network = api.network(name="a")
+    assert api.all("/networks", {"fields": ["id", "name"]}) == [{"id": network["id"], "name": "a"}]
+    assert api.all("/networks", {"fields": "name", "limit": 5}) == [{"name": "a"}]
+    shown = api.get(f"/networks/{network['id']}", {"fields": ["mtu", "tenant_id"]}).expect(200).body["network"]
+    assert shown == {"mtu": 1450, "tenant_id": api.project}
+    hidden = api.get(f"/networks/{network['id']}", {"fields": ["id", "provider:network_type"]}).expect(200).body
+    assert hidden["network"] == {"id": network["id"]}
+    seen = admin.get(f"/networks/{network['id']}", {"fields": ["provider:network_type"]}).expect(200).body
+    assert seen["network"] == {"provider:network_type": "vxlan"}
+
+
+def test_filters_by_value_list_and_truth(ports: tuple[Api, list[dict[str, Any]]]) -> None:
+    api, made = ports
+
+    def ids(**query: Any) -> set[str]:
+        return {row["id"] for row in api.all("/ports", query)}
+
+    assert ids(name="n1") == {p["id"] for p in made if p["name"] == "n1"}
+    assert ids(name=["n1", "n2"]) == {p["id"] for p in made if p["name"] != "n0"}
+    assert ids(admin_state_up="false") == {p["id"] for p in made if not p["admin_state_up"]}
+    assert ids(admin_state_up="True", device_id="d0") == {
+        p["id"] for p in made if p["admin_state_up"] and p["device_id"] == "d0"
+    }
+    assert ids(id=[made[0]["id"], made[5]["id"]]) == {made[0]["id"], made[5]["id"]}
+    assert ids(mac_address=made[3]["mac_address"]) == {made[3]["id"]}
+    assert ids(name="") == set()
+    assert ids(tenant_id=api.project, status="DOWN") == {p["id"] for p in made}
+    api.get("/ports", {"colour": "red"}).expect(400)
+
+
+def test_filters_by_number(api: Api) -> None:
+    network = api.network()
+    four, six = api.subnet(network, "10.0.0.0/24"), api.subnet(network, "fd00::/64")
+    assert [s["id"] for s in api.all("/subnets", {"ip_version": 4})] == [four["id"]]
+    assert [s["id"] for s in api.all("/subnets", {"ip_version": 6})] == [six["id"]]
+    assert {s["id"] for s in api.all("/subnets", {"ip_version": [4, 6]})} == {four["id"], six["id"]}
+    api.get("/subnets", {"ip_version": "four"}).expect(400)
+
+
+def test_filters_are_exact_about_case_and_wildcards(api: Api) -> None:
+    for name in ("Blue", "blue", "bl_e", "ünïcode ☃"):
+        api.network(name=name)
+    for name in ("Blue", "blue", "bl_e", "ünïcode ☃"):
+        assert [n["name"] for n in api.all("/networks", {"name": name})] == [name]
+    assert api.all("/networks", {"name": "bl%"}) == []
+
+
+def test_addresses_are_found_whole_and_in_part(api: Api) -> None:
+    network = api.network()
+    subnet = api.subnet(network, "10.20.0.0/16")
+    one = api.port(network, fixed_ips=[{"ip_address": "10.20.30.40"}])
+    two = api.port(network, fixed_ips=[{"ip_address": "10.20.33.4"}, {"ip_address": "10.20.0.9"}])
+
+    def ids(*filters: str) -> set[str]:
+        return {row["id"] for row in api.all("/ports", [("fixed_ips", f) for f in filters])}
+
+    assert ids("ip_address=10.20.30.40") == {one["id"]}
+    assert ids("ip_address=10.20.30.4") == set()
+    assert ids("ip_address=10.20.30.40", "ip_address=10.20.0.9") == {one["id"], two["id"]}
+    assert ids(f"subnet_id={subnet['id']}") == {one["id"], two["id"]}
+    assert ids(f"subnet_id={subnet['id']}", "ip_address_substr=.33.") == {two["id"]}
+    assert ids("ip_address_substr=30.4") == {one["id"]}
+    assert ids("ip_address_substr=10.20") == {one["id"], two["id"]}
+    assert ids("ip_address_substr=%") == set()
+    api.get("/ports", {"fixed_ips": "host=x"}).expect(400)
+
+
+def test_ports_by_security_group(api: Api) -> None:
+    network, group = api.network(), api.make("security_group", name="web")
+    inside = api.port(network, security_groups=[group["id"]])
+    api.port(network)
+    assert [p["id"] for p in api.all("/ports", {"security_groups": group["id"]})] == [inside["id"]]
+
+
+def test_changed_since(api: Api, server: Server) -> None:
+    old, new = api.network(), api.network()
+    with server.db.transaction() as tx:
+        c = t.networks.c
+        tx.execute(sa.update(t.networks).where(c.id == old["id"]).values(updated_at=OLD))
+    assert [n["id"] for n in api.all("/networks", {"changed_since": "2010-01-01T00:00:00Z"})] == [new["id"]]
+    assert len(api.all("/networks", {"changed_since": OLD})) == 2
+    assert len(api.all("/networks", {"changed_since": OLD.rstrip("Z")})) == 2
+    api.get("/networks", {"changed_since": "yesterday"}).expect(400)
+
+
+def test_more_filter_values_than_a_statement_takes(api: Api) -> None:
+    made = api.network()
+    ids = [f"00000000-0000-0000-0000-{i:012d}" for i in range(1500)]
+    assert [n["id"] for n in api.all("/networks", [("id", i) for i in [*ids, made["id"]]])] == [made["id"]]

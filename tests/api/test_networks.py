@@ -1,0 +1,166 @@
+"""Networks: kinds of segments, MTU, several segments, what others use, and what goes with a network."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.client import Api
+
+
+def test_a_project_gets_a_tunnel_and_does_not_see_which(api: Api, admin: Api) -> None:
+    made = api.network(name="blue")
+    assert "provider:network_type" not in made
+    seen = admin.show("network", made["id"])
+    assert seen["provider:network_type"] == "vxlan"
+    assert 1 <= seen["provider:segmentation_id"] <= 16000
+    assert seen["mtu"] == 1450
+    assert "segments" not in seen
+
+
+@pytest.mark.parametrize(
+    ("provider", "mtu"),
+    [
+        ({"provider:network_type": "geneve"}, 1450),
+        ({"provider:network_type": "gre"}, 1458),
+        ({"provider:network_type": "local"}, 1500),
+        ({"provider:network_type": "vlan", "provider:physical_network": "physnet1"}, 1500),
+    ],
+)
+def test_each_kind_of_network_has_its_mtu(admin: Api, provider: dict[str, str], mtu: int) -> None:
+    assert admin.post("/networks", {"network": provider}).expect(201).body["network"]["mtu"] == mtu
+
+
+def test_an_mtu_is_set_within_its_bounds(admin: Api) -> None:
+    made = admin.network(mtu=1400)
+    assert made["mtu"] == 1400
+    assert admin.change("network", made["id"], mtu=1450)["mtu"] == 1450
+    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1451}}).refused(400, "InvalidInput")
+    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 60}}).refused(400)
+    admin.subnet(made, "fd00::/64")
+    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1200}}).refused(400)
+
+
+def test_a_segment_is_of_one_network(admin: Api) -> None:
+    vlan = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
+    made = admin.network(**vlan, provider__segmentation_id=3150)
+    body = {"network": {k.replace("__", ":"): v for k, v in vlan.items()} | {"provider:segmentation_id": 3150}}
+    admin.post("/networks", body).refused(409, "VlanIdInUse")
+    other = admin.network(**vlan)
+    admin.put(f"/networks/{other['id']}", {"network": {"provider:segmentation_id": 3150}}).refused(409, "VlanIdInUse")
+    assert admin.change("network", other["id"], provider__segmentation_id=3151)["provider:segmentation_id"] == 3151
+    admin.delete(f"/networks/{made['id']}").expect(204)
+    admin.post("/networks", body).expect(201)
+
+
+def test_a_flat_network_has_its_physical_network_alone(admin: Api) -> None:
+    body = {"network": {"provider:network_type": "flat", "provider:physical_network": "wire"}}
+    made = admin.post("/networks", body).expect(201).body["network"]
+    admin.post("/networks", body).refused(409, "FlatNetworkInUse")
+    admin.delete(f"/networks/{made['id']}").expect(204)
+    admin.post("/networks", body).expect(201)
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {"provider:network_type": "vlan"},
+        {"provider:network_type": "vlan", "provider:physical_network": "unheard-of"},
+        {"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 5000},
+        {"provider:network_type": "flat"},
+        {"provider:network_type": "local", "provider:segmentation_id": 5},
+        {"provider:network_type": "vxlan", "provider:physical_network": "physnet1"},
+        {"provider:network_type": "token-ring"},
+        {"provider:segmentation_id": 5},
+    ],
+)
+def test_a_segment_that_cannot_be_is_refused(admin: Api, provider: dict[str, object]) -> None:
+    admin.post("/networks", {"network": provider}).expect(400)
+
+
+def test_several_segments_are_shown_as_such(api: Api, admin: Api) -> None:
+    segments = [
+        {"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 3160},
+        {"provider:network_type": "vxlan", "provider:physical_network": None, "provider:segmentation_id": 100001},
+    ]
+    made = admin.network(segments=segments)
+    assert made["segments"] == segments
+    assert made["mtu"] == 1450
+    assert "provider:network_type" not in made
+    assert admin.show("network", made["id"])["segments"] == segments
+    assert [n["id"] for n in admin.all("/networks", {"provider:segmentation_id": 100001})] == [made["id"]]
+    assert "segments" not in api.show("network", made["id"])
+    api.post("/networks", {"network": {"segments": segments}}).refused(403)
+
+
+def test_an_external_network_is_everyones_to_see(api: Api, admin: Api) -> None:
+    made = admin.network(router__external=True)
+    stranger = api.as_stranger()
+    assert stranger.show("network", made["id"])["router:external"] is True
+    stranger.post("/ports", {"port": {"network_id": made["id"]}}).refused(403)
+    admin.change("network", made["id"], router__external=False)
+    stranger.get(f"/networks/{made['id']}").refused(404, "NetworkNotFound")
+
+
+def test_a_network_in_use_stays_shared(api: Api, admin: Api) -> None:
+    made = admin.network(shared=True)
+    stranger = api.as_stranger()
+    port = stranger.port(made)
+    admin.put(f"/networks/{made['id']}", {"network": {"shared": False}}).refused(409, "InvalidSharedSetting")
+    stranger.delete(f"/ports/{port['id']}").expect(204)
+    admin.change("network", made["id"], shared=False)
+    stranger.get(f"/networks/{made['id']}").refused(404)
+
+
+def test_a_network_goes_with_its_subnets_but_not_with_ports(api: Api) -> None:
+    network = api.network()
+    subnet = api.subnet(network)
+    port = api.port(network)
+    api.delete(f"/networks/{network['id']}").refused(409, "NetworkInUse")
+    api.delete(f"/ports/{port['id']}").expect(204)
+    api.delete(f"/networks/{network['id']}").expect(204)
+    api.get(f"/subnets/{subnet['id']}").refused(404, "SubnetNotFound")
+    api.delete(f"/networks/{network['id']}").refused(404, "NetworkNotFound")
+
+
+def test_a_dhcp_port_goes_with_its_network(api: Api, admin: Api) -> None:
+    network = api.network()
+    api.subnet(network)
+    port = admin.port(network, device_owner="network:dhcp", device_id="dhcp-1")
+    api.delete(f"/networks/{network['id']}").expect(204)
+    admin.get(f"/ports/{port['id']}").refused(404)
+
+
+def test_several_are_made_all_or_none(api: Api) -> None:
+    both = api.post("/networks", {"networks": [{"name": "a"}, {"name": "b"}]}).expect(201).body["networks"]
+    assert [n["name"] for n in both] == ["a", "b"]
+    api.post("/networks", {"networks": [{"name": "c"}, {"name": "d", "mtu": 999999}]}).expect(400)
+    assert sorted(n["name"] for n in api.all("/networks")) == ["a", "b"]
+
+
+def test_an_update_counts_and_a_void_one_does_not(api: Api) -> None:
+    made = api.network(name="a")
+    same = api.change("network", made["id"], name="a")
+    assert same["revision_number"] == made["revision_number"]
+    changed = api.change("network", made["id"], name="b", admin_state_up=False, description="what for")
+    assert changed["revision_number"] == made["revision_number"] + 1
+    assert (changed["name"], changed["admin_state_up"], changed["description"]) == ("b", False, "what for")
+    assert api.show("network", made["id"]) == changed
+
+
+def test_network_wide_dhcp_options(api: Api) -> None:
+    options = [{"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}]
+    made = api.network(extra_dhcp_opts=options)
+    assert made["extra_dhcp_opts"] == options
+    assert api.change("network", made["id"], extra_dhcp_opts=[])["extra_dhcp_opts"] == []
+
+
+def test_ip_availability(api: Api, admin: Api) -> None:
+    network = api.network()
+    api.subnet(network, "10.1.0.0/28")
+    api.subnet(network, "fd01::/64")
+    api.port(network)
+    shown = admin.get(f"/network-ip-availabilities/{network['id']}").expect(200).body["network_ip_availability"]
+    four = next(s for s in shown["subnet_ip_availability"] if s["ip_version"] == 4)
+    assert (four["total_ips"], four["used_ips"]) == (13, 1)
+    assert shown["used_ips"] == 2
+    api.get(f"/network-ip-availabilities/{network['id']}").refused(404)

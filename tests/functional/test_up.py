@@ -1,0 +1,177 @@
+"""`neutrino up`, typed and ended as a person does, and what it prints, typed into a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import openstack
+import pytest
+
+from tests.bench.memory import alive, tree
+from tests.support.neutrino import PROGRAM, Caller
+from tests.support.ports import free_port, listening
+from tests.support.process import wait_until
+
+READY = "Ctrl-C ends it"
+
+
+@dataclass
+class Up:
+    process: subprocess.Popen[bytes]
+    output: Path
+    url: str
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text(errors="replace")
+
+    def ctrl_c(self) -> int:
+        """The terminal sends the signal to every process of the command; the exit status."""
+        family = tree(self.process.pid)
+        os.killpg(self.process.pid, signal.SIGINT)
+        status = self.process.wait(timeout=20)
+        wait_until(lambda: not any(map(alive, family)), timeout=5, what="a process of neutrino up", failed=lambda: None)
+        return status
+
+
+@contextmanager
+def up(directory: Path, *arguments: str, path: str | None = None) -> Iterator[Up]:
+    """`neutrino up` in a directory, once it has said what to type next."""
+    port = free_port()
+    output = directory / "output"
+    environment = {"PATH": path or f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [PROGRAM, "up", "--port", str(port), *arguments],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    running = Up(process, output, f"http://127.0.0.1:{port}")
+    try:
+        wait_until(
+            lambda: READY in running.text,
+            timeout=60,
+            what="neutrino up",
+            failed=lambda: None if process.poll() is None else f"ended with {process.returncode}:\n{running.text}",
+        )
+        yield running
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def commands(text: str) -> list[str]:
+    return [line.strip() for line in re.findall(r"^  \S.*$", text, re.MULTILINE)]
+
+
+def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: Path) -> None:
+    with up(tmp_path) as running:
+        assert "no authentication, this machine only" in running.text
+        assert Caller(running.url)("GET", "/v2.0/networks").status_code == 200  # it said so when it was true
+        typed = commands(running.text)
+        assert len(typed) == 5
+        environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+        shell = subprocess.run(
+            ["bash", "-euc", "\n".join([*typed, "openstack port list -f json >ports.json"])],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert shell.returncode == 0, shell.stdout + shell.stderr
+        assert [port["Name"] for port in json.loads((tmp_path / "ports.json").read_text())] == ["vm1"]
+        started = time.monotonic()
+        assert running.ctrl_c() == 0
+        assert time.monotonic() - started < 5
+        assert not listening(int(running.url.rpartition(":")[2]))
+        assert "Traceback" not in running.text
+
+    with up(tmp_path) as running:
+        clouds = tmp_path / "state" / "clouds.yaml"
+        conn = openstack.connect("neutrino", load_yaml_config=True, config_files=[str(clouds)])  # type: ignore[arg-type]
+        assert [port.name for port in conn.network.ports()] == ["vm1"]
+        assert conn.network.find_network("blue", ignore_missing=False).subnet_ids
+        assert running.ctrl_c() == 0
+
+
+def test_the_files_go_where_state_says(tmp_path: Path) -> None:
+    state = tmp_path / "of $mine" / "here"
+    with up(tmp_path, "--state", str(state)) as running:
+        assert "OS_CLIENT_CONFIG_FILE='" in running.text
+        assert {"clouds.yaml", "neutrino.conf", "neutrino.sqlite"} <= {path.name for path in state.iterdir()}
+        assert not (tmp_path / "state").exists()
+
+
+def test_a_configuration_file_goes_over_the_defaults(tmp_path: Path) -> None:
+    port = free_port()
+    more = tmp_path / "more.conf"
+    more.write_text(f"[DEFAULT]\nbind_port = {port}\napi_workers = 1\n[quotas]\nquota_network = 1\n")
+    with up(tmp_path, "--config-file", str(more)) as running:
+        url = f"http://127.0.0.1:{port}"
+        assert url in running.text
+        assert running.url not in running.text
+        assert url in (tmp_path / "state" / "clouds.yaml").read_text()
+        caller = Caller(url)
+        caller.create("network", name="one")
+        assert caller("POST", "/v2.0/networks", {"network": {}}).status_code == 409
+
+
+def test_where_there_is_no_client_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from neutrino.cli import up as module
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert module._client() == (str(Path(sys.executable).with_name("openstack")), "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert "pip install python-openstackclient" in module._client()[1]
+
+
+def refused(tmp_path: Path, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [PROGRAM, *arguments], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        status, message = refused(tmp_path, "up", "--port", str(port))
+    assert (status, message) == (1, f"neutrino: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+
+
+def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    status, message = refused(tmp_path, "up", "--port", str(free_port()), "--state", "file")
+    assert status == 1
+    assert message == f"neutrino: cannot keep files in {tmp_path}/file: File exists\n"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_without_authentication_it_refuses_to_listen_beyond_loopback(tmp_path: Path, host: str) -> None:
+    config = tmp_path / "open.conf"
+    config.write_text(f"[DEFAULT]\nauth_strategy = noauth\nbind_host = {host}\nbind_port = {free_port()}\n")
+    status, message = refused(tmp_path, "server", "--config-file", str(config))
+    assert status == 2
+    assert message.count("\n") == 1
+    for option in ("auth_strategy=noauth", f"bind_host={host}", "allow_noauth_beyond_loopback=true"):
+        assert option in message

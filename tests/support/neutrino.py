@@ -1,0 +1,116 @@
+"""The server under test, started as a user does: the command, a configuration file, and a wait for the first answer."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.bench.memory import alive, tree
+from tests.support.ports import free_port
+from tests.support.process import TemporaryServer, wait_until
+
+PROGRAM = Path(sys.executable).with_name("neutrino")
+Settings = Mapping[str, Mapping[str, object]]
+
+
+def configuration(settings: Settings) -> str:
+    """The text of a configuration file. A dollar sign would be taken for a reference to another option."""
+    lines = []
+    for section, options in settings.items():
+        values = (f"{name} = {str(value).replace('$', '$$')}" for name, value in options.items())
+        lines += [f"[{section}]", *values, ""]
+    return "\n".join(lines)
+
+
+class Neutrino(TemporaryServer):
+    """`with Neutrino() as server:` runs `neutrino server` at `server.url`, without authentication and with SQLite.
+
+    `settings` go over these defaults, section by section. The server ends by SIGTERM, with all of its processes.
+    """
+
+    name = "server"
+
+    def __init__(self, settings: Settings | None = None, *, workers: int = 1) -> None:
+        super().__init__()
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        defaults: dict[str, dict[str, object]] = {
+            "DEFAULT": {
+                "bind_host": "127.0.0.1",
+                "bind_port": self.port,
+                "auth_strategy": "noauth",
+                "api_workers": workers,
+                "state_path": self.directory,
+            },
+            "database": {"connection": f"sqlite:///{self.directory}/neutrino.sqlite"},
+            "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
+        }
+        self.settings = {
+            section: {**defaults.get(section, {}), **(settings or {}).get(section, {})}
+            for section in dict.fromkeys([*defaults, *(settings or {})])
+        }
+        self.database = str(self.settings["database"]["connection"])
+        self.config = self.write("neutrino.conf", configuration(self.settings))
+
+    @property
+    def command(self) -> Sequence[str | Path]:
+        return [PROGRAM, "server", "--config-file", self.config]
+
+    def start(self) -> None:
+        self.spawn(self.command, ready=self._answers)
+
+    def stop(self) -> None:
+        family = [pid for first in self.pids for pid in tree(first)]
+        ended = self._processes[0][0].poll() if self._processes else None
+        super().stop()
+        wait_until(lambda: not any(map(alive, family)), timeout=10, what="a process of the server", failed=lambda: None)
+        if ended is not None:
+            raise RuntimeError(f"the server had ended by itself, with {ended}")
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in sorted(self.directory.glob("*.log")))
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+class Caller:
+    """Requests with one caller's headers; answers come back whole, whatever their status."""
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+        self.url = url
+        self._session = requests.Session()
+        self._session.trust_env = False  # a proxy of the environment is not for loopback
+        self._session.headers.update(headers or {})
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        return self._session.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=30)
+
+    def create(self, kind: str, **values: Any) -> dict[str, Any]:
+        answer = self("POST", f"/v2.0/{kind.replace('_', '-')}s", {kind: values})
+        assert answer.status_code == http.HTTPStatus.CREATED, answer.text
+        made: dict[str, Any] = answer.json()[kind]
+        return made
+
+    def ids(self, kind: str) -> set[str]:
+        answer = self("GET", f"/v2.0/{kind.replace('_', '-')}s")
+        assert answer.status_code == http.HTTPStatus.OK, answer.text
+        return {row["id"] for row in answer.json()[f"{kind}s"]}
+
+    def close(self) -> None:
+        self._session.close()
