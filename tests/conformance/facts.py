@@ -64,7 +64,9 @@ def of_ours(resources: Iterable[Resource]) -> dict[Place, Fact]:
         for name in resource.extra_filters:  # they are found by, never set or shown
             found[resource.collection, name] = Fact(visible=False, filter=True)
         for a in resource.attributes:
-            default = {UNSET: DECIDED, REQUIRED: NEEDED}.get(a.default, a.default) if _hashable(a.default) else a.default
+            default = (
+                {UNSET: DECIDED, REQUIRED: NEEDED}.get(a.default, a.default) if _hashable(a.default) else a.default
+            )
             found[resource.collection, a.name] = Fact(
                 a.post,
                 a.put,

@@ -6,7 +6,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tests.conformance.recording.settings import (
 )
 from tests.support.ports import free_port, listening
 from tests.support.process import TemporaryServer
+
+PROJECT = "ad" * 16  # of the administrator who asks
 
 
 class LiveServer(TemporaryServer):
@@ -46,17 +48,34 @@ class LiveServer(TemporaryServer):
         command = Path(sys.executable).with_name("neutrino")
         self.spawn([command, "server", "--config-file", config], ready=lambda: listening(self.port))
 
-    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
-        """The body of the answer to an administrator; a refusal fails the test that asked."""
+    def exchange(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Status and body of the answer to an administrator, or to whom the headers say."""
         data = None if body is None else json.dumps(body).encode()
-        head = {"Content-Type": "application/json", "X-Project-Id": "ad" * 16, "X-Roles": "admin", **(headers or {})}
+        head = {"Content-Type": "application/json", "X-Project-Id": PROJECT, "X-Roles": "admin", **(headers or {})}
         request = urllib.request.Request(f"{self.url}{path}", data, head, method=method)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy is not for loopback
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
-                content = response.read()
+            with opener.open(request, timeout=60) as response:
+                status, content = response.status, response.read()
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
-        return json.loads(content) if content else None
+            status, content = error.code, error.read()
+        return status, json.loads(content) if content else None
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """What an administrator is answered; a refusal fails the test that asked."""
+        status, answer = self.exchange(method, path, body)
+        assert status < 300, f"{method} {path}: {status} {answer}"
+        return answer
+
+    def report_agents(self, states: Sequence[AgentState]) -> None:
+        """Have agents known to the server, as if they had reported."""
+        db = Database(self.database)
+        try:
+            Registry(db).report_all(states)
+        finally:
+            db.close()
 
 
 class RecordedServer(LiveServer):
@@ -70,19 +89,12 @@ class RecordedServer(LiveServer):
     def start(self) -> None:
         super().start()
         self._make_external_network()
-        db = Database(self.database)
-        try:
-            Registry(db).report_all(
-                [
-                    AgentState(kind, binary, AGENTS_HOST, topic, AGENTS_ZONE, start_flag=True)
-                    for kind, binary, topic in (
-                        (DHCP, "neutron-dhcp-agent", "dhcp_agent"),
-                        (L3, "neutron-l3-agent", "l3_agent"),
-                    )
-                ]
-            )
-        finally:
-            db.close()
+        self.report_agents(
+            [
+                AgentState(DHCP, "neutron-dhcp-agent", AGENTS_HOST, "dhcp_agent", AGENTS_ZONE, start_flag=True),
+                AgentState(L3, "neutron-l3-agent", AGENTS_HOST, "l3_agent", AGENTS_ZONE, start_flag=True),
+            ]
+        )
 
     def _make_external_network(self) -> None:
         # Clients of every project see it and its subnet in their lists.

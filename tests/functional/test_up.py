@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import openstack
 import pytest
+from openstack.config import OpenStackConfig
+from openstack.connection import Connection
 
 from tests.bench.memory import alive, tree
 from tests.support.neutrino import PROGRAM, Caller
@@ -107,14 +108,15 @@ def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: 
 
     with up(tmp_path) as running:
         clouds = tmp_path / "state" / "clouds.yaml"
-        conn = openstack.connect("neutrino", load_yaml_config=True, config_files=[str(clouds)])  # type: ignore[arg-type]
+        region = OpenStackConfig(config_files=[str(clouds)]).get_one("neutrino")
+        conn = Connection(config=region)
         assert [port.name for port in conn.network.ports()] == ["vm1"]
         assert conn.network.find_network("blue", ignore_missing=False).subnet_ids
         assert running.ctrl_c() == 0
 
 
 def test_the_files_go_where_state_says(tmp_path: Path) -> None:
-    state = tmp_path / "of $mine" / "here"
+    state = tmp_path / "of mine" / "here"
     with up(tmp_path, "--state", str(state)) as running:
         assert "OS_CLIENT_CONFIG_FILE='" in running.text
         assert {"clouds.yaml", "neutrino.conf", "neutrino.sqlite"} <= {path.name for path in state.iterdir()}

@@ -71,8 +71,7 @@ def up(state: str, port: int, config_files: Sequence[str]) -> int:
     configuration, clouds = directory / "neutrino.conf", directory / "clouds.yaml"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # A dollar sign would be taken for a reference to another option.
-        configuration.write_text(CONFIG.format(port=port, state=str(directory).replace("$", "$$")))
+        configuration.write_text(CONFIG.format(port=port, state=directory))
     except OSError as error:
         print(f"neutrino: cannot keep files in {directory}: {error.strerror}", file=sys.stderr)
         return 1

@@ -86,7 +86,8 @@ def build(conf: cfg.ConfigOpts) -> Server:
     authorizer = Authorizer(conf)
     quotas = Quotas(db, config.quota_defaults(conf))
     registry = Registry(db, conf.agent_down_time)
-    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network)
+    zones = conf.default_availability_zones
+    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network, default_zones=zones)
     groups = SecurityGroups(db, quotas)
     notifier = notifier_from_conf(conf, conf.host)
     nova_sink = nova.nova_notifier_from_conf(conf)

@@ -11,12 +11,16 @@ from typing import Any
 
 
 def _application() -> Any:
+    from neutrino.server.config import database_url
+    from neutrino.server.db.schema import ensure_in_child
     from neutrino.server.logs import set_up
     from neutrino.server.main import build, configuration
 
     files = [name for name in os.environ.get("NEUTRINO_CONFIG_FILES", "").split(":") if name]
     conf = configuration(files)
     set_up(conf)
+    if conf.database.auto_upgrade:
+        ensure_in_child(database_url(conf))
     app = build(conf).app
     # What is there now stays: the collector need not look at it again, nor run at every few hundred rows of a list.
     gc.collect()

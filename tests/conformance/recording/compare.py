@@ -92,8 +92,9 @@ def _list_differences(want: list[Any], got: list[Any], loose: Sequence[Place], p
     if len(want) != len(got):
         yield f"{_written(place)}: want {len(want)} items, got {len(got)}"
         return
-    pairs = zip(sorted(want, key=_canonical), sorted(got, key=_canonical), strict=True)
-    for index, (left, right) in enumerate(pairs):
+    inner = [pattern[len(place) + 1 :] for pattern in loose if _covers(pattern[: len(place) + 1], (*place, "0"))]
+    ordered = [sorted(items, key=lambda item: _canonical(item, inner)) for items in (want, got)]
+    for index, (left, right) in enumerate(zip(*ordered, strict=True)):
         yield from _value_differences(left, right, loose, (*place, str(index)))
 
 
@@ -108,15 +109,18 @@ def _covers(pattern: Place, place: Place) -> bool:
     return all(key.isdecimal() if part == "*" else part == key for part, key in zip(pattern, place, strict=True))
 
 
-def _canonical(item: Any) -> str:
-    return json.dumps(_steady(item), sort_keys=True)
+def _canonical(item: Any, loose: Sequence[Place]) -> str:
+    return json.dumps(_steady(item, loose, ()), sort_keys=True)
 
 
-def _steady(value: Any) -> Any:
+def _steady(value: Any, loose: Sequence[Place], place: Place) -> Any:
+    """The value without what differs by chance, which would put the two sides in different orders."""
+    if any(_covers(pattern, place) for pattern in loose):
+        return value is None
     if isinstance(value, dict):
-        return {key: _steady(item) for key, item in value.items() if key not in VOLATILE}
+        return {k: _steady(item, loose, (*place, k)) for k, item in value.items() if k not in VOLATILE}
     if isinstance(value, list):
-        return [_steady(item) for item in value]
+        return [_steady(item, loose, (*place, str(i))) for i, item in enumerate(value)]
     return value
 
 

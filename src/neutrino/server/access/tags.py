@@ -22,6 +22,7 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import EXTERNAL
 from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.resources.common import MOST_TAGS
 from neutrino.server.api.routes import PREFIX, Handler, Route
 from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Invalid, ListOf, Text
@@ -36,7 +37,6 @@ from neutrino.server.policy.authorizer import Authorizer
 Object = dict[str, Any]
 Change = Callable[[list[str]], Iterable[str]]
 TAG = Text(255)
-MOST_TAGS = 50
 
 
 def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: Iterable[str] = ()) -> None:

@@ -41,6 +41,8 @@ class Endpoint:
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         values = dict(zip(self._names, path.values(), strict=True))
+        if any("\x00" in value for value in values.values()):  # no database takes it, so nothing can be named so
+            raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
         context = self._authentication.context(req.get_header, request_id)
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
@@ -73,7 +75,7 @@ class Endpoint:
 def write(resp: falcon.Response, reply: Reply) -> None:
     resp.status = reply.status
     if reply.body is not None:
-        resp.data = _encode(reply.body)
+        resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
         resp.content_type = "application/json"
 
 

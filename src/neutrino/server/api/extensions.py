@@ -15,6 +15,7 @@ CORE = (
     Extension("revision-if-match", "If-Match", "A change can be tied to a revision."),
     Extension("pagination", "Pagination", "Lists by limit and marker, with links."),
     Extension("sorting", "Sorting", "Lists by sort_key and sort_dir."),
+    Extension("sort-key-validation", "Sort key validation", "Sort keys that a resource does not have are refused."),
     Extension("filter-validation", "Filter validation", "Unknown filters are refused."),
     Extension("empty-string-filtering", "Empty strings in filters", "name= finds resources without a name."),
     Extension("binding", "Port binding", "Where a port is plugged and how."),
@@ -22,10 +23,14 @@ CORE = (
     Extension("provider", "Provider networks", "A network's type, physical network and id."),
     Extension("multi-provider", "Several segments", "Networks with several segments."),
     Extension("external-net", "External networks", "Networks that lead outside."),
+    Extension(
+        "subnet-external-network", "Subnets of external networks", "Subnets show whether their network leads outside."
+    ),
     Extension("net-mtu", "MTU", "Networks show the largest packet they carry."),
     Extension("net-mtu-writable", "Writable MTU", "and it can be set."),
     Extension("port-security", "Port security", "Anti-spoofing and filtering per port and network."),
     Extension("allowed-address-pairs", "Allowed address pairs", "Further addresses that a port may use."),
+    Extension("aap-reject-multicast", "No multicast pairs", "Allowed address pairs hold no multicast addresses."),
     Extension("extra_dhcp_opt", "Extra DHCP options", "DHCP options per port."),
     Extension("dns-integration", "DNS names", "Ports and networks have names."),
     Extension("dns-domain-ports", "DNS domains of ports", "A port may have a domain of its own."),

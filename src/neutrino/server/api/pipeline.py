@@ -9,7 +9,7 @@ is here, the same for every resource of every plugin.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -17,13 +17,13 @@ from neutrino.server import errors
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.stages import body as bodies
-from neutrino.server.api.stages.present import names_to_fetch, present, visible_names
+from neutrino.server.api.stages.present import encode_list, in_batches, names_to_fetch, present, visible_names
 from neutrino.server.api.stages.query_string import Pairs, page_links, parse_fields, parse_query
 from neutrino.server.context import Context
 from neutrino.server.policy.authorizer import Authorizer, Sight
 
 Object = dict[str, Any]
-IF_MATCH = re.compile(r"revision_number=(\d+)")
+IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
 
 
 class Quota(Protocol):
@@ -49,7 +49,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Reply:
     status: int
-    body: Any = None
+    body: Any = None  # a JSON value, or bytes that are one already
 
 
 class Pipeline:
@@ -75,6 +75,10 @@ class Pipeline:
         if fetched is not None and query.limit is not None:
             fetched = tuple(dict.fromkeys([*fetched, resource.key]))
         rows = served.index(context, *_parent(request), replace(query, fields=fetched, everyone=sight.all_rows))
+        if isinstance(rows, Iterator) and query.limit is None:
+            batches = (self._present(resource, batch, sight, query.fields) for batch in in_batches(rows))
+            return Reply(200, encode_list(resource.collection, batches))
+        rows = list(rows)
         out: dict[str, Any] = {resource.collection: self._present(resource, rows, sight, query.fields)}
         if query.limit is not None:
             links = page_links(request.url, request.pairs, [row[resource.key] for row in rows], query)

@@ -221,7 +221,7 @@ class AnyObject:
 
 
 def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "%" in value:  # a zone means nothing beyond the host it was written on
         raise ValueError(value)
     return ipaddress.ip_address(value.strip())
 
@@ -249,7 +249,7 @@ class Cidr:
     refuse: type[Invalid] | type[Unconvertible] = Invalid
 
     def parse(self, value: Any) -> str:
-        if not isinstance(value, str) or "/" not in value:
+        if not isinstance(value, str) or "/" not in value or "%" in value:
             raise self.refuse(f"'{value}' is not a valid IP subnet: a CIDR such as 10.0.0.0/24 is needed")
         try:
             return str(ipaddress.ip_network(value.strip(), strict=False))

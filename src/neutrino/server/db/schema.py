@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,31 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         if version(db) != HEAD:
             LOG.info("bringing the database from version %s to %s", found or "none", HEAD)
             upgrade_to(db, "head")
+
+
+def ensure_in_child(url: str) -> None:
+    """The same in a child process, so that a server does not keep the memory of what only migrations need.
+
+    To be called before the process has threads.
+    """
+    db = Database(url)
+    needed = version(db) != HEAD if _exists(db) else True
+    db.close()
+    if not needed:
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            ensure(Database(url))
+            os._exit(0)
+        except BaseException:
+            LOG.exception("the database could not be brought up to date")
+            os._exit(1)
+    os.waitpid(child, 0)  # what went wrong there is found again, and told, by the process that goes on
+
+
+def _exists(db: Database) -> bool:
+    return db.dialect != "sqlite" or Path(db.url.database or "").exists()
 
 
 def version(db: Database) -> str | None:

@@ -133,7 +133,7 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA busy_timeout=30000")
-        cursor.execute("PRAGMA cache_size=-8000")
+        cursor.execute("PRAGMA cache_size=-1000")
         cursor.close()
 
     options: dict[str, Any] = {

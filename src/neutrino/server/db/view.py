@@ -6,7 +6,7 @@ as the text they are (`msgspec.Raw`), without being parsed on the way. A list is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)
 _decode = msgspec.json.decode
+BATCH = 500
 Prepared = tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]  # a statement, its names, which of them are JSON
 
 
@@ -102,28 +103,42 @@ class View:
     # --- many -----------------------------------------------------------------------------------------------------
 
     def many(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
-        wanted = self.names if query.fields is None else query.fields
-        names, statement = self._select(wanted)
+        objects = list(self.stream(connection, query, project, *conditions))
+        return objects[::-1] if query.reverse else objects
+
+    def stream(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> Iterator[Object]:
+        """The objects one after the other, so that a long list is never in memory as a whole; not for reversed pages."""
+        names, statement = self._select(self.names if query.fields is None else query.fields)
         where = [*conditions, *self._conditions(query)]
         if not query.everyone:
             where.append(self.scope)
         parameters = {"viewer_project": project}
         if query.limit is not None or query.marker is not None or query.sorts:
-            sorts = [*query.sorts, Sort(self.key.name)]
-            if query.reverse:
-                sorts = [Sort(s.key, not s.descending) for s in sorts]
-            if query.marker is not None:
-                where.append(self._after(connection, query.marker, sorts, parameters))
-            for s in sorts:
-                statement = statement.order_by(_ordered(self._column(s.key), s.descending, connection))
-            if query.limit is not None:
-                statement = statement.limit(query.limit)
+            statement = self._page(connection, statement, query, where, parameters)
         if where:
             statement = statement.where(*where)
-        rows = connection.execute(statement, parameters).all()
         positions = self._json_positions(names)
-        objects = [_object(names, positions, row) for row in rows]
-        return objects[::-1] if query.reverse else objects
+        for rows in connection.execute(statement, parameters).partitions(BATCH):
+            for row in rows:
+                yield _object(names, positions, row)
+
+    def _page(
+        self,
+        connection: Connection,
+        statement: sa.Select[Any],
+        query: Query,
+        where: list[Condition],
+        parameters: Mapping[str, Any],
+    ) -> sa.Select[Any]:
+        """The statement in its order, from its marker on, up to its limit."""
+        sorts = [*query.sorts, Sort(self.key.name)]
+        if query.reverse:
+            sorts = [Sort(s.key, not s.descending) for s in sorts]
+        if query.marker is not None:
+            where.append(self._after(connection, query.marker, sorts, parameters))
+        for s in sorts:
+            statement = statement.order_by(_ordered(self._column(s.key), s.descending, connection))
+        return statement if query.limit is None else statement.limit(query.limit)
 
     def _column(self, name: str) -> sa.ColumnElement[Any]:
         return self.fields[name] if name in self.fields else self.table.c[name]
@@ -161,17 +176,23 @@ class View:
         alternatives = []
         for i, (s, column, value) in enumerate(zip(sorts, columns, found, strict=True)):
             equal = [c.is_(None) if v is None else c == v for c, v in zip(columns[:i], found[:i], strict=True)]
-            if value is None:
-                later: Condition = column.is_not(None) if not s.descending else sa.false()
-            elif s.descending:
-                later = sa.or_(column < value, column.is_(None))
-            else:
-                later = column > value
+            later = _beyond(column, value, s.descending)
             alternatives.append(sa.and_(*equal, later))
         return sa.or_(*alternatives)
 
 
 _EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}
+
+
+def _beyond(column: sa.ColumnElement[Any], value: Any, descending: bool) -> Condition:
+    """Whether a row comes after one that has `value` in this column; NULL is the least value."""
+    if value is None:
+        return sa.false() if descending else column.is_not(None)
+    if isinstance(value, bool):  # no operator of SQL has truth after falsehood on every database
+        if descending:
+            return sa.or_(sa.not_(column), column.is_(None)) if value else column.is_(None)
+        return sa.false() if value else sa.and_(column.is_not(None), column)
+    return sa.or_(column < value, column.is_(None)) if descending else column > value
 
 
 def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:

@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import Change, Segment
 from neutrino.server.ml2.drivers import Mechanisms
 
 LOG = logging.getLogger(__name__)
@@ -67,8 +68,7 @@ class Operations:
         if failure is not None and changes[0].operation == "create":
             for change in changes:
                 self._take_back(change)
-        with self._db.transaction() as tx:
-            tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_([e["id"] for e in entries])))
+        self._forget([entry["id"] for entry in entries])
         if failure is not None:
             raise failure
 
@@ -88,7 +88,13 @@ class Operations:
             "operation": f"{change.operation}_{change.kind}",
             "object_id": change.current["id"],
             "before": None if change.original is None else msgspec.json.encode(dict(change.original)).decode(),
-            "after": msgspec.json.encode({"current": dict(change.current), "network": dict(change.network)}).decode(),
+            "after": msgspec.json.encode(
+                {
+                    "current": dict(change.current),
+                    "network": dict(change.network),
+                    "segments": [asdict(segment) for segment in change.segments],
+                }
+            ).decode(),
             "at": time.time(),
             "owner": self._owner(os.getpid()),
         }
@@ -126,15 +132,24 @@ class Operations:
         operation, _, kind = row.operation.partition("_")
         after = msgspec.json.decode(row.after)
         before = None if row.before is None else msgspec.json.decode(row.before)
-        change = Change(operation, kind, after["current"], before, network=after["network"])
+        segments = [Segment(**one) for one in after.get("segments", ())]
+        change = Change(operation, kind, after["current"], before, network=after["network"], segments=segments)
         LOG.warning("%s of %s was left unfinished: finishing it", row.operation, row.object_id)
         try:
             self._mechanisms.postcommit(change)
         except errors.MechanismDriverError:
             if operation == "create":
                 self._take_back(change)
-        with self._db.transaction() as tx:
-            tx.execute(sa.delete(t.journal).where(t.journal.c.id == row.id))
+        self._forget([row.id])
+
+    def _forget(self, ids: list[str]) -> None:
+        """Tried again by itself: the change is made, and must not be made again for a deadlock here."""
+
+        def attempt() -> None:
+            with self._db.transaction() as tx:
+                tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
+
+        self._db.retrying(attempt)
 
 
 def _started(pid: int) -> str:

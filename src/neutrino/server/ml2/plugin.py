@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neutrino.server import errors
@@ -91,7 +91,7 @@ class Ml2Plugin:
 
     # --- ports ----------------------------------------------------------------------------------------------------
 
-    def get_ports(self, context: Context, query: Query) -> list[Object]:
+    def get_ports(self, context: Context, query: Query) -> Iterator[Object]:
         return self.ports.index(context, query)
 
     def get_port(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,9 +87,13 @@ class Ports:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def index(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> Iterator[Object]:
+        """One after the other: of all lists, those of ports get long."""
         with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+            if query.reverse:
+                yield from VIEW.many(connection, query, context.project_id)
+            else:
+                yield from VIEW.stream(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
@@ -257,7 +261,9 @@ class Ports:
             after["mac_address"] = values["mac_address"] or new_mac(self._settings.base_mac)
             self._check_mac_change(connection, before, after)
         if "fixed_ips" in values or after["mac_address"] != before["mac_address"]:
-            after["fixed_ips"] = self._new_addresses(connection, before, after, values)
+            after["fixed_ips"] = _new_or_same(
+                self._new_addresses(connection, before, after, values), before["fixed_ips"]
+            )
         if "allowed_address_pairs" in values:
             after["allowed_address_pairs"] = address_pairs(
                 values["allowed_address_pairs"], after["mac_address"], self._settings.max_address_pairs
@@ -265,7 +271,7 @@ class Ports:
         if "extra_dhcp_opts" in values:
             after["extra_dhcp_opts"] = dhcp_options(before["extra_dhcp_opts"], values["extra_dhcp_opts"] or ())
         if "security_groups" in values:
-            after["security_groups"] = values["security_groups"] or []
+            after["security_groups"] = _new_or_same(values["security_groups"] or [], before["security_groups"])
             if after["security_groups"]:
                 self._neighbours.check_groups(connection, context, after["security_groups"])
         self._extensions.process("update", "port", values, after, network=network, before=before)
@@ -420,6 +426,11 @@ def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE
 
 def _shown(fixed: Sequence[Fixed]) -> list[Object]:
     return [{"subnet_id": f.subnet_id, "ip_address": f.ip_address} for f in fixed]
+
+
+def _new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
+    """The new list, or the old one where it has the same items: their order means nothing and is no change."""
+    return old if len(new) == len(old) and all(item in old for item in new) else new
 
 
 def _address_rows(port: Object, fixed: Sequence[Object]) -> list[Object]:

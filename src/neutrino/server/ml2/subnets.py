@@ -70,7 +70,8 @@ VIEW = View(
     scope=sa.or_(
         _c.project_id == PROJECT,
         _NETWORK_SHARED,
-        _c.network_id.in_(sa.select(_n.id).where(sa.or_(_n.external, _n.project_id == PROJECT))),
+        shared_with_viewer(_c.network_id, sharing.EXTERNAL),
+        _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
     ),
     hidden=("network:project_id", "network:shared", "shared"),
 )

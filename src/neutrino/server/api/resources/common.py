@@ -13,8 +13,8 @@ STATUS = Attribute("status", Text(16), filter=True, sort=True)
 IP_VERSION = Attribute("ip_version", OneOf((4, 6)), post=True, default=REQUIRED, filter=True, sort=True)
 
 
-def shared(*, put: bool) -> Attribute:
-    return Attribute("shared", Bool(), post=True, put=put, default=False, filter=True, sort=True, guarded=True)
+def shared(*, put: bool, sort: bool = True) -> Attribute:
+    return Attribute("shared", Bool(), post=True, put=put, default=False, filter=True, sort=sort, guarded=True)
 
 
 def description(type_: Type = NAME, default: str | None = "") -> Attribute:
@@ -31,13 +31,15 @@ def description(type_: Type = NAME, default: str | None = "") -> Attribute:
 
 
 TIMESTAMPS = (
-    Attribute("created_at", Text(20), extension="standard-attr-timestamp", filter=True, sort=True),
-    Attribute("updated_at", Text(20), extension="standard-attr-timestamp", filter=True, sort=True),
+    Attribute("created_at", Text(20), extension="standard-attr-timestamp", sort=True),
+    Attribute("updated_at", Text(20), extension="standard-attr-timestamp", sort=True),
 )
 REVISION = (Attribute("revision_number", Anything(), filter=True, sort=True, extension="standard-attr-revisions"),)
 TAGS = (Attribute("tags", ListOf(Text(255)), extension="standard-attr-tag"),)
-STANDARD = (description(), *TIMESTAMPS, *REVISION, *TAGS)
+STANDARD_BUT_TAGS = (description(), *TIMESTAMPS, *REVISION)
+STANDARD = (*STANDARD_BUT_TAGS, *TAGS)
 STANDARD_BUT_DESCRIPTION = (*TIMESTAMPS, *REVISION, *TAGS)
 
+MOST_TAGS = 50
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 UUID_OR_NONE = Nullable(Uuid())

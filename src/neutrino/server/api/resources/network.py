@@ -78,7 +78,7 @@ NETWORK = Resource(
         ADMIN_STATE_UP,
         STATUS,
         PROJECT,
-        shared(put=True),
+        shared(put=True, sort=False),
         Attribute(
             "router:external",
             Bool(),

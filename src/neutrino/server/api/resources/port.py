@@ -5,14 +5,17 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
+import msgspec
+
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, Resource
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
+    MOST_TAGS,
     NAME_ATTRIBUTE,
     PROJECT,
-    STANDARD,
+    STANDARD_BUT_TAGS,
     STATUS,
     TAG_FILTERS,
 )
@@ -31,6 +34,7 @@ from neutrino.server.api.types import (
     Parsed,
     Record,
     Text,
+    Unconvertible,
     Uuid,
 )
 
@@ -47,6 +51,7 @@ VNIC_TYPES = (
     "accelerator-direct-physical",
     "remote-managed",
 )
+PROFILE_MAX = 4095
 _FIXED_IP = Record({"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)})
 
 
@@ -66,7 +71,7 @@ def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
 def parse_pair_address(value: Any) -> str:
     """An address or a CIDR, as written, if it is one."""
     try:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or "%" in value:
             raise ValueError
         network = ipaddress.ip_network(value.strip(), strict=False)
     except ValueError:
@@ -104,6 +109,24 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
 def parse_mac_or_new(value: Any) -> str | None:
     """A MAC, or null for a new one."""
     return None if value is None else Mac().parse(value)
+
+
+def parse_profile(value: Any) -> dict[str, Any]:
+    """What the binding's host is told about the device: a note between services, no store for data."""
+    profile = AnyObject().parse(value)
+    if len(msgspec.json.encode(profile)) > PROFILE_MAX:
+        raise Unconvertible(f"it is larger than {PROFILE_MAX} bytes")
+    return profile
+
+
+PROFILE = Parsed(parse_profile, AnyObject().schema())
+
+
+def parse_tags(value: Any) -> list[str]:
+    tags = ListOf(Text(255)).parse(value)
+    if len(tags) > MOST_TAGS:
+        raise Invalid(f"an object has at most {MOST_TAGS} tags")
+    return sorted(tags)
 
 
 def _binding(name: str, type_: Any, **rest: Any) -> Attribute:
@@ -169,7 +192,7 @@ PORT = Resource(
         Attribute("extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None, extension="extra_dhcp_opt"),
         _binding("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal"),
         _binding("host_id", Nullable(Text(255)), post=True, put=True, filter=True),
-        _binding("profile", AnyObject(), post=True, put=True),
+        _binding("profile", PROFILE, post=True, put=True),
         _binding("vif_type", Text(64)),
         _binding("vif_details", AnyObject()),
         Attribute("dns_name", DnsName(), post=True, put=True, default="", extension="dns-integration"),
@@ -197,7 +220,15 @@ PORT = Resource(
         Attribute("hints", Nullable(AnyObject()), guarded=True),
         Attribute("trusted", Nullable(Bool()), guarded=True),
         Attribute("resource_request", Nullable(AnyObject()), guarded=True),
-        *STANDARD,
+        *STANDARD_BUT_TAGS,
+        Attribute(
+            "tags",
+            Parsed(parse_tags, {**ListOf(Text(255)).schema(), "maxItems": MOST_TAGS}),
+            post=True,
+            default=[],
+            guarded=True,
+            extension="standard-attr-tag",
+        ),
     ),
 )
 
@@ -217,7 +248,7 @@ BINDING = Resource(
         Attribute("vif_type", Text(64), filter=True),
         Attribute("vif_details", AnyObject()),
         Attribute("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal", filter=True),
-        Attribute("profile", AnyObject(), post=True, put=True),
+        Attribute("profile", PROFILE, post=True, put=True),
         Attribute("status", Text(16), filter=True),
         Attribute("project_id", Text(255), post=True),
     ),

@@ -27,9 +27,9 @@ def parse_object_type(value: Any) -> str:
 
 
 def parse_target(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > 255:
+    if not isinstance(value, str) or not value.strip():
         raise Invalid(f"'{value}' is not a project, nor * for all")
-    return value
+    return Text(255).parse(value)
 
 
 RBAC_POLICY = Resource(

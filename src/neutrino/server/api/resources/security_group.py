@@ -149,7 +149,6 @@ SECURITY_GROUP_RULE = Resource(
     belongs_to="security_group_id",
     verbs=frozenset({"index", "show", "create", "update", "delete"}),
     extension="security-group",
-    extra_filters=TAG_FILTERS,
     attributes=(
         ID,
         PROJECT,

@@ -141,7 +141,7 @@ SUBNET = Resource(
             extension="subnet-service-types",
         ),
         Attribute("dns_publish_fixed_ip", Bool()),
-        Attribute("router:external", Bool(), filter=True),
+        Attribute("router:external", Bool(), filter=True, extension="subnet-external-network"),
         Attribute("segment_id", Nullable(Text(36))),
         *STANDARD,
     ),

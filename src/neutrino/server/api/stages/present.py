@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from neutrino.server.api.definition import Resource
 from neutrino.server.policy.authorizer import Sight
 
 Object = dict[str, Any]
+BATCH = 500
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def names_to_fetch(resource: Resource, fields: Sequence[str] | None, sight: Sight) -> tuple[str, ...] | None:
@@ -35,3 +40,14 @@ def present(resource: Resource, objects: Iterable[Object], sight: Sight, fields:
             continue
         out.append({name: row[name] for name in names if name in row and name not in hidden})
     return out
+
+
+def in_batches(objects: Iterator[Object]) -> Iterator[list[Object]]:
+    while batch := list(itertools.islice(objects, BATCH)):
+        yield batch
+
+
+def encode_list(collection: str, batches: Iterable[Sequence[Object]]) -> bytes:
+    """A whole list as JSON. Each batch becomes bytes before the next is read: ten thousand objects need not be at once."""
+    parts = [_encode(batch)[1:-1] for batch in batches]
+    return b'{"%b":[%b]}' % (collection.encode(), b",".join(part for part in parts if part))

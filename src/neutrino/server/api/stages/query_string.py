@@ -15,6 +15,7 @@ Pairs = list[tuple[str, str]]
 DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
 NUMBERS = {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}
+MOST_TAGS = 100  # in one filter: each is a subquery of its own
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?")
 # Names in the API that are one and the same.
 SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
@@ -66,7 +67,11 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
             continue
         attribute = resource.by_name.get(SYNONYMS.get(name, name))
         if name in resource.extra_filters:
-            filters[name] = tuple(tag for text in given for tag in text.split(",") if tag)
+            tags = tuple(tag for text in given for tag in text.split(",") if tag)
+            if len(tags) > MOST_TAGS:
+                raise errors.HTTPBadRequest(f"Invalid input for {name}: more than {MOST_TAGS} tags.")
+            if tags:
+                filters[name] = tags
         elif name == "changed_since" and "updated_at" in resource.by_name:
             filters[name] = (_time(given[-1]),)
         elif attribute is not None and attribute.filter:

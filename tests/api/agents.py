@@ -1,0 +1,31 @@
+"""Reports of agents, as tests need them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neutrino.model.agents import DHCP, NIC_SWITCH, OVS, AgentState
+from neutrino.server.hosts.registry import Report
+from neutrino.server.main import Server
+
+BINARIES = {OVS: "neutron-openvswitch-agent", DHCP: "neutron-dhcp-agent", NIC_SWITCH: "neutron-sriov-nic-agent"}
+
+
+def report(server: Server, kind: str, host: str, zone: str | None = None, **configurations: Any) -> Report:
+    """One report, and what follows from it; gives what it meant."""
+    state = AgentState(kind, BINARIES[kind], host, "topic", zone, configurations=configurations, start_flag=True)
+    made = server.registry.report(state)
+    server.scheduler.reported(made)
+    return made
+
+
+def switch(server: Server, host: str, **configurations: Any) -> Report:
+    """An Open vSwitch agent that reaches physnet1 and speaks VXLAN, unless told otherwise."""
+    known = {"bridge_mappings": {"physnet1": "br-ex"}, "tunnel_types": ["vxlan"], "tunneling_ip": "192.0.2.1"}
+    return report(server, OVS, host, **{**known, **configurations})
+
+
+def set_clock(server: Server, ahead: float) -> None:
+    """Let so many seconds pass for the registry."""
+    real = server.registry.clock
+    server.registry.clock = lambda: real() + ahead

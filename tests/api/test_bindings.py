@@ -1,0 +1,257 @@
+"""Binding: by what the host's agents report, to several hosts at once, and when a port becomes ACTIVE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neutrino.model.agents import DHCP, NIC_SWITCH
+from neutrino.server.main import Server
+from tests.api.agents import report, set_clock, switch
+from tests.api.client import Api
+
+VM = {"device_owner": "compute:nova", "device_id": "vm"}
+
+
+@pytest.fixture
+def nova(api: Api) -> Api:
+    """Nova: the service, in the same project."""
+    return api.as_service()
+
+
+def test_a_port_without_a_host_is_unbound(api: Api, admin: Api) -> None:
+    port = api.port(api.network())
+    assert "binding:host_id" not in port
+    seen = admin.show("port", port["id"])
+    assert (seen["binding:host_id"], seen["binding:vif_type"], seen["binding:vif_details"]) == ("", "unbound", {})
+    assert seen["status"] == "DOWN"
+
+
+def test_a_tunnel_is_bound_where_an_agent_speaks_it(server: Server, admin: Api) -> None:
+    switch(server, "h1")
+    port = admin.port(admin.network(), binding__host_id="h1")
+    assert port["binding:vif_type"] == "ovs"
+    details = port["binding:vif_details"]
+    assert details["port_filter"] is True
+    assert details["bridge_name"] == "br-int"
+    assert details["datapath_type"] == "system"
+    assert details["ovs_hybrid_plug"] is False
+    switch(server, "h2", tunnel_types=["gre"])
+    assert admin.port(admin.network(), binding__host_id="h2")["binding:vif_type"] == "binding_failed"
+
+
+@pytest.mark.parametrize(
+    ("network", "mappings", "vif"),
+    [
+        ({"provider__network_type": "vlan", "provider__physical_network": "physnet1"}, {"physnet1": "br1"}, "ovs"),
+        (
+            {"provider__network_type": "vlan", "provider__physical_network": "physnet1"},
+            {"physnet2": "br1"},
+            "binding_failed",
+        ),
+        ({"provider__network_type": "local"}, {}, "ovs"),
+        ({"provider__network_type": "geneve"}, {}, "binding_failed"),
+    ],
+)
+def test_binding_by_configuration(server: Server, admin: Api, network: Any, mappings: Any, vif: str) -> None:
+    switch(server, "mapped", bridge_mappings=mappings)
+    assert admin.port(admin.network(**network), binding__host_id="mapped")["binding:vif_type"] == vif
+
+
+def test_a_flat_network_is_bound_on_its_bridge(server: Server, admin: Api) -> None:
+    switch(server, "flat", bridge_mappings={"dmz": "br-dmz"})
+    network = admin.network(provider__network_type="flat", provider__physical_network="dmz")
+    assert admin.port(network, binding__host_id="flat")["binding:vif_type"] == "ovs"
+    switch(server, "elsewhere", bridge_mappings={})
+    assert admin.port(network, binding__host_id="elsewhere")["binding:vif_type"] == "binding_failed"
+
+
+def test_dpdk_gives_a_socket(server: Server, admin: Api) -> None:
+    switch(
+        server,
+        "dpdk",
+        datapath_type="netdev",
+        ovs_capabilities={"iface_types": ["dpdkvhostuser", "dpdkvhostuserclient"]},
+        vhostuser_socket_dir="/run/vhost",
+    )
+    port = admin.port(admin.network(), binding__host_id="dpdk")
+    assert port["binding:vif_type"] == "vhostuser"
+    details = port["binding:vif_details"]
+    assert details["vhostuser_mode"] == "server"
+    assert details["vhostuser_socket"] == f"/run/vhost/{('vhu' + port['id'])[:14]}"
+
+
+def test_hybrid_plug(server: Server, admin: Api) -> None:
+    switch(server, "hybrid", ovs_hybrid_plug=True)
+    port = admin.port(admin.network(), binding__host_id="hybrid")
+    assert port["binding:vif_details"]["ovs_hybrid_plug"] is True
+
+
+def test_a_virtual_function(server: Server, admin: Api) -> None:
+    report(server, NIC_SWITCH, "nic", device_mappings={"physnet1": ["eth3"]})
+    vlan = admin.network(provider__network_type="vlan", provider__physical_network="physnet1")
+    port = admin.port(vlan, binding__host_id="nic", binding__vnic_type="direct")
+    assert port["binding:vif_type"] == "hw_veb"
+    assert port["binding:vif_details"]["vlan"] == str(vlan["provider:segmentation_id"])
+    whole = admin.port(vlan, binding__host_id="nic", binding__vnic_type="direct-physical")
+    assert whole["binding:vif_type"] == "hostdev_physical"
+    tunnel = admin.port(admin.network(), binding__host_id="nic", binding__vnic_type="direct")
+    assert tunnel["binding:vif_type"] == "binding_failed"
+    assert admin.port(vlan, binding__host_id="nic")["binding:vif_type"] == "binding_failed"
+
+
+def test_no_dead_or_disabled_agent_binds(server: Server, admin: Api, nova: Api) -> None:
+    agent = switch(server, "fading")
+    network = admin.network()
+    admin.put(f"/agents/{agent.agent_id}", {"agent": {"admin_state_up": False}}).expect(200)
+    port = admin.port(network, binding__host_id="fading")
+    assert port["binding:vif_type"] == "binding_failed"
+    admin.put(f"/agents/{agent.agent_id}", {"agent": {"admin_state_up": True}}).expect(200)
+    set_clock(server, 1000)
+    try:
+        assert admin.port(network, binding__host_id="fading")["binding:vif_type"] == "binding_failed"
+    finally:
+        set_clock(server, -1000)
+    # Nova tries again by giving the host anew.
+    nova.change("port", port["id"], binding__host_id="")
+    assert nova.change("port", port["id"], binding__host_id="fading")["binding:vif_type"] == "ovs"
+
+
+def test_a_port_that_moves_is_bound_anew(server: Server, admin: Api) -> None:
+    switch(server, "from")
+    switch(server, "to", ovs_hybrid_plug=True)
+    port = admin.port(admin.network(), binding__host_id="from", **VM)
+    server.core.provisioning.complete(port["id"], "L2", "from")
+    assert admin.show("port", port["id"])["status"] == "ACTIVE"
+    moved = admin.change("port", port["id"], binding__host_id="to")
+    assert (moved["binding:host_id"], moved["status"]) == ("to", "DOWN")
+    assert moved["binding:vif_details"]["ovs_hybrid_plug"] is True
+    assert [b["host"] for b in admin.all(f"/ports/{port['id']}/bindings")] == ["to"]
+    assert not server.core.provisioning.complete(port["id"], "L2", "from")
+    assert admin.show("port", port["id"])["status"] == "DOWN"
+    gone = admin.change("port", port["id"], binding__host_id="")
+    assert (gone["binding:vif_type"], gone["binding:vif_details"]) == ("unbound", {})
+    assert admin.all(f"/ports/{port['id']}/bindings") == []
+
+
+def test_an_ordinary_change_does_not_rebind(server: Server, admin: Api) -> None:
+    switch(server, "steady")
+    port = admin.port(admin.network(), binding__host_id="steady")
+    server.core.provisioning.complete(port["id"], "L2", "steady")
+    changed = admin.change("port", port["id"], name="new", binding__host_id="steady")
+    assert changed["status"] == "ACTIVE"
+    assert changed["revision_number"] == admin.show("port", port["id"])["revision_number"]
+
+
+# --- several hosts ------------------------------------------------------------------------------------------------
+
+
+def test_live_migration(server: Server, admin: Api, nova: Api) -> None:
+    switch(server, "src")
+    switch(server, "dst", ovs_hybrid_plug=True)
+    port = admin.port(admin.network(), binding__host_id="src", **VM)
+    server.core.provisioning.complete(port["id"], "L2", "src")
+    path = f"/ports/{port['id']}/bindings"
+    made = nova.post(path, {"binding": {"host": "dst", "profile": {"k": "v"}}}).expect(201).body["binding"]
+    assert (made["status"], made["vif_type"], made["profile"]) == ("INACTIVE", "ovs", {"k": "v"})
+    assert admin.show("port", port["id"])["binding:host_id"] == "src"
+    assert {b["host"]: b["status"] for b in admin.all(path)} == {"src": "ACTIVE", "dst": "INACTIVE"}
+    nova.post(path, {"binding": {"host": "dst"}}).refused(409, "PortBindingAlreadyExists")
+    updated = nova.put(f"{path}/dst", {"binding": {"profile": {"k": "w"}}}).expect(200).body["binding"]
+    assert updated["profile"] == {"k": "w"}
+    nova.put(f"{path}/src/activate").refused(409, "PortBindingAlreadyActive")
+    active = nova.put(f"{path}/dst/activate").expect(200).body["binding"]
+    assert (active["host"], active["status"]) == ("dst", "ACTIVE")
+    seen = admin.show("port", port["id"])
+    assert (seen["binding:host_id"], seen["status"], seen["binding:profile"]) == ("dst", "DOWN", {"k": "w"})
+    assert {b["host"]: b["status"] for b in admin.all(path)} == {"src": "INACTIVE", "dst": "ACTIVE"}
+    assert server.core.provisioning.complete(port["id"], "L2", "dst")
+    nova.delete(f"{path}/src").expect(204)
+    assert [b["host"] for b in admin.all(path)] == ["dst"]
+    assert admin.show("port", port["id"])["status"] == "ACTIVE"
+
+
+def test_a_migration_that_is_called_off(server: Server, admin: Api, nova: Api) -> None:
+    switch(server, "stay")
+    switch(server, "leave")
+    port = admin.port(admin.network(), binding__host_id="stay", **VM)
+    path = f"/ports/{port['id']}/bindings"
+    nova.post(path, {"binding": {"host": "leave"}}).expect(201)
+    nova.delete(f"{path}/leave").expect(204)
+    nova.delete(f"{path}/leave").refused(404, "PortBindingNotFound")
+    nova.put(f"{path}/leave/activate").refused(404, "PortBindingNotFound")
+    assert admin.show("port", port["id"])["binding:host_id"] == "stay"
+    nova.delete(f"{path}/stay").expect(204)
+    assert admin.show("port", port["id"])["binding:vif_type"] == "unbound"
+
+
+def test_refusals_of_bindings(server: Server, api: Api, admin: Api, nova: Api) -> None:
+    switch(server, "here")
+    network = admin.network()
+    port, no_vm = admin.port(network, binding__host_id="here", **VM), admin.port(network)
+    path = f"/ports/{port['id']}/bindings"
+    nova.post(path, {"binding": {"host": "unheard-of"}}).refused(409, "PortBindingError")
+    nova.post(path, {"binding": {}}).expect(400)
+    nova.post(f"/ports/{no_vm['id']}/bindings", {"binding": {"host": "here"}}).expect(400)
+    api.post(path, {"binding": {"host": "here"}}).refused(403)
+    assert api.get(path).status in (403, 404)
+    nova.get("/ports/00000000-0000-0000-0000-000000000000/bindings").refused(404, "PortNotFound")
+
+
+def test_a_port_takes_its_bindings_along(server: Server, admin: Api, nova: Api) -> None:
+    switch(server, "one")
+    switch(server, "two")
+    port = admin.port(admin.network(), binding__host_id="one", **VM)
+    nova.post(f"/ports/{port['id']}/bindings", {"binding": {"host": "two"}}).expect(201)
+    nova.delete(f"/ports/{port['id']}").expect(204)
+    nova.get(f"/ports/{port['id']}/bindings").expect(404)
+
+
+# --- ACTIVE -------------------------------------------------------------------------------------------------------
+
+
+def test_a_port_is_active_when_it_is_wired(server: Server, admin: Api) -> None:
+    switch(server, "wires")
+    port = admin.port(admin.network(), binding__host_id="wires")
+    provisioning = server.core.provisioning
+    assert port["status"] == "DOWN"
+    assert not provisioning.complete(port["id"], "L2", "another-host")
+    assert provisioning.complete(port["id"], "L2", "wires")
+    active = admin.show("port", port["id"])
+    assert (active["status"], active["revision_number"]) == ("ACTIVE", port["revision_number"] + 1)
+    assert not provisioning.complete(port["id"], "L2", "wires")
+    assert admin.show("port", port["id"]) == active
+    provisioning.lost(port["id"], "wires")
+    assert admin.show("port", port["id"])["status"] == "DOWN"
+    assert provisioning.complete(port["id"], "L2", "wires")
+
+
+def test_an_unbound_port_is_never_active(server: Server, admin: Api) -> None:
+    network = admin.network()
+    failed = admin.port(network, binding__host_id="no-agent-there")
+    assert failed["binding:vif_type"] == "binding_failed"
+    for port in (failed, admin.port(network)):
+        assert not server.core.provisioning.complete(port["id"], "L2", port["binding:host_id"])
+        assert admin.show("port", port["id"])["status"] == "DOWN"
+    assert not server.core.provisioning.complete("no-such-port", "L2", "h")
+
+
+def test_dhcp_is_waited_for_where_it_is_served(another_server: Any) -> None:
+    server = another_server()
+    admin = Api(server.app).as_admin()
+    switch(server, "h")
+    report(server, DHCP, "dhcp-host")
+    network = admin.network()
+    admin.subnet(network)
+    assert [a["host"] for a in admin.get(f"/networks/{network['id']}/dhcp-agents").body["agents"]] == ["dhcp-host"]
+    port = admin.port(network, binding__host_id="h")
+    assert not server.core.provisioning.complete(port["id"], "L2", "h")
+    assert admin.show("port", port["id"])["status"] == "DOWN"
+    assert server.core.provisioning.complete(port["id"], "DHCP", "h")
+    assert admin.show("port", port["id"])["status"] == "ACTIVE"
+    # A dead agent gives no leases, so nobody waits for them.
+    set_clock(server, 1000)
+    switch(server, "h")
+    second = admin.port(network, binding__host_id="h")
+    assert server.core.provisioning.complete(second["id"], "L2", "h")

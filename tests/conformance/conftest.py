@@ -1,0 +1,21 @@
+"""The server of the tests that need no particular state: its tenant networks are VLANs on physnet1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.server import LiveServer
+
+VLANS = {
+    "DEFAULT": {"auth_strategy": "noauth", "agent_down_time": "3600"},
+    "ml2": {"tenant_network_types": "vlan"},
+    "ml2_type_vlan": {"network_vlan_ranges": "physnet1:1000:4000"},
+}
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[LiveServer]:
+    with LiveServer(VLANS) as live:
+        yield live

@@ -1,0 +1,50 @@
+"""Where our attributes are not as Neutron's definitions have them, each with its reason.
+
+A key is "collection.attribute: aspect". The aspects are those of `facts.Fact`; "absent" is an attribute that Neutron has
+and we have not, "ours" one that no extension advertised here brings. `*` stands for any collection, or any attribute.
+"""
+
+from __future__ import annotations
+
+_SORTED = "Lists can be sorted by it too. Neutron refuses that; nothing depends on the refusal."
+_NEVER_SET = (
+    "Neutron shows it to every client, null unless the extension that sets it is there: clients expect the field."
+)
+_SHOWN = "Neutron shows it on this resource too, though its definitions do not say so."
+
+DIFFERENCES: dict[str, str] = {
+    "*.created_at: sort": _SORTED,
+    "*.updated_at: sort": _SORTED,
+    "*.description: sort": _SORTED,
+    "*.revision_number: sort": _SORTED,
+    "rbac_policies.id: sort": _SORTED,
+    "rbac_policies.project_id: sort": _SORTED,
+    "rbac_policies.object_type: default": "Neutron's default, null, is then refused as no type: it must be given.",
+    "address_groups.shared: visible": "Neutron shows it in some answers (add_addresses) and not in others; here always.",
+    "dhcp-agents.*: absent": "The agents of a network are shown as under /agents, at a route of their own.",
+    "dhcp-networks.network_id: absent": "Networks are given to an agent at a route of their own.",
+    "floatingips.*: absent": "Floating IPs come with the router service.",
+    "networks.extra_dhcp_opts: ours": "DHCP options of all ports of a network; ours alone.",
+    "networks.is_default: ours": "Neutron shows and takes it (auto-allocated-topology); which network is the default "
+    "is kept here, the topology is not made.",
+    "networks.qos_policy_id: ours": _NEVER_SET,
+    "ports.qos_policy_id: ours": _NEVER_SET,
+    "ports.qos_network_policy_id: ours": _NEVER_SET,
+    "ports.numa_affinity_policy: ours": _NEVER_SET,
+    "ports.device_profile: ours": _NEVER_SET,
+    "ports.hints: ours": _NEVER_SET,
+    "ports.trusted: ours": _NEVER_SET,
+    "ports.resource_request: ours": _NEVER_SET,
+    "subnets.segment_id: ours": _NEVER_SET,
+    "subnets.dns_publish_fixed_ip: ours": "Neutron shows it, false unless the extension that sets it is there.",
+    "agents.resources_synced: ours": _NEVER_SET,
+    "agents.resource_versions: ours": _SHOWN,
+    "security_groups.description: ours": _SHOWN,
+    "security_groups.revision_number: ours": _SHOWN,
+    "security_group_rules.description: ours": _SHOWN,
+    "security_group_rules.revision_number: ours": _SHOWN,
+    "security_group_rules.tags: ours": _SHOWN,
+    "address_groups.created_at: ours": _SHOWN,
+    "address_groups.updated_at: ours": _SHOWN,
+    "address_groups.revision_number: ours": _SHOWN,
+}

@@ -1,0 +1,101 @@
+"""Our attributes against those of neutron-lib's and Neutron's API definitions, for every alias that we advertise."""
+
+from __future__ import annotations
+
+import pytest
+
+from neutrino.server.api.definition import Resource
+from neutrino.server.api.resources import RESOURCES
+from tests.conformance.differences import DIFFERENCES
+from tests.conformance.facts import CORE, Fact, aliases_of_lib, of_neutron, of_ours
+from tests.conformance.neutron_facts import NEUTRON
+from tests.conformance.server import LiveServer
+
+
+@pytest.fixture(scope="module")
+def aliases(server: LiveServer) -> set[str]:
+    return {extension["alias"] for extension in server.ask("GET", "/v2.0/extensions")["extensions"]}
+
+
+@pytest.fixture(scope="module")
+def found(aliases: set[str]) -> dict[str, object]:
+    """Every difference: its key -> what Neutron has and what we have."""
+    want, have = of_neutron(aliases), of_ours(RESOURCES)
+    differences: dict[str, object] = {}
+    for (collection, name), fact in want.items():
+        ours = have.get((collection, name))
+        if ours is None:
+            differences[f"{collection}.{name}: absent"] = fact
+        else:
+            for aspect, pair in fact.differences(ours).items():
+                differences[f"{collection}.{name}: {aspect}"] = pair
+    differences.update({f"{c}.{n}: ours": fact for (c, n), fact in have.items() if (c, n) not in want})
+    return differences
+
+
+def explained_by(key: str) -> list[str]:
+    """The entries of the table that speak of this difference."""
+    place, aspect = key.split(": ")
+    collection, name = place.split(".", 1)
+    spellings = (f"{c}.{n}: {aspect}" for c, n in ((collection, name), ("*", name), (collection, "*")))
+    return [spelling for spelling in spellings if spelling in DIFFERENCES]
+
+
+def test_every_alias_is_one_of_neutrons(aliases: set[str]) -> None:
+    assert sorted(aliases - set(aliases_of_lib()) - set(NEUTRON)) == []
+
+
+def test_every_difference_has_a_reason(found: dict[str, object]) -> None:
+    assert {key: what for key, what in found.items() if not explained_by(key)} == {}
+
+
+def test_every_reason_has_a_difference(found: dict[str, object]) -> None:
+    used = {entry for key in found for entry in explained_by(key)}
+    assert sorted(set(DIFFERENCES) - used) == []
+    assert all(reason.strip() for reason in DIFFERENCES.values())
+
+
+def test_extensions_build_only_on_extensions_that_are_here(aliases: set[str]) -> None:
+    """What an extension requires has to be advertised too: clients check for the one they know."""
+    lacking = {
+        alias: sorted(set(module.REQUIRED_EXTENSIONS or ()) - aliases - set(CORE))
+        for alias, module in aliases_of_lib().items()
+        if alias in aliases
+    }
+    # Names of floating IPs, the half of it that needs routers, come with them.
+    assert {alias: names for alias, names in lacking.items() if names} == {"dns-integration": ["router"]}
+
+
+def test_actions_are_those_of_the_definitions(aliases: set[str]) -> None:
+    by_name = {resource.name: resource for resource in RESOURCES}
+    wanted = {
+        (resource, action)
+        for alias, module in aliases_of_lib().items()
+        if alias in aliases
+        for resource, actions in (module.ACTION_MAP or {}).items()
+        for action in actions
+    }
+    assert wanted == {(name, action.name) for name, resource in by_name.items() for action in resource.actions}
+
+
+def test_attributes_name_extensions_that_are_here(aliases: set[str]) -> None:
+    named = {a.extension for r in RESOURCES for a in r.attributes} | {r.extension for r in RESOURCES}
+    assert sorted(named - aliases - {""}) == []
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.collection)
+def test_an_attribute_is_said_once(resource: Resource) -> None:
+    names = [attribute.name for attribute in resource.attributes]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("ours", "aspects"),
+    [
+        (Fact(True, False, 0), []),
+        (Fact(True, False, False), ["default"]),
+        (Fact(False, True, 0, sort=True), ["post", "put", "sort"]),
+    ],
+)
+def test_the_comparison_sees_each_aspect(ours: Fact, aspects: list[str]) -> None:
+    assert sorted(Fact(True, False, 0).differences(ours)) == sorted(aspects)
