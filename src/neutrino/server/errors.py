@@ -11,7 +11,7 @@ class ApiError(Exception):
     """A refusal. A subclass with a `template` is raised with the template's fields as keywords."""
 
     status = 500
-    template = "An unknown error occurred."
+    template = "Something unexpected went wrong."
 
     def __init__(self, message: str | None = None, /, **values: object) -> None:
         self.message = message if message is not None else self.template.format(**values)
@@ -24,7 +24,7 @@ class ApiError(Exception):
 
 class BadRequest(ApiError):
     status = 400
-    template = "Bad {resource} request: {msg}."
+    template = "The {resource} request was refused: {msg}."
 
 
 class Unauthorized(ApiError):
@@ -47,11 +47,11 @@ class Conflict(ApiError):
 
 
 class HTTPBadRequest(BadRequest):
-    template = "The request could not be understood."
+    template = "The request makes no sense to this server."
 
 
 class HTTPNotFound(NotFound):
-    template = "The resource could not be found."
+    template = "There is nothing here."
 
 
 class HTTPMethodNotAllowed(ApiError):
@@ -76,15 +76,15 @@ class HTTPServiceUnavailable(ApiError):
 
 class RevisionNumberConstraintFailed(ApiError):
     status = 412
-    template = "Constrained to {expected}, but current revision is {current}."
+    template = "The object is at revision {current}, not {expected} as If-Match wants."
 
 
 class InvalidInput(BadRequest):
-    template = "Invalid input for operation: {error_message}."
+    template = "The input was refused: {error_message}."
 
 
 class PolicyNotAuthorized(Forbidden):
-    template = "{rule} is disallowed by policy."
+    template = "The policy does not allow {rule}."
 
 
 class InUse(Conflict):
@@ -95,255 +95,243 @@ class InUse(Conflict):
 
 
 class NetworkNotFound(NotFound):
-    template = "Network {id} could not be found."
+    template = "There is no network {id}."
 
 
 class NetworkInUse(InUse):
-    template = (
-        "Unable to complete operation on network {id}. There are one or more ports still in use on the network, "
-        "id for these ports is: {ports}."
-    )
+    template = "Network {id} still has ports: {ports}."
 
 
 class VlanIdInUse(InUse):
-    template = "Unable to create the network. The VLAN {vlan_id} on physical network {physical_network} is in use."
+    template = "VLAN {vlan_id} of {physical_network} belongs to another network."
 
 
 class TunnelIdInUse(InUse):
-    template = "Unable to create the network. The tunnel ID {tunnel_id} is in use or not available."
+    template = "Tunnel id {tunnel_id} is not free."
 
 
 class FlatNetworkInUse(InUse):
-    template = "Unable to create the flat network. Physical network {physical_network} is in use."
+    template = "Another flat network has physical network {physical_network}."
 
 
 class NoNetworkAvailable(Conflict):
     status = 409
-    template = "Unable to create the network. No tenant network is available for allocation."
+    template = "All segments that projects may have are taken."
 
 
 class SegmentsSetInConjunctionWithProviders(BadRequest):
-    template = "Segments and provider values cannot both be set."
+    template = "Give either segments or the provider attributes, not both."
 
 
 class SegmentsContainDuplicateEntry(BadRequest):
-    template = "Duplicate segment entry in request."
+    template = "segments has an entry twice."
 
 
 class InvalidSharedSetting(Conflict):
-    template = "Unable to reconfigure sharing settings for network {network}. Multiple tenants are using it."
+    template = "shared of network {network} stays: other projects have ports on it."
 
 
 class ExternalNetworkInUse(InUse):
-    template = "External network {id} cannot be updated to be made non-external, it has existing gateway ports."
+    template = "router:external of network {id} stays: routers or floating IPs use it."
 
 
 class AvailabilityZoneNotFound(NotFound):
-    template = "AvailabilityZone {availability_zone} could not be found."
+    template = "No agent is in availability zone {availability_zone}."
 
 
 # --- subnets and addresses ------------------------------------------------------------------------------------------
 
 
 class SubnetNotFound(NotFound):
-    template = "Subnet {id} could not be found."
+    template = "There is no subnet {id}."
 
 
 class SubnetInUse(InUse):
-    template = "Unable to complete operation on subnet {id}: {reason}."
+    template = "Subnet {id} is in use: {reason}."
 
 
 class InvalidAllocationPool(BadRequest):
-    template = "The allocation pool {pool} is not valid."
+    template = "{pool} is no allocation pool: it must run from a lower to a higher address of the subnet's IP version."
 
 
 class OutOfBoundsAllocationPool(BadRequest):
-    template = "The allocation pool {pool} spans beyond the subnet CIDR {cidr}."
+    template = "Allocation pool {pool} reaches outside of {cidr}."
 
 
 class OverlappingAllocationPools(Conflict):
-    template = "Found overlapping allocation pools: {pool_1} {pool_2} for subnet {cidr}."
+    template = "Allocation pools {pool_1} and {pool_2} of {cidr} overlap."
 
 
 class GatewayConflictWithAllocationPools(InUse):
-    template = "Gateway IP {gateway} conflicts with allocation pool {pool}."
+    template = "gateway_ip {gateway} lies in allocation pool {pool}."
 
 
 class GatewayIpInUse(InUse):
-    template = "Current gateway IP {gateway} already in use by port {port}. Unable to update."
+    template = "gateway_ip {gateway} stays: router port {port} has it."
 
 
 class DNSNameServersExhausted(BadRequest):
-    template = "Unable to complete operation for {subnet}. The number of DNS nameservers exceeds the limit {quota}."
+    template = "dns_nameservers of {subnet}: at most {quota} are allowed."
 
 
 class HostRoutesExhausted(BadRequest):
-    template = "Unable to complete operation for {subnet}. The number of host routes exceeds the limit {quota}."
+    template = "host_routes of {subnet}: at most {quota} are allowed."
 
 
 class InvalidSubnetServiceType(InvalidInput):
-    template = "Subnet service type {service_type} does not correspond to a valid device owner."
+    template = "service_types: no device_owner is called {service_type}."
 
 
 class InvalidInputSubnetServiceType(InvalidInput):
-    template = "Subnet service type {service_type} is not a string."
+    template = "service_types: {service_type} is no text."
 
 
 class IpAddressGenerationFailure(Conflict):
-    template = "No more IP addresses available on network {net_id}."
+    template = "Network {net_id} has no free address left for this port."
 
 
 class IpAddressAlreadyAllocated(Conflict):
-    template = "IP address {ip} already allocated in subnet {subnet_id}."
+    template = "{ip} of subnet {subnet_id} belongs to another port."
 
 
 class InvalidIpForNetwork(BadRequest):
-    template = "IP address {ip_address} is not a valid IP for any of the subnets on the specified network."
+    template = "{ip_address} is no host's address on any subnet of the network."
 
 
 class InvalidIpForSubnet(BadRequest):
-    template = "IP address {ip_address} is not a valid IP for the specified subnet."
+    template = "{ip_address} is no host's address on the subnet that was named with it."
 
 
 class AllocationOnAutoAddressSubnet(InvalidInput):
-    template = (
-        "IPv6 address {ip} cannot be directly assigned to a port on subnet {subnet_id} as the subnet is configured "
-        "for automatic addresses."
-    )
+    template = "{ip} was refused: hosts form their own addresses on subnet {subnet_id}."
 
 
 class SubnetPoolNotFound(NotFound):
-    template = "Subnet pool {id} could not be found."
+    template = "There is no subnet pool {id}."
 
 
 class SubnetPoolDeleteError(BadRequest):
-    template = "Unable to delete subnet pool: {reason}."
+    template = "The subnet pool stays: {reason}."
 
 
 class SubnetPoolQuotaExceeded(Conflict):
-    template = "Per-tenant subnet pool prefix quota exceeded."
+    template = "The project has its share (default_quota) of the subnet pool already."
 
 
 class SubnetAllocationError(Conflict):
-    template = "Failed to allocate subnet: {reason}."
+    template = "The pool has no such subnet to give: {reason}."
 
 
 class MinPrefixSubnetAllocationError(BadRequest):
-    template = "Unable to allocate subnet with prefix length {prefixlen}, minimum allowed prefix is {min_prefixlen}."
+    template = "A /{prefixlen} is larger than the pool gives: its min_prefixlen is {min_prefixlen}."
 
 
 class MaxPrefixSubnetAllocationError(BadRequest):
-    template = "Unable to allocate subnet with prefix length {prefixlen}, maximum allowed prefix is {max_prefixlen}."
+    template = "A /{prefixlen} is smaller than the pool gives: its max_prefixlen is {max_prefixlen}."
 
 
 class EmptySubnetPoolPrefixList(BadRequest):
-    template = "Empty subnet pool prefix list."
+    template = "A subnet pool needs at least one of prefixes."
 
 
 class PrefixVersionMismatch(BadRequest):
-    template = "Cannot mix IPv4 and IPv6 prefixes in a subnet pool."
+    template = "All prefixes of a subnet pool are of one IP version."
 
 
 class UnsupportedMinSubnetPoolPrefix(BadRequest):
-    template = "Prefix '{prefix}' not supported in IPv{version} pool."
+    template = "A pool of IPv{version} cannot hold {prefix}."
 
 
 class IllegalSubnetPoolPrefixBounds(BadRequest):
-    template = "Illegal prefix bounds: {prefix_type}={prefixlen}, {base_prefix_type}={base_prefixlen}."
+    template = "{prefix_type} {prefixlen} does not go with {base_prefix_type} {base_prefixlen}."
 
 
 class IllegalSubnetPoolPrefixUpdate(BadRequest):
-    template = "Illegal update to prefixes: {msg}."
+    template = "prefixes were not changed: {msg}."
 
 
 class IllegalSubnetPoolAssociationToAddressScope(BadRequest):
-    template = (
-        "Illegal subnetpool association: subnetpool {subnetpool_id} cannot be associated with address scope "
-        "{address_scope_id}."
-    )
+    template = "Subnet pool {subnetpool_id} may not join address scope {address_scope_id}."
 
 
 class IllegalSubnetPoolIpVersionAssociationToAddressScope(BadRequest):
-    template = (
-        "Illegal subnetpool association: subnetpool {subnetpool_id} cannot associate with address scope "
-        "{address_scope_id} because subnetpool ip_version is not {ip_version}."
-    )
+    template = "Address scope {address_scope_id} is one of IPv{ip_version}, subnet pool {subnetpool_id} is not."
 
 
 class IllegalSubnetPoolUpdate(BadRequest):
-    template = "Illegal subnetpool update : {reason}."
+    template = "The subnet pool was not changed: {reason}."
 
 
 class NetworkSubnetPoolAffinityError(BadRequest):
-    template = "Subnets hosted on the same network must be allocated from the same subnet pool."
+    template = "A network's subnets of one IP version all come from one pool, or none does."
 
 
 class NetworkAddressScopeAffinityError(BadRequest):
-    template = "Subnets hosted on the same network must belong to the same address scope."
+    template = "A network's subnets of one IP version stay within one address scope."
 
 
 class AddressScopePrefixConflict(Conflict):
-    template = "Failed to associate address scope: subnetpools within an address scope must have unique prefixes."
+    template = "Another subnet pool of the address scope overlaps with these prefixes."
 
 
 class AddressScopeNotFound(NotFound):
-    template = "Address scope {id} could not be found."
+    template = "There is no address scope {id}."
 
 
 class AddressScopeInUse(InUse):
-    template = "Unable to complete operation on address scope {id}. There are one or more subnet pools in use."
+    template = "Address scope {id} still has subnet pools."
 
 
 class AddressScopeUpdateError(BadRequest):
-    template = "Unable to update address scope {id} : {reason}."
+    template = "Address scope {id} was not changed: {reason}."
 
 
 # --- ports ----------------------------------------------------------------------------------------------------------
 
 
 class PortNotFound(NotFound):
-    template = "Port {id} could not be found."
+    template = "There is no port {id}."
 
 
 class MacAddressInUse(InUse):
-    template = "Unable to complete operation for network {network_id}. The mac address {mac_address} is in use."
+    template = "mac_address {mac_address} belongs to another port of network {network_id}."
 
 
 class MacAddressGenerationFailure(ApiError):
     status = 503
-    template = "Unable to generate unique mac on network {network_id}."
+    template = "No free MAC was found on network {network_id}."
 
 
 class ServicePortInUse(Conflict):
-    template = "Port {port_id} cannot be deleted directly via the port API: {reason}."
+    template = "Port {port_id} belongs to a service and goes with it: {reason}."
 
 
 class PortBound(InUse):
-    template = "Unable to complete operation on port {port_id}, port is already bound, port type: {vif_type}."
+    template = "Port {port_id} is in use as {vif_type}: its MAC stays."
 
 
 class PortSecurityAndIPRequiredForSecurityGroups(BadRequest):
-    template = "Port security must be enabled and port must have an IP address in order to use security groups."
+    template = "security_groups need port security, which is off on this port."
 
 
 class PortSecurityPortHasSecurityGroup(InUse):
-    template = "Port has security group associated. Cannot disable port security or IP address until it is removed."
+    template = "port_security_enabled stays on while the port has security_groups."
 
 
 class AddressPairAndPortSecurityRequired(Conflict):
-    template = "Port Security must be enabled in order to have allowed address pairs on a port."
+    template = "allowed_address_pairs need port security, which is off on this port."
 
 
 class AllowedAddressPairsMissingIP(InvalidInput):
-    template = "AllowedAddressPair must contain ip_address."
+    template = "Each of allowed_address_pairs needs an ip_address."
 
 
 class DuplicateAddressPairInRequest(InvalidInput):
-    template = "Request contains duplicate address pair: mac_address {mac_address} ip_address {ip_address}."
+    template = "allowed_address_pairs has {mac_address} with {ip_address} twice."
 
 
 class AllowedAddressPairExhausted(BadRequest):
-    template = "The number of allowed address pair exceeds the maximum {quota}."
+    template = "A port has at most {quota} allowed_address_pairs."
 
 
 class DuplicateExtraDhcpOption(BadRequest):
@@ -351,19 +339,19 @@ class DuplicateExtraDhcpOption(BadRequest):
 
 
 class PortBindingNotFound(NotFound):
-    template = "Binding for port {port_id} for host {host} could not be found."
+    template = "Port {port_id} has no binding on {host}."
 
 
 class PortBindingAlreadyActive(Conflict):
-    template = "Binding for port {port_id} on host {host} is already active."
+    template = "Port {port_id}'s binding on {host} is the active one already."
 
 
 class PortBindingAlreadyExists(Conflict):
-    template = "Binding for port {port_id} on host {host} already exists."
+    template = "Port {port_id} has a binding on {host} already."
 
 
 class PortBindingError(Conflict):
-    template = "Binding for port {port_id} on host {host} could not be created or updated."
+    template = "No driver could bind port {port_id} on {host}."
 
 
 # --- security groups ------------------------------------------------------------------------------------------------
@@ -374,7 +362,7 @@ class SecurityGroupNotFound(NotFound):
 
 
 class SecurityGroupInUse(InUse):
-    template = "Security group {id} {reason}."
+    template = "Security group {id} is in use: {reason}."
 
 
 class SecurityGroupDefaultAlreadyExists(InUse):
@@ -485,15 +473,15 @@ class AddrFormatError(BadRequest):
 
 
 class RbacPolicyNotFound(NotFound):
-    template = "RBAC policy of type {object_type} with ID {id} not found."
+    template = "There is no RBAC policy {id}."
 
 
 class RbacPolicyInUse(Conflict):
-    template = "RBAC policy on object {object_id} cannot be removed because other objects depend on it. {details}"
+    template = "The RBAC policy on {object_id} is in use: {details}"
 
 
 class DuplicateRbacPolicy(Conflict):
-    template = "An RBAC policy already exists with those values."
+    template = "There is such an RBAC policy already."
 
 
 class InvalidActionForType(InvalidInput):
@@ -501,11 +489,11 @@ class InvalidActionForType(InvalidInput):
 
 
 class OverQuota(Conflict):
-    template = "Quota exceeded for resources: {overs}."
+    template = "The project's quota is used up for: {overs}."
 
 
 class QuotaResourceUnknown(NotFound):
-    template = "Unknown quota resources {unknown}."
+    template = "There are no quotas for {unknown}."
 
 
 class QuotaMissingTenant(BadRequest):
@@ -513,11 +501,11 @@ class QuotaMissingTenant(BadRequest):
 
 
 class TenantQuotaNotFound(NotFound):
-    template = "Quota for tenant {tenant_id} could not be found."
+    template = "Project {tenant_id} has no quotas of its own."
 
 
 class TagNotFound(NotFound):
-    template = "Tag {tag} could not be found."
+    template = "The resource has no tag {tag}."
 
 
 # --- hosts ----------------------------------------------------------------------------------------------------------

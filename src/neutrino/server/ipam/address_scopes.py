@@ -61,7 +61,7 @@ class AddressScopes:
         def attempt() -> Object:
             before = self._load(key, context)
             if before["shared"] and values.get("shared") is False:
-                raise errors.AddressScopeUpdateError(id=key, reason="Shared address scope can't be unshared")
+                raise errors.AddressScopeUpdateError(id=key, reason="it is shared, and sharing cannot be taken back")
             with self._db.transaction() as tx:
                 stamp = update_row(tx, t.address_scopes, before, values)
                 if values.get("shared") and not before["shared"]:

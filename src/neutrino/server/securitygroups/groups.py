@@ -192,4 +192,4 @@ def _insert_group(tx: Transaction, values: Object) -> Object:
 
 def _refuse_if_in_use(connection: sa.Connection, key: str) -> None:
     if connection.execute(_PORT_OF_GROUP, {"key": key}).first() is not None:
-        raise errors.SecurityGroupInUse(id=key, reason="is in use by a port")
+        raise errors.SecurityGroupInUse(id=key, reason="a port has it")

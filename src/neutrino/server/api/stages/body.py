@@ -27,11 +27,11 @@ class Item:
 
 def decode(raw: bytes) -> Any:
     if not raw:
-        raise errors.HTTPBadRequest("Resource body required.")
+        raise errors.HTTPBadRequest("The request has no body.")
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise errors.HTTPBadRequest("Cannot understand JSON.") from None
+        raise errors.HTTPBadRequest("The body is no JSON.") from None
 
 
 def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[list[Item], bool]:
@@ -41,14 +41,14 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
     if resource.collection in body and resource.bulk:
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
-            raise errors.HTTPBadRequest("Resources required.")
+            raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")
         return [_to_create(resource, one, context) for one in several], True
     return [_to_create(resource, _only(resource, body), context)], False
 
 
 def _only(resource: Resource, body: Any) -> Any:
     if not isinstance(body, dict) or resource.name not in body:
-        raise errors.HTTPBadRequest(f"Unable to find '{resource.name}' in request body.")
+        raise errors.HTTPBadRequest(f"The body has no '{resource.name}'.")
     return body[resource.name]
 
 
@@ -58,7 +58,7 @@ def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
     unknown = [name for name in one if name not in resource.by_name and name not in SYNONYMS]
     unknown += [name for name in one if name in SYNONYMS and SYNONYMS[name] not in resource.by_name]
     if unknown:
-        raise errors.HTTPBadRequest(f"Unrecognized attribute(s) {', '.join(map(repr, unknown))}.")
+        raise errors.HTTPBadRequest(f"A {resource.name} has no attribute {', '.join(map(repr, unknown))}.")
     out: dict[str, Any] = {}
     for given, value in one.items():
         name = SYNONYMS.get(given, str(given))
@@ -68,7 +68,7 @@ def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
     for name in out:
         attribute = resource.by_name[name]
         if not (attribute.post if verb == "POST" else attribute.put):
-            raise errors.HTTPBadRequest(f"Attribute '{name}' not allowed in {verb}.")
+            raise errors.HTTPBadRequest(f"'{name}' cannot be set by {verb}.")
     return out
 
 
@@ -83,9 +83,7 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
         if attribute.name in given:
             values[attribute.name] = parse_attribute(attribute.name, attribute.type, given[attribute.name])
         elif attribute.default is REQUIRED:
-            raise errors.HTTPBadRequest(
-                f"Failed to parse request. Required attribute '{attribute.name}' not specified."
-            )
+            raise errors.HTTPBadRequest(f"'{attribute.name}' is required.")
         elif attribute.post and attribute.default is not UNSET:
             values[attribute.name] = copy.copy(attribute.default)
     if resource.owned:

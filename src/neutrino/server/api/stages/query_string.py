@@ -79,7 +79,7 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
         else:
             unknown.append(name)
     if unknown:
-        raise errors.HTTPBadRequest(f"[{', '.join(map(repr, sorted(unknown)))}] is invalid attribute for filtering.")
+        raise errors.HTTPBadRequest(f"A list cannot be filtered by {', '.join(map(repr, sorted(unknown)))}.")
     return filters
 
 
@@ -116,10 +116,10 @@ def _sorts(resource: Resource, values: dict[str, list[str]]) -> tuple[Sort, ...]
     for i, key in enumerate(keys):
         attribute = resource.by_name.get(SYNONYMS.get(key, key))
         if attribute is None or not attribute.sort:
-            raise errors.HTTPBadRequest(f"[{key!r}] is invalid attribute for sort_keys.")
+            raise errors.HTTPBadRequest(f"A list cannot be sorted by {key!r} (sort_key).")
         out.append(Sort(attribute.name, DIRECTIONS[directions[i]] if i < len(directions) else False))
     if directions and len(directions) != len(keys):
-        raise errors.HTTPBadRequest("The number of sort_keys and sort_dirs must be same.")
+        raise errors.HTTPBadRequest("Give one sort_dir for each sort_key, or none at all.")
     return tuple(out)
 
 
