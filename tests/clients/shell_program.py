@@ -20,7 +20,7 @@ def main() -> None:
                 status = OpenStackShell().run(json.loads(line))
             except SystemExit as end:  # the parser of arguments
                 status = end.code if isinstance(end.code, int) else 1
-        print(json.dumps([status, out.getvalue(), err.getvalue()]), file=answers, flush=True)  # noqa: T201
+        print(json.dumps([status, out.getvalue(), err.getvalue()]), file=answers, flush=True)
 
 
 main()

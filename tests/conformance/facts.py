@@ -10,7 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-import neutron_lib.api.definitions as definitions
+import neutron_lib.api.definitions as definitions  # type: ignore[import-untyped]
 from neutron_lib import constants
 
 from neutrino.model.sentinel import UNSET

@@ -25,6 +25,7 @@ from tests.support.ports import free_port, listening
 from tests.support.process import TemporaryServer
 
 PROJECT = "ad" * 16  # of the administrator who asks
+ROLES = "admin,manager,member,reader"  # an administrator has the lesser roles too
 
 
 class LiveServer(TemporaryServer):
@@ -53,7 +54,7 @@ class LiveServer(TemporaryServer):
     ) -> tuple[int, Any]:
         """Status and body of the answer to an administrator, or to whom the headers say."""
         data = None if body is None else json.dumps(body).encode()
-        head = {"Content-Type": "application/json", "X-Project-Id": PROJECT, "X-Roles": "admin", **(headers or {})}
+        head = {"Content-Type": "application/json", "X-Project-Id": PROJECT, "X-Roles": ROLES, **(headers or {})}
         request = urllib.request.Request(f"{self.url}{path}", data, head, method=method)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy is not for loopback
         try:

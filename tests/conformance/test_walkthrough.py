@@ -165,6 +165,7 @@ def test_a_network_by_its_vlan_with_a_subnet_of_few_addresses(server: LiveServer
 
 def test_dhcp_options_of_a_network(server: LiveServer) -> None:
     options = [{"opt_name": "ntp-server", "opt_value": "192.0.2.1", "ip_version": 4}]
+    body: dict[str, Any]
     body = {"network": {"name": "options", "extra_dhcp_opts": [{"opt_name": "ntp-server", "opt_value": "192.0.2.1"}]}}
     network = server.ask("POST", "/v2.0/networks.json", body)["network"]
     assert network["extra_dhcp_opts"] == options

@@ -11,6 +11,7 @@ from typing import Any
 import requests
 
 from tests.bench.memory import alive, tree
+from tests.support.keystone import Keystone
 from tests.support.ports import free_port
 from tests.support.process import TemporaryServer, wait_until
 
@@ -25,6 +26,24 @@ def configuration(settings: Settings) -> str:
         values = (f"{name} = {str(value).replace('$', '$$')}" for name, value in options.items())
         lines += [f"[{section}]", *values, ""]
     return "\n".join(lines)
+
+
+def with_keystone(keystone: Keystone) -> Settings:
+    """The settings of a server that asks this Keystone who its callers are."""
+    return {
+        "DEFAULT": {"auth_strategy": "keystone"},
+        "keystone_authtoken": {
+            "www_authenticate_uri": keystone.url,
+            "auth_url": keystone.url,
+            "auth_type": "password",
+            "username": keystone.service_user,
+            "password": keystone.service_password,
+            "project_name": keystone.service_project,
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+            "service_token_roles_required": True,
+        },
+    }
 
 
 class Neutrino(TemporaryServer):
@@ -55,6 +74,7 @@ class Neutrino(TemporaryServer):
             for section in dict.fromkeys([*defaults, *(settings or {})])
         }
         self.database = str(self.settings["database"]["connection"])
+        self._ready = False
         self.config = self.write("neutrino.conf", configuration(self.settings))
 
     @property
@@ -63,13 +83,14 @@ class Neutrino(TemporaryServer):
 
     def start(self) -> None:
         self.spawn(self.command, ready=self._answers)
+        self._ready = True
 
     def stop(self) -> None:
         family = [pid for first in self.pids for pid in tree(first)]
         ended = self._processes[0][0].poll() if self._processes else None
         super().stop()
         wait_until(lambda: not any(map(alive, family)), timeout=10, what="a process of the server", failed=lambda: None)
-        if ended is not None:
+        if ended is not None and self._ready:
             raise RuntimeError(f"the server had ended by itself, with {ended}")
 
     @property

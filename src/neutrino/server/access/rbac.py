@@ -80,11 +80,11 @@ USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
 class RbacPolicies:
     resources = (RBAC_POLICY,)
     extensions = (
-        Extension("rbac-policies", "RBAC policies", "Sharing single objects with single projects."),
-        Extension("rbac-security-groups", "RBAC for security groups", "Security groups can be shared."),
-        Extension("rbac-address-scope", "RBAC for address scopes", "Address scopes can be shared."),
-        Extension("rbac-subnetpool", "RBAC for subnet pools", "Subnet pools can be shared."),
-        Extension("rbac-address-group", "RBAC for address groups", "Address groups can be shared."),
+        Extension("rbac-policies", "RBAC Policies", "Sharing single objects with single projects."),
+        Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
+        Extension("rbac-address-scope", "Add address_scope type to RBAC", "Address scopes can be shared."),
+        Extension("rbac-subnetpool", "Add subnetpool type to RBAC", "Subnet pools can be shared."),
+        Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups can be shared."),
     )
 
     def __init__(

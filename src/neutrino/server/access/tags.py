@@ -89,8 +89,12 @@ def taggable(resource: Resource, table: sa.Table) -> Taggable:
 class Tags:
     resources = ()
     extensions = (
-        Extension("standard-attr-tag", "Tags", "Tags on networks, subnets, ports and other objects."),
-        Extension("tag-creation", "Tag creation", "Adding several tags at once."),
+        Extension(
+            "standard-attr-tag",
+            "Tag support for resources with standard attribute",
+            "Tags on networks, subnets, ports and other objects.",
+        ),
+        Extension("tag-creation", "Tag creation extension", "Adding several tags at once."),
     )
 
     def __init__(self, db: Database) -> None:

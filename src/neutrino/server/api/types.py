@@ -56,9 +56,9 @@ class Text:
 
     def parse(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise Invalid(f"'{value}' is not a valid string")
+            raise Invalid(f"'{value}' is no text")
         if self.max is not None and len(value) > self.max:
-            raise Invalid(f"'{value}' exceeds maximum length of {self.max}")
+            raise Invalid(f"'{value}' is longer than {self.max} characters")
         if len(value.strip() if not self.blank else value) < self.min:
             raise Invalid(f"'{value}' is too short: at least {self.min} characters are needed")
         if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
@@ -190,10 +190,10 @@ class Record:
             raise Invalid(f"'{value}' is not a dictionary")
         unknown = sorted(set(value) - set(self.keys))
         if unknown:
-            raise Invalid(f"unexpected keys supplied: {', '.join(map(str, unknown))}")
+            raise Invalid(f"it has keys it should not have: {', '.join(map(str, unknown))}")
         missing = sorted(k for k, v in self.keys.items() if v.required and k not in value)
         if missing:
-            raise Invalid(f"required keys not present: {', '.join(missing)}")
+            raise Invalid(f"it lacks {', '.join(missing)}")
         return {k: self.keys[k].type.parse(v) for k, v in value.items()}
 
     def schema(self) -> Schema:
@@ -280,19 +280,19 @@ class DnsName:
 
     def parse(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise Invalid(f"'{value}' is not a valid string")
+            raise Invalid(f"'{value}' is no text")
         text = value.lower()
         if len(text) > 255:
-            raise Invalid(f"'{value}' exceeds maximum length of 255")
+            raise Invalid(f"'{value}' is longer than 255 characters")
         if not text:
             return text
         labels = (text[:-1] if text.endswith(".") else text).split(".")
         if not all(DNS_LABEL.fullmatch(label) for label in labels):
-            raise Invalid(f"'{value}' not a valid PQDN or FQDN")
+            raise Invalid(f"'{value}' is no DNS name")
         if len(labels) > 1 and labels[-1].isdigit():
-            raise Invalid(f"'{value}' not a valid FQDN: its last label is all numeric")
+            raise Invalid(f"'{value}' is no DNS name: its last label is a number")
         if self.domain and not text.endswith("."):
-            raise Invalid(f"'{value}' is not a FQDN: it must end with a dot")
+            raise Invalid(f"'{value}' is no full domain: it must end with a dot")
         return text
 
     def schema(self) -> Schema:

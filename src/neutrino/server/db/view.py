@@ -26,7 +26,11 @@ Prepared = tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]  # a statemen
 
 
 class View:
-    """The API's view of one table. `scope` says which rows a project may see, by the parameter PROJECT."""
+    """The API's view of one table.
+
+    `scope` says whether a project may see a row, by the parameter PROJECT. `listed` says the same for lists, as ids that
+    are looked up first by their indexes: asking every row with an OR would read the rows of all projects.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class View:
         computed: Mapping[str, sa.ColumnElement[Any]] | None = None,
         filters: Mapping[str, FilterRule] | None = None,
         scope: Condition | None = None,
+        listed: Condition | None = None,
         key: str = "id",
         hidden: Iterable[str] = (),
     ) -> None:
@@ -51,6 +56,7 @@ class View:
         self.json = frozenset(name for name, column in fields.items() if isinstance(column.type, sa.Text))
         self.filters = dict(filters or {})
         self.scope = scope if scope is not None else table.c.project_id == PROJECT
+        self.listed = listed if listed is not None else self.scope
         self.names = tuple(name for name in fields if name not in set(hidden))
         self._shows: dict[tuple[Any, ...], Prepared] = {}
         self._loads: dict[str, Prepared] = {}
@@ -111,7 +117,7 @@ class View:
         names, statement = self._select(self.names if query.fields is None else query.fields)
         where = [*conditions, *self._conditions(query)]
         if not query.everyone:
-            where.append(self.scope)
+            where.append(self.listed)
         parameters = {"viewer_project": project}
         if query.limit is not None or query.marker is not None or query.sorts:
             statement = self._page(connection, statement, query, where, parameters)
@@ -225,6 +231,25 @@ def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_a
         sa.select(c.id).where(
             c.object_id == object_id, c.action == action, sa.or_(c.target_project == "*", c.target_project == PROJECT)
         )
+    )
+
+
+def among(table: sa.Table, *ids: sa.Select[Any]) -> Condition:
+    """The rows whose id one of the selects gives. The derived table makes MariaDB look these up first."""
+    found = sa.union_all(*ids).subquery()
+    return table.c.id.in_(sa.select(found.c[0]))
+
+
+def own_ids(table: sa.Table) -> sa.Select[Any]:
+    own = table.alias()
+    return sa.select(own.c.id).where(own.c.project_id == PROJECT)
+
+
+def shared_ids(*actions: str) -> sa.Select[Any]:
+    """Ids of objects that RBAC policies open to the viewer's project or to all."""
+    c = t.rbac_policies.c
+    return sa.select(c.object_id).where(
+        c.action.in_(actions or ("access_as_shared",)), c.target_project.in_(("*", PROJECT))
     )
 
 

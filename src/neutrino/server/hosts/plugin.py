@@ -82,8 +82,8 @@ def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
 class Agents:
     resources = (AGENT,)
     extensions = (
-        Extension("agent", "Agents", "The agents that serve the networks, and whether they are alive."),
-        Extension("dhcp_agent_scheduler", "DHCP agent scheduler", "Which DHCP agents serve which networks."),
+        Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
+        Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
     )
 
     def __init__(self, db: Database, registry: Registry, scheduler: DhcpScheduler) -> None:

@@ -35,8 +35,10 @@ _ZONES = (
 class AvailabilityZones:
     resources = (AVAILABILITY_ZONE,)
     extensions = (
-        Extension("availability_zone", "Availability zones", "Zones that agents are in, for networks and routers."),
-        Extension("availability_zone_filter", "Availability zone filters", "Zones by name, resource and state."),
+        Extension("availability_zone", "Availability Zone", "Zones that agents are in, for networks and routers."),
+        Extension(
+            "availability_zone_filter", "Availability Zone Filter Extension", "Zones by name, resource and state."
+        ),
     )
 
     def __init__(self, db: Database) -> None:

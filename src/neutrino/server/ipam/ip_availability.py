@@ -77,8 +77,12 @@ class Subnet:
 class IpAvailability:
     resources = (NETWORK_IP_AVAILABILITY,)
     extensions = (
-        Extension("network-ip-availability", "Network IP availability", "How many addresses of a network are taken."),
-        Extension("network-ip-availability-details", "Network IP availability details", "The same by allocation pool."),
+        Extension("network-ip-availability", "Network IP Availability", "How many addresses of a network are taken."),
+        Extension(
+            "network-ip-availability-details",
+            "Network IP Availability Details Extension",
+            "The same by allocation pool.",
+        ),
     )
 
     def __init__(self, db: Database) -> None:

@@ -26,7 +26,7 @@ from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam import prefixes
 from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
@@ -45,6 +45,7 @@ VIEW = View(
     ),
     computed={"shared": shared_with_viewer(_c.id)},
     scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
+    listed=among(t.subnetpools, own_ids(t.subnetpools), shared_ids()),
     hidden=("allocation_version",),
 )
 
@@ -115,9 +116,9 @@ def claim(tx: Transaction, pool: Object) -> None:
 class SubnetPools:
     resources = (SUBNETPOOL,)
     extensions = (
-        Extension("subnet_allocation", "Subnet allocation", "Subnets whose prefix comes from a subnet pool."),
-        Extension("default-subnetpools", "Default subnet pools", "One subnet pool per IP version is the default."),
-        Extension("subnetpool-prefix-ops", "Subnet pool prefix operations", "Add and remove prefixes of a pool."),
+        Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
+        Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
+        Extension("subnetpool-prefix-ops", "Subnet Pool Prefix Operations", "Add and remove prefixes of a pool."),
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:

@@ -14,13 +14,13 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, one_of, shared_with_viewer
+from neutrino.server.db.view import PROJECT, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ml2.driver_api import Change, Segment
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.segments import NAMES, Segments, read_segments, shown
+from neutrino.server.ml2.segments import NAMES, Segments, TakenSegments, read_segments, shown
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -80,6 +80,7 @@ VIEW = View(
         "provider:segmentation_id": _by_segment(_s.segmentation_id),
     },
     scope=sa.or_(_c.project_id == PROJECT, _SHARED, _OPENED),
+    listed=among(t.networks, own_ids(t.networks), shared_ids(sharing.SHARED, sharing.EXTERNAL)),
 )
 ZonesOf = Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
 
@@ -143,11 +144,9 @@ class Networks:
 
         def attempt() -> list[Object]:
             with self._db.read() as connection:
-                made = [self._decide(connection, context, values) for values in several]
+                taken = TakenSegments(connection)
+                made = [self._decide(connection, context, values, taken) for values in several]
                 limits = {p: self._quotas.limit(connection, "network", p) for p in {v["project_id"] for v in several}}
-            taken = [self._segments.driver(s.network_type).identity(s) for _, segments in made for s in segments]
-            if len(set(taken)) != len(taken):  # two of one request guessed alike
-                raise Stale
             changes = [Change("create", "network", network, segments=segments) for network, segments in made]
 
             def write(tx: Transaction) -> None:
@@ -168,10 +167,12 @@ class Networks:
 
         return self._db.retrying(attempt)
 
-    def _decide(self, connection: Connection, context: Context, values: Object) -> tuple[Object, list[Segment]]:
+    def _decide(
+        self, connection: Connection, context: Context, values: Object, taken: TakenSegments
+    ) -> tuple[Object, list[Segment]]:
         if values["availability_zone_hints"]:
             self._check_zone_hints(connection, values["availability_zone_hints"])
-        segments = self._segments.choose(connection, values)
+        segments = self._segments.choose(taken, values)
         given = {k: v for k, v in values.items() if k not in NAMES and k != "segments"}
         network = fresh(given)
         network |= {

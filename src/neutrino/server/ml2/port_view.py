@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_with_viewer
 
 Object = dict[str, Any]
 _c, _n, _a, _g = t.ports.c, t.networks.c, t.ip_allocations.c, t.port_security_groups.c
@@ -74,6 +74,7 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
     return _c.id.in_(sa.select(_a.port_id).where(*where))
 
 
+_p = t.ports.alias().c
 VIEW = View(
     t.ports,
     columns=COLUMNS,
@@ -88,5 +89,6 @@ VIEW = View(
         "security_groups": lambda ids: _c.id.in_(sa.select(_g.port_id).where(_g.security_group_id.in_(list(ids)))),
     },
     scope=sa.or_(_c.project_id == PROJECT, _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT))),
+    listed=among(t.ports, own_ids(t.ports), sa.select(_p.id).where(_p.network_id.in_(own_ids(t.networks)))),
     hidden=("network:project_id", "network:shared"),
 )

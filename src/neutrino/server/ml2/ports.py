@@ -16,7 +16,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import Allocator, Fixed, wanted_by_default, wanted_by_request
+from neutrino.server.ipam.allocation import ROUTER_OWNERS, Allocator, Fixed, wanted_by_default, wanted_by_request
 from neutrino.server.ipam.subnet_rules import is_auto_address
 from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.binding import UNBOUND, Binding, bind
@@ -42,7 +42,7 @@ class Neighbours:
 
     agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
     ensure_default_group: Callable[[str], str]
-    check_groups: Callable[[Connection, Context, Sequence[str]], None]
+    check_groups: Callable[[Connection, Context, Sequence[str], str], None]  # for the port's project
     dhcp_served: Callable[[Connection, str], bool]
     told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
 
@@ -185,7 +185,7 @@ class Ports:
         groups = values.get("security_groups")
         port["security_groups"] = [ground.default_groups[values["project_id"]]] if groups is None else groups
         if groups:
-            self._neighbours.check_groups(connection, context, groups)
+            self._neighbours.check_groups(connection, context, groups, values["project_id"])
         self._extensions.process("create", "port", values, port, network=network)
         binding = self._bind(connection, port, network)
         port["binding:vif_type"] = binding.vif_type
@@ -213,9 +213,14 @@ class Ports:
         self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]
     ) -> None:
         """A MAC that was asked for must be free on its network; a made-up one is left to the constraint."""
+        asked: set[tuple[str, str]] = set()
         for values, (port, _) in zip(several, made, strict=True):
-            if values.get("mac_address") and _mac_taken(connection, port):
+            if not values.get("mac_address"):
+                continue
+            mac = port["network_id"], port["mac_address"]
+            if mac in asked or _mac_taken(connection, port):
                 raise errors.MacAddressInUse(network_id=port["network_id"], mac_address=port["mac_address"])
+            asked.add(mac)
 
     # --- changing -------------------------------------------------------------------------------------------------
 
@@ -273,7 +278,7 @@ class Ports:
         if "security_groups" in values:
             after["security_groups"] = _new_or_same(values["security_groups"] or [], before["security_groups"])
             if after["security_groups"]:
-                self._neighbours.check_groups(connection, context, after["security_groups"])
+                self._neighbours.check_groups(connection, context, after["security_groups"], before["project_id"])
         self._extensions.process("update", "port", values, after, network=network, before=before)
         binding = None
         if any(after[name] != before[name] for name in BINDING_NAMES):
@@ -297,17 +302,16 @@ class Ports:
         """Addresses after an update: those named are kept or found, those formed from the MAC follow it."""
         network_id = before["network_id"]
         subnets = subnets_of(connection, [network_id])
+        owner = after["device_owner"]
+        automatic = {s["id"] for s in subnets[network_id] if is_auto_address(s) and owner not in ROUTER_OWNERS}
+        kept = [f for f in before["fixed_ips"] if f["subnet_id"] not in automatic]
         wish = values.get("fixed_ips", UNCHANGED)
         if wish is UNCHANGED:  # only the MAC is new
-            automatic = {s["id"] for s in subnets[network_id] if is_auto_address(s)}
-            wish = [
-                f if f["subnet_id"] not in automatic else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]
-            ]
-        asked = {"fixed_ips": _keeping(wish, before["fixed_ips"])}
+            wish = [f if f in kept else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]]
+        asked = {"fixed_ips": _keeping(wish, kept)}
         ground = Ground({}, subnets, _known(connection, [asked], {s["id"] for s in subnets[network_id]}), {})
         keep = frozenset(Fixed(f["subnet_id"], f["ip_address"]) for f in before["fixed_ips"])
         allocator = Allocator(connection)
-        owner = after["device_owner"]
         return _shown(self._addresses(asked, ground, network_id, after["mac_address"], owner, allocator, keep))
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:

@@ -22,20 +22,30 @@ _c = t.network_segments.c
 
 
 class TakenSegments:
-    """What the database says is in use."""
+    """What is in use: by the database, and by what one request has chosen so far for its other networks."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._chosen: dict[str, Segment] = {}
+
+    def take(self, identity: str, segment: Segment) -> None:
+        self._chosen[identity] = segment
 
     def among(self, identities: Sequence[str]) -> set[str]:
         rows = self._connection.execute(sa.select(_c.identity).where(_c.identity.in_(list(identities))))
-        return set(rows.scalars())
+        return set(rows.scalars()) | (self._chosen.keys() & set(identities))
 
     def ids(self, network_type: str, physical_network: str | None) -> set[int]:
         where = [_c.network_type == network_type, _c.segmentation_id.is_not(None)]
         if physical_network is not None:
             where.append(_c.physical_network == physical_network)
-        return set(self._connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars())
+        chosen = {
+            s.segmentation_id
+            for s in self._chosen.values()
+            if s.network_type == network_type and s.segmentation_id is not None
+            if physical_network is None or s.physical_network == physical_network
+        }
+        return chosen | set(self._connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars())
 
 
 class Segments:
@@ -55,15 +65,18 @@ class Segments:
 
     # --- choosing -------------------------------------------------------------------------------------------------
 
-    def choose(self, connection: Connection, values: Mapping[str, Any]) -> list[Segment]:
+    def choose(self, taken: TakenSegments, values: Mapping[str, Any]) -> list[Segment]:
         """The segments of a new network, by its request."""
-        taken = TakenSegments(connection)
         asked = _asked(values)
         if asked is None:
             external = values.get("router:external") and self._external_type
             kinds = [self._external_type] if external and self._external_type else self._tenant_types
-            return [self._for_project(taken, kinds)]
-        return [self._for_administrator(taken, segment) for segment in asked]
+            return [self._taken(taken, self._for_project(taken, kinds))]
+        return [self._taken(taken, self._for_administrator(taken, segment)) for segment in asked]
+
+    def _taken(self, taken: TakenSegments, segment: Segment) -> Segment:
+        taken.take(self._drivers[segment.network_type].identity(segment), segment)
+        return segment
 
     def _for_project(self, taken: TakenSegments, kinds: Sequence[str]) -> Segment:
         for kind in kinds:

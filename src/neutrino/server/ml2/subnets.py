@@ -18,7 +18,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, decode, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam import subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.auto_addresses import AutoAddresses
@@ -34,6 +34,14 @@ _c, _n = t.subnets.c, t.networks.c
 _NETWORK_SHARED = shared_with_viewer(_c.network_id)
 _EXTERNAL = sa.select(_n.external).where(_n.id == _c.network_id).scalar_subquery()
 _NETWORK_PROJECT = sa.select(_n.project_id).where(_n.id == _c.network_id).scalar_subquery()
+_OPENED = shared_ids(sharing.SHARED, sharing.EXTERNAL)
+
+
+def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
+    subnet = t.subnets.alias()
+    return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
+
+
 VIEW = View(
     t.subnets,
     columns=(
@@ -73,6 +81,7 @@ VIEW = View(
         shared_with_viewer(_c.network_id, sharing.EXTERNAL),
         _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
     ),
+    listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
     hidden=("network:project_id", "network:shared", "shared"),
 )
 ROUTER_PORTS = "network:router_"

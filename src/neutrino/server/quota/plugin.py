@@ -22,7 +22,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Handler, Route
 from neutrino.server.api.stages.body import decode
-from neutrino.server.api.types import Bool, Integer, parse_attribute
+from neutrino.server.api.types import Bool, Integer, Text, parse_attribute
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
@@ -48,9 +48,11 @@ COUNTED: Mapping[str, sa.Table] = {
 class QuotaPlugin:
     resources = ()
     extensions = (
-        Extension("quotas", "Quotas", "Limits on what each project may have."),
-        Extension("quota_details", "Quota details", "How much of its limits a project uses."),
-        Extension("quota-check-limit", "Quota limit check", "No limit is set below what is used, unless forced."),
+        Extension("quotas", "Quota management support", "Limits on what each project may have."),
+        Extension("quota_details", "Quota details management support", "How much of its limits a project uses."),
+        Extension(
+            "quota-check-limit", "Quota engine limit check", "No limit is set below what is used, unless forced."
+        ),
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
@@ -151,6 +153,7 @@ class QuotaPlugin:
         if unknown:
             raise errors.HTTPBadRequest(f"Unrecognized attribute(s) {', '.join(map(repr, unknown))}.")
         limits = {name: parse_attribute(name, LIMIT, value) for name, value in wanted.items()}
+        parse_attribute("project_id", Text(255), request.key)
         return Reply(200, {"quota": self.set_limits(request.key, limits, force=force)})
 
     def _delete(self, request: Request) -> Reply:

@@ -20,9 +20,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import View, shared_with_viewer
+from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.query import Query
-from neutrino.server.securitygroups.views import own_or_shared
 
 Object = dict[str, Any]
 KIND = "address_group"
@@ -35,7 +34,8 @@ VIEW = View(
         *("created_at", "updated_at", "revision_number"),
     ),
     computed={"shared": shared_with_viewer(_c.id)},
-    scope=own_or_shared(t.address_groups),
+    scope=sa.or_(t.address_groups.c.project_id == PROJECT, shared_with_viewer(t.address_groups.c.id)),
+    listed=among(t.address_groups, own_ids(t.address_groups), shared_ids()),
 )
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
@@ -43,8 +43,8 @@ _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindpar
 class AddressGroups:
     resources = (ADDRESS_GROUP,)
     extensions = (
-        Extension("address-group", "Address groups", "Lists of CIDRs for the rules of security groups."),
-        Extension("rbac-address-group", "Shared address groups", "Address groups that RBAC policies share."),
+        Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),
+        Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups that RBAC policies share."),
     )
 
     def __init__(self, db: Database) -> None:

@@ -31,16 +31,34 @@ _PORT_OF_GROUP = sa.select(_b.port_id).where(_b.security_group_id == sa.bindpara
 class SecurityGroups:
     resources = (SECURITY_GROUP, SECURITY_GROUP_RULE)
     extensions = (
-        Extension("security-group", "Security groups", "Groups of ports with rules for what they let in and out."),
-        Extension("stateful-security-group", "Stateful security groups", "Groups with or without connection tracking."),
-        Extension("rbac-security-groups", "Shared security groups", "Security groups that RBAC policies share."),
-        Extension("security-groups-shared-filtering", "Filter by sharing", "Security groups listed by being shared."),
-        Extension("security-groups-name-restrictions", "Names of security groups", "No group is named as the default."),
-        Extension("security-groups-normalized-cidr", "Normalized CIDR", "A rule's prefix without its host bits."),
-        Extension("security-groups-remote-address-group", "Remote address group", "Rules for an address group."),
+        Extension("security-group", "security-group", "Groups of ports with rules for what they let in and out."),
+        Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
+        Extension(
+            "rbac-security-groups",
+            "Add security_group type to network RBAC",
+            "Security groups that RBAC policies share.",
+        ),
+        Extension(
+            "security-groups-shared-filtering",
+            "Security group filtering on the shared field",
+            "Security groups listed by being shared.",
+        ),
+        Extension(
+            "security-groups-name-restrictions", "Security group name restrictions", "No group is named as the default."
+        ),
+        Extension(
+            "security-groups-normalized-cidr",
+            "Normalized CIDR field for security group rules",
+            "A rule's prefix without its host bits.",
+        ),
+        Extension(
+            "security-groups-remote-address-group",
+            "Remote address group id field for security group rules",
+            "Rules for an address group.",
+        ),
         Extension(
             "security-groups-rules-belongs-to-default-sg",
-            "Rules of default groups",
+            "Security group rule belongs to the project's default security group",
             "Whether a rule is of a default group.",
         ),
     )

@@ -10,9 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.server.access import sharing
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import PROJECT, View, shared_with_viewer
+from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -22,20 +21,6 @@ MOST_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,76
 _g, _r = t.security_groups.c, t.security_group_rules.c
 
 
-def own_or_shared(table: sa.Table) -> sa.ColumnElement[bool]:
-    """The rows of a project and those shared with it.
-
-    Their ids are looked up first, by two indexes: asking each row whether it is one of them, with an OR, makes
-    PostgreSQL and MariaDB read the rows of all projects. The derived table makes MariaDB keep to that order.
-    """
-    own, policies = table.alias(), t.rbac_policies.c
-    shared = sa.select(policies.object_id).where(
-        policies.action == sharing.SHARED, policies.target_project.in_((sharing.EVERYONE, PROJECT))
-    )
-    ids = sa.union_all(sa.select(own.c.id).where(own.c.project_id == PROJECT), shared).subquery()
-    return table.c.id.in_(sa.select(ids.c.id))
-
-
 GROUPS = View(
     t.security_groups,
     columns=(
@@ -43,7 +28,8 @@ GROUPS = View(
         *("created_at", "updated_at", "revision_number", "tags"),
     ),
     computed={"shared": shared_with_viewer(_g.id)},
-    scope=own_or_shared(t.security_groups),
+    scope=sa.or_(_g.project_id == PROJECT, shared_with_viewer(_g.id)),
+    listed=among(t.security_groups, own_ids(t.security_groups), shared_ids()),
     hidden=("is_default",),
 )
 

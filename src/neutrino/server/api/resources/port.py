@@ -92,7 +92,7 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
             raise Invalid(f"'{item}' is not an address pair")
         unknown = set(item) - {"ip_address", "mac_address"}
         if unknown:
-            raise Invalid(f"unexpected keys supplied: {', '.join(sorted(map(str, unknown)))}")
+            raise Invalid(f"it has keys it should not have: {', '.join(sorted(map(str, unknown)))}")
         if "ip_address" not in item:
             raise errors.AllowedAddressPairsMissingIP()
         pair: dict[str, Any] = {"ip_address": parse_pair_address(item["ip_address"])}

@@ -1,0 +1,97 @@
+"""Quotas: limits and what is used, counted with every write and never passed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neutrino.server.main import Server
+from neutrino.server.quota.plugin import recount
+from tests.api.client import Api
+
+
+def details(api: Api, resource: str) -> dict[str, int]:
+    found: dict[str, int] = api.get(f"/quotas/{api.project}/details").expect(200).body["quota"][resource]
+    return found
+
+
+def limit(api: Api, **limits: int) -> None:
+    api.as_admin().put(f"/quotas/{api.project}", {"quota": limits}).expect(200)
+
+
+def test_defaults_and_limits_of_ones_own(api: Api, admin: Api) -> None:
+    path = f"/quotas/{api.project}"
+    default = api.get(f"{path}/default").expect(200).body["quota"]
+    assert api.get(path).expect(200).body["quota"] == default
+    assert admin.put(path, {"quota": {"port": 7, "network": -1}}).expect(200).body["quota"]["port"] == 7
+    assert any(q["project_id"] == api.project and q["port"] == 7 for q in admin.get("/quotas").body["quotas"])
+    admin.delete(path).expect(204)
+    assert api.get(path).body["quota"] == default
+    admin.delete(path).refused(404, "TenantQuotaNotFound")
+    api.put(path, {"quota": {"port": 9}}).refused(403)
+    api.get(f"/quotas/{api.as_stranger().project}").expect(403)
+    for wrong in ({"port": -2}, {"port": "many"}, {"kitchen": 1}):
+        admin.put(path, {"quota": wrong}).expect(400)
+
+
+def test_nothing_passes_a_limit(api: Api) -> None:
+    limit(api, port=3)
+    network = api.network()
+    made = [api.port(network) for _ in range(3)]
+    api.post("/ports", {"port": {"network_id": network["id"]}}).refused(409, "OverQuota")
+    api.delete(f"/ports/{made[0]['id']}").expect(204)
+    api.post("/ports", {"ports": [{"network_id": network["id"]}] * 2}).refused(409, "OverQuota")
+    assert details(api, "port") == {"limit": 3, "used": 2, "reserved": 0}
+    api.port(network)
+    api.as_admin().put(f"/quotas/{api.project}", {"quota": {"port": 1}}).expect(400)
+    api.as_admin().put(f"/quotas/{api.project}", {"quota": {"port": 1, "force": True}}).expect(200)
+
+
+def test_whose_quota_it_is(api: Api, admin: Api) -> None:
+    """An object counts for the project it belongs to, not for who made it."""
+    other = api.as_stranger()
+    network = admin.network(project_id=other.project)
+    assert (network["project_id"], details(other, "network")["used"], details(api, "network")["used"]) == (
+        other.project,
+        1,
+        0,
+    )
+
+
+def test_counters_follow_everything(api: Api, admin: Api, server: Server) -> None:
+    network = api.network()
+    subnet = api.subnet(network)
+    api.port(network, device_owner="")
+    group = api.make("security_group", name="web")
+    api.make("rbac_policy", object_type="network", object_id=network["id"], target_tenant="x", action="access_as_shared")
+    pool = api.make("subnetpool", name="p", prefixes=["10.0.0.0/8"])
+    admin.port(network, device_owner="network:dhcp", device_id="d")
+    used: dict[str, Any] = {
+        k: v["used"] for k, v in api.get(f"/quotas/{api.project}/details").body["quota"].items() if v["used"]
+    }
+    assert used == {
+        "network": 1,
+        "subnet": 1,
+        "port": 2,
+        "security_group": 2,
+        "security_group_rule": 6,
+        "rbac_policy": 1,
+        "subnetpool": 1,
+    }
+    for port in api.all("/ports", {"device_owner": ""}):
+        api.delete(f"/ports/{port['id']}").expect(204)
+    assert subnet["id"] in api.show("network", network["id"])["subnets"]
+    api.delete(f"/networks/{network['id']}").expect(204)
+    api.delete(f"/security-groups/{group['id']}").expect(204)
+    api.delete(f"/subnetpools/{pool['id']}").expect(204)
+    used = {k: v["used"] for k, v in api.get(f"/quotas/{api.project}/details").body["quota"].items() if v["used"]}
+    assert used == {"security_group": 1, "security_group_rule": 4}
+    assert recount(server.db) == []
+
+
+def test_a_shared_network_counts_its_policy(admin: Api, server: Server) -> None:
+    network = admin.network(shared=True)
+    admin.change("network", network["id"], shared=False)
+    admin.change("network", network["id"], shared=True, router__external=True)
+    assert recount(server.db) == []
+    admin.delete(f"/networks/{network['id']}").expect(204)
+    assert recount(server.db) == []

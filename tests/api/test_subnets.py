@@ -1,0 +1,173 @@
+"""Subnets and addresses: prefixes, pools and gateways, IPv6 modes, service types, and running out."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from tests.api.client import Api
+
+SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
+STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
+
+
+def addresses(port: dict[str, Any]) -> list[str]:
+    return [fixed["ip_address"] for fixed in port["fixed_ips"]]
+
+
+def test_defaults(api: Api) -> None:
+    network = api.network()
+    four = api.subnet(network, "10.0.0.5/24")
+    assert (four["cidr"], four["gateway_ip"]) == ("10.0.0.0/24", "10.0.0.1")
+    assert four["allocation_pools"] == [{"start": "10.0.0.2", "end": "10.0.0.254"}]
+    six = api.subnet(network, "fd00::/64")
+    assert six["ip_version"] == 6
+    assert api.show("network", network["id"])["subnets"] == [four["id"], six["id"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        ({"cidr": "10.0.0.0/24", "ip_version": 6}, 400),
+        ({"cidr": "ten", "ip_version": 4}, 400),
+        ({"cidr": "0.0.0.0/0", "ip_version": 4}, 400),
+        ({"cidr": "224.0.0.0/24", "ip_version": 4}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "gateway_ip": "10.0.0.255"}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "gateway_ip": "fd00::1"}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "allocation_pools": [{"start": "10.0.1.1", "end": "10.0.1.9"}]}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "allocation_pools": [{"start": "10.0.0.9", "end": "10.0.0.2"}]}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "ipv6_ra_mode": "slaac"}, 400),
+        ({"cidr": "fd00::/63", "ip_version": 6, **SLAAC}, 400),
+        ({"cidr": "fd00::/64", "ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "dhcpv6-stateful"}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "host_routes": [{"destination": "fd00::/64", "nexthop": "fd00::1"}]}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "dns_nameservers": [f"10.9.9.{i}" for i in range(1, 8)]}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 4, "gateway_ip": "10.0.0.5",
+          "allocation_pools": [{"start": "10.0.0.2", "end": "10.0.0.9"}]}, 409),
+        ({"ip_version": 4}, 400),
+        ({"cidr": "10.0.0.0/24", "ip_version": 5}, 400),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(api: Api, values: dict[str, Any], status: int) -> None:
+    network = api.network()
+    api.post("/subnets", {"subnet": {"network_id": network["id"], **values}}).expect(status)
+    assert api.show("network", network["id"])["subnets"] == []
+
+
+def test_prefixes_of_a_network_do_not_overlap(api: Api) -> None:
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.128/25"}}
+    api.post("/subnets", body).expect(400)
+    api.subnet(api.network(), "10.0.0.128/25")
+
+
+def test_several_are_made_all_or_none(api: Api) -> None:
+    network = api.network()
+    good = {"network_id": network["id"], "ip_version": 4, "cidr": "10.1.0.0/24"}
+    api.post("/subnets", {"subnets": [good, {**good, "cidr": "10.1.0.0/25"}]}).expect(400)
+    assert api.show("network", network["id"])["subnets"] == []
+    made = api.post("/subnets", {"subnets": [good, {**good, "cidr": "10.2.0.0/24"}]}).expect(201).body["subnets"]
+    assert [s["cidr"] for s in made] == ["10.1.0.0/24", "10.2.0.0/24"]
+
+
+def test_update(api: Api) -> None:
+    subnet = api.subnet(api.network())
+    changed = api.change(
+        "subnet",
+        subnet["id"],
+        gateway_ip="10.0.0.254",
+        allocation_pools=[{"start": "10.0.0.10", "end": "10.0.0.20"}],
+        dns_nameservers=["10.9.9.9"],
+        host_routes=[{"destination": "10.7.0.0/16", "nexthop": "10.0.0.3"}],
+        enable_dhcp=False,
+    )
+    assert changed["gateway_ip"] == "10.0.0.254"
+    assert changed["allocation_pools"] == [{"start": "10.0.0.10", "end": "10.0.0.20"}]
+    assert changed["revision_number"] == subnet["revision_number"] + 1
+    assert api.show("subnet", subnet["id"]) == changed
+    api.put(f"/subnets/{subnet['id']}", {"subnet": {"gateway_ip": "10.0.0.15"}}).expect(409)
+    api.put(f"/subnets/{subnet['id']}", {"subnet": {"cidr": "10.8.0.0/24"}}).expect(400)
+
+
+def test_a_subnet_in_use_stays(api: Api, admin: Api) -> None:
+    network = api.network()
+    subnet = api.subnet(network)
+    dhcp = admin.port(network, device_owner="network:dhcp", device_id="agent")
+    port = api.port(network)
+    api.delete(f"/subnets/{subnet['id']}").refused(409, "SubnetInUse")
+    api.delete(f"/ports/{port['id']}").expect(204)
+    api.delete(f"/subnets/{subnet['id']}").expect(204)
+    admin.get(f"/ports/{dhcp['id']}").expect(404)
+    assert api.show("network", network["id"])["subnets"] == []
+
+
+def test_addresses_run_out_and_come_back(api: Api) -> None:
+    network = api.network()
+    api.subnet(network, "10.0.0.0/28", allocation_pools=[{"start": "10.0.0.4", "end": "10.0.0.9"}])
+    made = [api.port(network) for _ in range(6)]
+    assert sorted(a for p in made for a in addresses(p)) == [f"10.0.0.{i}" for i in range(4, 10)]
+    api.post("/ports", {"port": {"network_id": network["id"]}}).refused(409, "IpAddressGenerationFailure")
+    api.delete(f"/ports/{made[2]['id']}").expect(204)
+    assert addresses(api.port(network)) == addresses(made[2])
+    assert addresses(api.port(network, fixed_ips=[{"ip_address": "10.0.0.12"}])) == ["10.0.0.12"]  # beside the pool
+
+
+def test_a_second_subnet_helps_when_the_first_is_full(api: Api) -> None:
+    network = api.network()
+    api.subnet(network, "10.0.0.0/30")
+    second = api.subnet(network, "10.0.1.0/30")
+    owners = [api.port(network)["fixed_ips"][0]["subnet_id"] for _ in range(2)]
+    assert owners.count(second["id"]) == 1
+    bulk = {"ports": [{"network_id": network["id"]}] * 2}
+    api.post("/ports", bulk).refused(409, "IpAddressGenerationFailure")
+
+
+@pytest.mark.parametrize("mode", [SLAAC, STATELESS])
+def test_addresses_that_hosts_form_come_and_go_with_their_subnet(api: Api, mode: dict[str, str]) -> None:
+    network = api.network()
+    api.subnet(network)
+    before = api.port(network, mac_address="fa:16:3e:11:22:33", dns_name="web")
+    subnet = api.subnet(network, "fd00:1::/64", **mode)
+    own = "fd00:1::f816:3eff:fe11:2233"
+    after = api.show("port", before["id"])
+    assert addresses(after) == [*addresses(before), own]
+    assert after["revision_number"] > before["revision_number"]
+    assert own in {entry["ip_address"] for entry in after["dns_assignment"]}
+    assert len(addresses(api.port(network))) == 2
+    api.delete(f"/subnets/{subnet['id']}").expect(204)
+    left = api.show("port", before["id"])
+    assert addresses(left) == addresses(before)
+    assert own not in {entry["ip_address"] for entry in left["dns_assignment"]}
+
+
+def test_a_managed_ipv6_subnet_gives_addresses(api: Api) -> None:
+    network = api.network()
+    subnet = api.subnet(network, "fd00:2::/64", **STATEFUL)
+    port = api.port(network)
+    assert ipaddress.ip_address(addresses(port)[0]) in ipaddress.ip_network("fd00:2::/64")
+    api.delete(f"/subnets/{subnet['id']}").refused(409, "SubnetInUse")
+
+
+def test_one_cannot_choose_an_address_that_hosts_form(api: Api) -> None:
+    network = api.network()
+    subnet = api.subnet(network, "fd00:3::/64", **SLAAC)
+    wish = {"subnet_id": subnet["id"], "ip_address": "fd00:3::5"}
+    api.post("/ports", {"port": {"network_id": network["id"], "fixed_ips": [wish]}}).expect(400)
+    port = api.port(network, fixed_ips=[{"subnet_id": subnet["id"]}], mac_address="fa:16:3e:00:00:01")
+    assert addresses(port) == ["fd00:3::f816:3eff:fe00:1"]
+
+
+def test_service_types(api: Api, admin: Api) -> None:
+    network = api.network()
+    kept = api.subnet(network, "10.0.0.0/24", service_types=["network:floatingip"])
+    api.post("/ports", {"port": {"network_id": network["id"]}}).refused(409, "IpAddressGenerationFailure")
+    general = api.subnet(network, "10.0.1.0/24")
+    assert api.port(network)["fixed_ips"][0]["subnet_id"] == general["id"]
+    floating = admin.port(network, device_owner="network:floatingip")
+    assert floating["fixed_ips"][0]["subnet_id"] == kept["id"]
+    changed = api.change("subnet", kept["id"], service_types=["compute:nova"])
+    assert changed["service_types"] == ["compute:nova"]
+    api.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": ["kitchen"]}}).expect(400)

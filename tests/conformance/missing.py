@@ -1,0 +1,51 @@
+"""Extensions that neutron-lib knows and that are not advertised here: what would bring them."""
+
+from __future__ import annotations
+
+# What would bring them -> their aliases.
+MISSING: dict[str, str] = {
+    "routers and floating IPs (L3)": """
+        router ext-gw-mode extraroute extraroute-atomic external-gateway-multihoming enable-default-route-bfd
+        enable-default-route-ecmp ecmp_routes dvr l3-ha network_ha fip-port-details floating-ip-distributed
+        floating-ip-router-writable floatingip-autodelete-internal floatingip-pools l3-port-ip-change-not-allowed
+        router-admin-state-down-before-update router-enable-snat router_availability_zone l3_agent_scheduler
+        l3-agent-scheduler-ha-chassis-priority floating-ip-port-forwarding floating-ip-port-forwarding-description
+        floating-ip-port-forwarding-detail floating-ip-port-forwarding-port-ranges expose-port-forwarding-in-fip
+        l3-conntrack-helper expose-l3-conntrack-helper dns-integration-domain-keywords
+    """,
+    "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
+    "flavors and service types, with L3": "flavors l3-flavors service-type router-service-type",
+    "QoS": """
+        qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip qos-fip-network-policy qos-gateway-ip
+        qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias qos-rule-type-details
+        qos-rule-type-filter qos-rules-alias port-resource-request port-resource-request-groups agent-resources-synced
+    """,
+    "trunks": "trunk trunk-details",
+    "segments of routed networks": """
+        segment standard-attr-segment segments-peer-subnet-host-routes subnet-segmentid-enforce
+        subnet-segmentid-writable
+    """,
+    "network segment ranges": "network-segment-range",
+    "metering": "metering metering_source_and_destination_fields",
+    "logging of security groups": "logging",
+    "local IPs": "local_ip",
+    "auto-allocated topology": "auto-allocated-topology project-default-networks",
+    "default rules of security groups": "security-groups-default-rules security-groups-default-statefulness",
+    "ports of special hardware": """
+        port-device-profile port-hardware-offload-type port-hint-ovs-tx-steering port-hints port-mac-override
+        port-numa-affinity-policy port-numa-affinity-policy-socket port-trusted-vif uplink-status-propagation-updatable
+    """,
+    "an external DNS service": "subnet-dns-publish-fixed-ip",
+    "nothing planned": """
+        agent_sort_key network-cascade-delete quota-check-limit-default subnet_onboard vlan-transparent qinq pvlan
+    """,
+}
+
+# Other projects of OpenStack bring these to Neutron.
+OTHERS = """
+    bgp bgp_4byte_asn bgp_dragent_scheduler bgpvpn bgpvpn-routes-control bgpvpn-vni rbac-bgpvpn standard-attr-bgpvpn
+    standard-attr-bgpvpn-network-association standard-attr-bgpvpn-port-association
+    standard-attr-bgpvpn-router-association evpn ovn-bgp flow_classifier sfc fwaas_v2 standard-attr-fwaas-v2 taas
+    taas-vlan-filter tap-mirror tap-mirror-both-direction vpnaas vpn-aes-ccm-gcm vpn-aes-ctr vpn-endpoint-groups
+    vpn-flavors vpn-no-sha1-3des
+"""

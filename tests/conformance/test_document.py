@@ -1,0 +1,26 @@
+"""What docs/conformance.md says of differences and missing extensions is what the tests go by."""
+
+from __future__ import annotations
+
+from tests.conformance.document import DOCUMENT, written_anew
+from tests.conformance.facts import CORE, aliases_of_lib
+from tests.conformance.missing import MISSING, OTHERS
+from tests.conformance.neutron_facts import NEUTRON
+from tests.conformance.server import LiveServer
+
+
+def test_the_tables_are_up_to_date() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert text.count("<!-- table: ") == 3
+    assert written_anew(text) == text, "write them anew: python -m tests.conformance.document"
+
+
+def test_every_extension_is_here_or_said_to_be_missing(server: LiveServer) -> None:
+    here = {extension["alias"] for extension in server.ask("GET", "/v2.0/extensions")["extensions"]}
+    missing = [alias for aliases in (*MISSING.values(), OTHERS) for alias in aliases.split()]
+    assert sorted(here & set(missing)) == []
+    assert len(missing) == len(set(missing))
+    known = set(aliases_of_lib()) - set(CORE) - {"dummy"}
+    assert sorted(known - here - set(missing)) == []
+    # Neutron itself defines these two, beside those whose facts the tests have.
+    assert sorted({*here, *missing} - known - set(NEUTRON)) == ["l3_agent_scheduler", "security-groups-default-rules"]

@@ -1,0 +1,356 @@
+"""The extension list says what works: for every alias advertised here something of it is asked of a live server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from neutrino.model.agents import DHCP, AgentState
+from tests.conformance.facts import CORE, aliases_of_lib, of_neutron
+from tests.conformance.neutron_facts import NEUTRON
+from tests.conformance.server import PROJECT, LiveServer
+
+Object = dict[str, Any]
+Shown = dict[str, Object]
+Probe = Callable[[LiveServer, Shown], None]
+
+# What clients and other services look for before they use it.
+_NEEDED = """
+    project-id standard-attr-timestamp standard-attr-revisions standard-attr-description standard-attr-tag
+    revision-if-match pagination sorting filter-validation empty-string-filtering binding binding-extended provider
+    multi-provider external-net net-mtu net-mtu-writable security-group stateful-security-group port-security
+    allowed-address-pairs extra_dhcp_opt dns-integration subnet_allocation default-subnetpools subnet-service-types
+    address-scope address-group security-groups-remote-address-group security-groups-shared-filtering
+    security-groups-normalized-cidr port-security-groups-filtering ip-substring-filtering rbac-policies
+    rbac-security-groups rbac-address-scope rbac-subnetpool rbac-address-group quotas quota_details quota-check-limit
+    agent availability_zone network_availability_zone dhcp_agent_scheduler network-ip-availability
+    port-mac-address-regenerate ip_allocation l2_adjacency uplink-status-propagation data-plane-status
+    tag-ports-during-bulk-creation
+"""
+NEEDED = _NEEDED.split()
+
+# Advertising one of these would have clients use what is not there. Nova's own trap: with `segment` it asks for segments.
+NOT_HERE = ("segment", "router", "qos", "trunk", "port-resource-request", "agent-resources-synced")
+
+
+@pytest.fixture(scope="module")
+def advertised(server: LiveServer) -> list[Object]:
+    extensions: list[Object] = server.ask("GET", "/v2.0/extensions")["extensions"]
+    return extensions
+
+
+@pytest.fixture(scope="module")
+def shown(server: LiveServer) -> Shown:
+    """One object of each collection, as an administrator sees it."""
+    server.report_agents([AgentState(DHCP, "neutron-dhcp-agent", "host-1", "dhcp_agent", "zone-1", start_flag=True)])
+
+    def made(path: str, resource: str, /, **values: Any) -> Object:
+        key = server.ask("POST", f"/v2.0/{path}", {resource: values})[resource]["id"]
+        found: Object = server.ask("GET", f"/v2.0/{path}/{key}")[resource]
+        return found
+
+    scope = made("address-scopes", "address_scope", name="scope", ip_version=4)
+    pool = made(
+        "subnetpools",
+        "subnetpool",
+        name="pool",
+        prefixes=["10.64.0.0/16"],
+        address_scope_id=scope["id"],
+        is_default=True,
+    )
+    network = made("networks", "network", name="net")
+    subnet = made(
+        "subnets", "subnet", network_id=network["id"], ip_version=4, use_default_subnetpool=True, prefixlen=24
+    )
+    group = made("security-groups", "security_group", name="group")
+    addresses = made("address-groups", "address_group", name="addresses", addresses=["192.0.2.0/24"])
+    rule = made(
+        *("security-group-rules", "security_group_rule"),
+        security_group_id=group["id"],
+        direction="ingress",
+        remote_address_group_id=addresses["id"],
+    )
+    port = made("ports", "port", network_id=network["id"], security_groups=[group["id"]])
+    policy = made(
+        *("rbac-policies", "rbac_policy"),
+        object_type="network",
+        object_id=network["id"],
+        action="access_as_shared",
+        target_tenant="bb" * 16,
+    )
+    several = made(
+        *("networks", "network"),
+        segments=[
+            {"provider:network_type": "vlan", "provider:physical_network": "physnet1"},
+            {"provider:network_type": "vxlan"},
+        ],
+    )
+    agent = server.ask("GET", "/v2.0/agents")["agents"][0]
+    return {
+        "networks": {**network, "segments": several["segments"]},
+        "subnets": subnet,
+        "ports": port,
+        "subnetpools": pool,
+        "address_scopes": scope,
+        "address_groups": addresses,
+        "security_groups": group,
+        "security_group_rules": rule,
+        "rbac_policies": policy,
+        "agents": server.ask("GET", f"/v2.0/agents/{agent['id']}")["agent"],
+        "dhcp-agents": server.ask("GET", f"/v2.0/networks/{network['id']}/dhcp-agents")["agents"][0],
+        "dhcp-networks": {"network_id": server.ask("GET", f"/v2.0/agents/{agent['id']}/dhcp-networks")["networks"]},
+        "availability_zones": server.ask("GET", "/v2.0/availability_zones")["availability_zones"][0],
+        "network_ip_availabilities": server.ask("GET", f"/v2.0/network-ip-availabilities/{network['id']}")[
+            "network_ip_availability"
+        ],
+    }
+
+
+# --- what an alias brings beside attributes that are shown ------------------------------------------------------------
+
+
+def refused(server: LiveServer, method: str, path: str, body: Any = None, status: int = 400) -> None:
+    got, answer = server.exchange(method, path, body)
+    assert got == status, answer
+    assert answer["NeutronError"]["message"]
+
+
+def ids(server: LiveServer, path: str) -> list[str]:
+    (listed,) = (value for key, value in server.ask("GET", f"/v2.0/{path}").items() if not key.endswith("_links"))
+    return [item["id"] for item in listed]
+
+
+def both_names(server: LiveServer, shown: Shown) -> None:
+    assert shown["networks"]["project_id"] == shown["networks"]["tenant_id"] == PROJECT
+
+
+def if_match(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/security-groups/{shown['security_groups']['id']}"
+    body = {"security_group": {"description": "x"}}
+    assert server.exchange("PUT", path, body, {"If-Match": "revision_number=9999"})[0] == 412
+
+
+def pages(server: LiveServer, shown: Shown) -> None:
+    answer = server.ask("GET", "/v2.0/networks?limit=1&sort_key=id&sort_dir=asc")
+    assert len(answer["networks"]) == 1
+    assert {link["rel"] for link in answer["networks_links"]} >= {"next"}
+
+
+def order(server: LiveServer, shown: Shown) -> None:
+    up, down = (ids(server, f"networks?sort_key=id&sort_dir={direction}") for direction in ("asc", "desc"))
+    assert up == sorted(up) == down[::-1]
+
+
+def empty_name(server: LiveServer, shown: Shown) -> None:
+    assert shown["subnets"]["id"] in ids(server, "subnets?name=")
+    assert shown["networks"]["id"] not in ids(server, "networks?name=")
+
+
+def bindings(server: LiveServer, shown: Shown) -> None:
+    port = {
+        "network_id": shown["networks"]["id"],
+        "device_owner": "compute:z",
+        "device_id": "vm",
+        "binding:host_id": "h",
+    }
+    key = server.ask("POST", "/v2.0/ports", {"port": port})["port"]["id"]
+    status, answer = server.exchange("GET", f"/v2.0/ports/{key}/bindings", headers={"X-Roles": "service"})
+    assert (status, [binding["host"] for binding in answer["bindings"]]) == (200, ["h"])
+
+
+def by_group(server: LiveServer, shown: Shown) -> None:
+    assert ids(server, f"ports?security_groups={shown['security_groups']['id']}") == [shown["ports"]["id"]]
+
+
+def by_part_of_address(server: LiveServer, shown: Shown) -> None:
+    address = shown["ports"]["fixed_ips"][0]["ip_address"]
+    assert shown["ports"]["id"] in ids(server, f"ports?fixed_ips=ip_address_substr%3D{address[:-1]}")
+
+
+def quotas(server: LiveServer, shown: Shown) -> None:
+    assert server.ask("PUT", f"/v2.0/quotas/{'cc' * 16}", {"quota": {"port": 7}})["quota"]["port"] == 7
+    assert server.ask("GET", f"/v2.0/quotas/{'cc' * 16}/default")["quota"]["port"] == 500
+    server.ask("DELETE", f"/v2.0/quotas/{'cc' * 16}")
+
+
+def quota_details(server: LiveServer, shown: Shown) -> None:
+    details = server.ask("GET", f"/v2.0/quotas/{PROJECT}/details.json")["quota"]
+    assert details["port"]["used"] >= 1
+    assert details["port"]["limit"] == 500
+
+
+def quota_below_use(server: LiveServer, shown: Shown) -> None:
+    body = {"quota": {"port": 0, "check_limit": True}}
+    refused(server, "PUT", f"/v2.0/quotas/{PROJECT}", body, status=400)
+
+
+def from_pool(server: LiveServer, shown: Shown) -> None:
+    assert shown["subnets"]["subnetpool_id"] == shown["subnetpools"]["id"]
+    assert shown["subnets"]["cidr"].startswith("10.64.")
+
+
+def prefixes(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/subnetpools/{shown['subnetpools']['id']}"
+    assert "10.80.0.0/16" in server.ask("PUT", f"{path}/add_prefixes", {"prefixes": ["10.80.0.0/16"]})["prefixes"]
+    assert (
+        "10.80.0.0/16" not in server.ask("PUT", f"{path}/remove_prefixes", {"prefixes": ["10.80.0.0/16"]})["prefixes"]
+    )
+
+
+def sharing(kind: str, collection: str) -> Probe:
+    def probe(server: LiveServer, shown: Shown) -> None:
+        body = {
+            "object_type": kind,
+            "object_id": shown[collection]["id"],
+            "action": "access_as_shared",
+            "target_tenant": "bb" * 16,
+        }
+        policy = server.ask("POST", "/v2.0/rbac-policies", {"rbac_policy": body})["rbac_policy"]
+        path = f"/v2.0/{collection.replace('_', '-')}/{shown[collection]['id']}"
+        assert server.exchange("GET", path, headers={"X-Project-Id": "bb" * 16, "X-Roles": "member,reader"})[0] == 200
+        server.ask("DELETE", f"/v2.0/rbac-policies/{policy['id']}")
+
+    return probe
+
+
+def zones(server: LiveServer, shown: Shown) -> None:
+    assert server.ask("GET", "/v2.0/availability_zones?name=zone-1")["availability_zones"]
+    assert server.ask("GET", "/v2.0/availability_zones?name=zone-2")["availability_zones"] == []
+
+
+def scheduling(server: LiveServer, shown: Shown) -> None:
+    network, agent = shown["networks"]["id"], shown["agents"]["id"]
+    server.ask("DELETE", f"/v2.0/agents/{agent}/dhcp-networks/{network}")
+    assert server.ask("GET", f"/v2.0/networks/{network}/dhcp-agents")["agents"] == []
+    server.ask("POST", f"/v2.0/agents/{agent}/dhcp-networks", {"network_id": network})
+    assert network in ids(server, f"agents/{agent}/dhcp-networks")
+
+
+def no_second_default(server: LiveServer, shown: Shown) -> None:
+    refused(server, "POST", "/v2.0/security-groups", {"security_group": {"name": "default"}}, status=409)
+
+
+def tags(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/networks/{shown['networks']['id']}/tags"
+    server.ask("PUT", path, {"tags": ["red"]})
+    assert ids(server, "networks?tags=red") == [shown["networks"]["id"]]
+    server.ask("DELETE", f"{path}/red")
+
+
+def several_tags(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/subnets/{shown['subnets']['id']}/tags"
+    server.ask("POST", path, {"tags": ["a", "b"]})
+    assert server.ask("GET", path)["tags"] == ["a", "b"]
+
+
+def tagged_from_the_start(server: LiveServer, shown: Shown) -> None:
+    network = shown["networks"]["id"]
+    body = {"ports": [{"network_id": network, "tags": ["t2", "t1"]}, {"network_id": network}]}
+    first, second = server.ask("POST", "/v2.0/ports", body)["ports"]
+    assert (first["tags"], second["tags"]) == (["t1", "t2"], [])
+    assert ids(server, "ports?tags=t1,t2") == [first["id"]]
+    refused(server, "POST", "/v2.0/ports", {"port": {"network_id": network, "tags": ["x", "x"]}})
+
+
+def new_mac(server: LiveServer, shown: Shown) -> None:
+    port = shown["ports"]
+    changed = server.ask("PUT", f"/v2.0/ports/{port['id']}", {"port": {"mac_address": None}})["port"]
+    assert changed["mac_address"] not in (None, port["mac_address"])
+
+
+def no_multicast_pair(server: LiveServer, shown: Shown) -> None:
+    pair = {"ip_address": "224.0.0.18"}
+    body = {"port": {"network_id": shown["networks"]["id"], "allowed_address_pairs": [pair]}}
+    refused(server, "POST", "/v2.0/ports", body)
+
+
+def writable_mtu(server: LiveServer, shown: Shown) -> None:
+    path = f"/v2.0/networks/{shown['networks']['id']}"
+    assert server.ask("PUT", path, {"network": {"mtu": 1400}})["network"]["mtu"] == 1400
+
+
+def external_subnets(server: LiveServer, shown: Shown) -> None:
+    assert shown["subnets"]["id"] in ids(server, "subnets?router:external=false")
+    assert shown["subnets"]["id"] not in ids(server, "subnets?router:external=true")
+
+
+PROBES: dict[str, Probe] = {
+    "project-id": both_names,
+    "revision-if-match": if_match,
+    "pagination": pages,
+    "sorting": order,
+    "sort-key-validation": lambda server, shown: refused(server, "GET", "/v2.0/networks?sort_key=nothing"),
+    "filter-validation": lambda server, shown: refused(server, "GET", "/v2.0/networks?nothing=1"),
+    "empty-string-filtering": empty_name,
+    "binding-extended": bindings,
+    "port-security-groups-filtering": by_group,
+    "ip-substring-filtering": by_part_of_address,
+    "quotas": quotas,
+    "quota_details": quota_details,
+    "quota-check-limit": quota_below_use,
+    "subnet_allocation": from_pool,
+    "default-subnetpools": from_pool,
+    "subnetpool-prefix-ops": prefixes,
+    "rbac-security-groups": sharing("security_group", "security_groups"),
+    "rbac-address-scope": sharing("address_scope", "address_scopes"),
+    "rbac-subnetpool": sharing("subnetpool", "subnetpools"),
+    "rbac-address-group": sharing("address_group", "address_groups"),
+    "availability_zone_filter": zones,
+    "dhcp_agent_scheduler": scheduling,
+    "security-groups-name-restrictions": no_second_default,
+    "standard-attr-tag": tags,
+    "tag-creation": several_tags,
+    "tag-ports-during-bulk-creation": tagged_from_the_start,
+    "port-mac-address-regenerate": new_mac,
+    "aap-reject-multicast": no_multicast_pair,
+    "net-mtu-writable": writable_mtu,
+    "subnet-external-network": external_subnets,
+}
+
+
+def visible_places(alias: str) -> list[tuple[str, str]]:
+    """The attributes that an extension has shown, on resources that are served here."""
+    core = of_neutron(())
+    facts = {place: fact for place, fact in of_neutron({alias}).items() if place not in core or core[place] != fact}
+    return [place for place, fact in facts.items() if fact.visible and place[0] != "floatingips"]
+
+
+def test_what_others_look_for_is_there(advertised: list[Object]) -> None:
+    aliases = [extension["alias"] for extension in advertised]
+    assert sorted(set(NEEDED) - set(aliases)) == []
+    assert sorted(set(NOT_HERE) & set(aliases)) == []
+    assert len(aliases) == len(set(aliases))
+
+
+def test_an_extension_is_shown_as_it_is_listed(server: LiveServer, advertised: list[Object]) -> None:
+    for extension in advertised:
+        assert server.ask("GET", f"/v2.0/extensions/{extension['alias']}")["extension"] == extension
+        assert set(extension) >= {"alias", "name", "description", "updated", "links"}
+    refused(server, "GET", "/v2.0/extensions/nothing", status=404)
+
+
+def test_every_attribute_of_an_extension_is_shown(advertised: list[Object], shown: Shown) -> None:
+    absent = {
+        (extension["alias"], collection, name)
+        for extension in advertised
+        for collection, name in visible_places(extension["alias"])
+        if name not in shown[collection]
+    }
+    assert absent == set()
+
+
+def test_every_extension_is_asked_for_something(advertised: list[Object]) -> None:
+    aliases = {extension["alias"] for extension in advertised}
+    assert sorted(alias for alias in aliases if alias not in PROBES and not visible_places(alias)) == []
+    assert sorted(set(PROBES) - aliases) == []
+
+
+@pytest.mark.parametrize("alias", PROBES)
+def test_it_works(alias: str, server: LiveServer, shown: Shown) -> None:
+    PROBES[alias](server, shown)
+
+
+def test_the_names_of_aliases_are_known() -> None:
+    assert set(NEEDED) | set(NOT_HERE) <= {*aliases_of_lib(), *NEUTRON} - set(CORE)
