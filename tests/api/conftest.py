@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,14 +24,12 @@ SETTINGS: dict[str, dict[str, str]] = {
     "ml2_type_vxlan": {"vni_ranges": "1:16000"},
     "quotas": {"quota_security_group": "10", "quota_security_group_rule": "100"},
 }
-_numbers = itertools.count()
-Connect = Callable[[str], str]
 Settings = dict[str, dict[str, str]]
 
 
 def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
     """The URL of an empty database."""
-    name = f"api_{next(_numbers)}"
+    name = f"api_{uuid.uuid4().hex}"
     if kind == "sqlite":
         return f"sqlite:///{directory}/{name}.sqlite"
     url: str = request.getfixturevalue(FIXTURES[kind]).create_database(name)
@@ -39,7 +37,7 @@ def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> 
 
 
 def start(directory: Path, url: str, more: Settings | None = None) -> Server:
-    path = directory / f"neutrino-{next(_numbers)}.conf"
+    path = directory / f"neutrino-{uuid.uuid4().hex}.conf"
     path.write_text(configuration_text(url, more))
     return build(configuration([str(path)]))
 

@@ -90,11 +90,11 @@ def test_a_group_takes_rules_about_it_along(api: Api) -> None:
 def test_address_groups(api: Api) -> None:
     made = api.make("address_group", name="hosts", addresses=["10.0.0.1/32", "fd00::/64"])
     path = f"/address-groups/{made['id']}"
-    added = api.put(f"{path}/add_addresses", {"address_group": {"addresses": ["10.0.0.2/32"]}}).expect(200).body
+    added = api.put(f"{path}/add_addresses", {"addresses": ["10.0.0.2/32"]}).expect(200).body
     assert len(added["address_group"]["addresses"]) == 3
-    api.put(f"{path}/add_addresses", {"address_group": {"addresses": ["10.0.0.2/32"]}}).expect(400)
-    api.put(f"{path}/remove_addresses", {"address_group": {"addresses": ["10.9.9.9/32"]}}).expect(404)
-    left = api.put(f"{path}/remove_addresses", {"address_group": {"addresses": ["fd00::/64"]}}).expect(200).body
+    api.put(f"{path}/add_addresses", {"addresses": ["10.0.0.2/32"]}).expect(400)
+    api.put(f"{path}/remove_addresses", {"addresses": ["10.9.9.9/32"]}).expect(404)
+    left = api.put(f"{path}/remove_addresses", {"addresses": ["fd00::/64"]}).expect(200).body
     assert sorted(left["address_group"]["addresses"]) == ["10.0.0.1/32", "10.0.0.2/32"]
     group = api.make("security_group", name="web")
     used_by = rule(api, group, remote_address_group_id=made["id"])

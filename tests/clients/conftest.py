@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import openstack
 import pytest
 from openstack.connection import Connection
 
@@ -40,7 +41,7 @@ class Cloud:
     def connect(self) -> Connection:
         """What openstacksdk makes of the same variables."""
         given = {name.removeprefix("OS_").lower(): value for name, value in self.variables.items()}
-        return Connection(load_envvars=False, load_yaml_config=False, **given)
+        return openstack.connect(load_envvars=False, load_yaml_config=False, **given)
 
 
 @pytest.fixture(scope="session", params=["noauth", pytest.param("keystone", marks=pytest.mark.keystone)])

@@ -242,7 +242,7 @@ def test_agents(conn: Connection, network: Network) -> None:
     [agent] = conn.network.agents(agent_type="Open vSwitch agent", host=HOSTS[1])
     assert conn.network.get_agent(agent.id).configuration["tunnel_types"] == ["vxlan"]
     assert conn.network.update_agent(agent, description="x", is_admin_state_up=True).description == "x"
-    [serving] = conn.network.network_hosting_dhcp_agents(network)
+    serving = conn.network.get_agent(next(conn.network.network_hosting_dhcp_agents(network)).id)
     conn.network.remove_dhcp_agent_from_network(serving, network)
     assert list(conn.network.network_hosting_dhcp_agents(network)) == []
     conn.network.add_dhcp_agent_to_network(serving, network)

@@ -74,6 +74,10 @@ class HTTPServiceUnavailable(ApiError):
     template = "The server is busy, the request was not carried out: try again."
 
 
+class DatabaseUnreachable(HTTPServiceUnavailable):
+    template = "The server cannot reach its database, the request was not carried out: try again."
+
+
 class RevisionNumberConstraintFailed(ApiError):
     status = 412
     template = "The object is at revision {current}, not {expected} as If-Match wants."

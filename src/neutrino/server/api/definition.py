@@ -32,6 +32,7 @@ class Attribute:
     put: bool = False
     default: Any = UNSET  # what a create without it means; UNSET: the plugin decides; REQUIRED: it must be given
     visible: bool = True
+    shown_null: bool = False  # an answer may have null where a request may not
     filter: bool = False
     sort: bool = False
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule

@@ -228,9 +228,14 @@ def answered(schema: Json) -> Json:
     return schema
 
 
+def _shown(attribute: Attribute) -> Json:
+    schema = answered(attribute.type.schema())
+    return {"anyOf": [schema, {"type": "null"}]} if attribute.shown_null else schema
+
+
 def _schemas(resource: Resource) -> Json:
     title, names = _title(resource), resource.by_name
-    shown = {a.name: answered(a.type.schema()) for a in resource.attributes if a.visible}
+    shown = {a.name: _shown(a) for a in resource.attributes if a.visible}
     if "project_id" in shown:
         shown["tenant_id"] = {**shown["project_id"], "deprecated": True, "description": "The same as project_id."}
     out: Json = {title: {"type": "object", "properties": shown}}

@@ -12,12 +12,13 @@ lock file instead: the kernel wakes the next one at once.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -26,6 +27,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino.server import errors
 from neutrino.server.db.transaction import Transaction
 
+LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 20
 
@@ -49,22 +51,16 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self._reads.connect() as connection:
+        with _reached(), self._reads.connect() as connection:
             yield connection
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction; what it recorded is written with it, or nothing is."""
-        if self._writer_queue is None:
-            with self._writes.begin() as connection:
-                tx = Transaction(connection)
-                yield tx
-                tx.flush()
-        else:
-            with self._writer_queue, self._writes.begin() as connection:
-                tx = Transaction(connection)
-                yield tx
-                tx.flush()
+        with self._writer_queue or nullcontext(), _reached(), self._writes.begin() as connection:
+            tx = Transaction(connection)
+            yield tx
+            tx.flush()
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until no other writer was in its way, a bounded number of times."""
@@ -85,6 +81,27 @@ class Database:
     def close(self) -> None:
         self._reads.dispose()
         self._writes.dispose()
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """A database that is not there is no fault of the request: the client is told to come again."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+        if _is_lost_race(error) or not (error.connection_invalidated or _is_refused(error)):
+            raise
+        LOG.error("the database cannot be reached: %s", error.orig)
+        raise errors.DatabaseUnreachable() from error
+
+
+def _is_refused(error: sa.exc.DBAPIError) -> bool:
+    """No connection could be had, or it was lost."""
+    args = getattr(error.orig, "args", ())
+    if args and isinstance(args[0], int):  # PyMySQL: cannot connect, gone away, lost
+        return args[0] in {2002, 2003, 2006, 2013, 1040, 1053}
+    state = getattr(error.orig, "sqlstate", None)
+    return type(error.orig).__module__.startswith("psycopg") and (state is None or state[:2] in {"08", "57", "53"})
 
 
 def _is_lost_race(error: sa.exc.DBAPIError) -> bool:

@@ -32,7 +32,7 @@ SUBNETPOOL = Resource(
         Attribute("name", Text(255, min=1, blank=False), post=True, put=True, default=REQUIRED, filter=True, sort=True),
         PROJECT,
         Attribute("prefixes", ListOf(Cidr()), post=True, put=True, default=REQUIRED),
-        Attribute("default_quota", Integer(min=0), post=True, put=True, filter=True, sort=True),
+        Attribute("default_quota", Integer(min=0), post=True, put=True, filter=True, sort=True, shown_null=True),
         Attribute("ip_version", Integer(), filter=True, sort=True),
         _prefixlen("default_prefixlen"),
         _prefixlen("min_prefixlen"),

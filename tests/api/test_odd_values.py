@@ -1,0 +1,154 @@
+"""Every attribute, filter and part of a path with values that nobody would mean: each is taken or refused, none fails.
+
+What one database stores without a word is an error of the next (a character that it has no room for, a number beyond its
+integers, a text longer than the column), so this runs on all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from neutrino.server.api.definition import Resource
+from neutrino.server.api.resources import BINDING, RESOURCES
+from tests.api.client import ADMIN, Api
+
+ODD: list[Any] = [
+    *(None, True, 0, -1, 2**31 - 1, 2**31, 2**63, 10**30, 1.5, 1e308),
+    *("", " ", "a", "a" * 255, "a" * 256, "a" * 70_000, "😀" * 255, "\x00", "a\x00b", "\ud800", "a\nb", "%", "'", "\\"),
+    *("٣", "1e5", "*", "default", str(uuid.uuid4()), uuid.uuid4().hex),
+    *("0.0.0.0/0", "::/0", "10.0.0.1", "2001:db8::1", "fe80::1%eth0", "fe80::1%" + "z" * 300, "10.0.0.1/0.0.0.0"),
+    *([], [None], [[]], [{}], ["a", "a"], ["a\x00"], ["\ud800"], ["a" * 256], [2**70], [str(uuid.uuid4())]),
+    *({}, {"": None}, {"a\x00": "\x00"}, {"a": "x" * 70_000}, {"a": {"b": [{}]}}),
+    *(["::/0"], ["10.0.0.0/8"], ["compute:a\x00"], ["compute:" + "a" * 300]),
+    [{"ip_address": "0.0.0.0"}],
+    [{"ip_address": "fe80::1%e", "subnet_id": "\x00"}],
+    [{"ip_address": "10.0.0.0/8", "mac_address": "fa:16:3e:00:00:02"}],
+    [{"start": "::1", "end": "10.0.0.2"}],
+    [{"start": "255.255.255.255", "end": "0.0.0.0"}],
+    [{"destination": "::/0", "nexthop": "10.0.0.1"}],
+    [{"opt_name": "a\x00", "opt_value": "b"}],
+    [{"opt_name": "😀" * 64, "opt_value": None, "ip_version": "6"}],
+    [{"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 2**31}],
+    [{"provider:network_type": "flat", "provider:physical_network": "p" * 64}, {"provider:network_type": "vxlan"}],
+    [{"provider:network_type": "a\x00"}, {}],
+]
+WORDS = [value for value in ODD if isinstance(value, str) and value]
+SERVICE = f"{ADMIN},service"
+WRITTEN = [r for r in RESOURCES if any(a.post for a in r.attributes)]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def ids() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture
+def caller(admin: Api, ids: dict[str, str]) -> Api:
+    """One project for all of it, without limits, with a network, a port and a group to refer to."""
+    one = Api(admin.app, project="odd", roles=SERVICE)
+    names = ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy", "subnetpool")
+    one.put("/quotas/odd", {"quota": dict.fromkeys(names, -1)}).expect(200)
+    if "network" not in ids or one.get(f"/ports/{ids['port']}").status != 200:
+        network = one.network()
+        one.subnet(network, "192.168.0.0/24")
+        port = one.port(network, device_owner="compute:a", device_id="a")
+        ids |= {"network": network["id"], "port": port["id"], "group": one.make("security_group")["id"]}
+    return one
+
+
+def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
+    """A request that would be taken; its numbers are new each time."""
+    n = next(_numbers)
+    cidr = f"10.{n // 250 % 250}.{n % 250}.0/24"
+    values: dict[str, dict[str, Any]] = {
+        "subnet": {"network_id": ids["network"], "ip_version": 4, "cidr": cidr},
+        "port": {"network_id": ids["network"]},
+        "subnetpool": {"name": "p", "prefixes": [cidr]},
+        "address_scope": {"ip_version": 4},
+        "security_group_rule": {"security_group_id": ids["group"], "direction": "ingress", "description": str(n)},
+        "rbac_policy": {
+            **{"object_type": "network", "object_id": ids["network"], "action": "access_as_shared"},
+            "target_tenant": str(n),
+        },
+        "binding": {"host": f"host-{n}"},
+    }
+    return values.get(resource.name, {})
+
+
+def path_of(resource: Resource, ids: dict[str, str]) -> str:
+    return f"/ports/{ids['port']}/bindings" if resource is BINDING else f"/{resource.url}"
+
+
+def escaped(text: str) -> str:
+    return quote(text.encode("utf-8", "surrogatepass"), safe="")
+
+
+def fails(resource: Resource, caller: Api, ids: dict[str, str]) -> Iterator[str]:
+    """Create with each attribute odd, then change one object so; what was made is taken away again."""
+    path = path_of(resource, ids)
+    for attribute, value in itertools.product([a for a in resource.attributes if a.post], ODD):
+        made = caller.post(path, {resource.name: {**sensible(resource, ids), attribute.name: value}})
+        if made.status >= 500:
+            yield f"POST {path} {attribute.name}={json.dumps(value)[:80]}: {made.status}"
+        elif made.status == 201:
+            gone = caller.delete(f"{path}/{escaped(made.body[resource.name][resource.key])}")
+            if gone.status >= 500:
+                yield f"DELETE after {attribute.name}={json.dumps(value)[:80]}: {gone.status}"
+    first = caller.post(path, {resource.name: sensible(resource, ids)})
+    if first.status != 201:  # a binding, where no agent is there to bind it
+        return
+    member = f"{path}/{first.body[resource.name][resource.key]}"
+    for attribute, value in itertools.product([a for a in resource.attributes if a.put], ODD):
+        changed = caller.put(member, {resource.name: {attribute.name: value}})
+        shown = caller.get(member) if changed.status == 200 else changed
+        if max(changed.status, shown.status) >= 500:
+            yield f"PUT {path} {attribute.name}={json.dumps(value)[:80]}: {changed.status}, {shown.status}"
+    caller.delete(member)
+
+
+@pytest.mark.parametrize("resource", WRITTEN, ids=lambda r: r.name)
+def test_attributes(resource: Resource, caller: Api, ids: dict[str, str]) -> None:
+    assert list(fails(resource, caller, ids)) == []
+    assert caller.get(path_of(resource, ids)).status == 200
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.name)
+def test_queries(resource: Resource, caller: Api, ids: dict[str, str]) -> None:
+    path = path_of(resource, ids)
+    names = [a.name for a in resource.attributes if a.filter]
+    names += [*resource.extra_filters, "fields", "limit", "marker", "sort_key", "sort_dir", "changed_since"]
+    failed = []
+    many = ["&".join(f"{{}}={i}" for i in range(900)), "{}=" + ",".join(map(str, range(1200)))]
+    for name in names:
+        queries = [f"{escaped(name)}={escaped(value)}" for value in ["", *WORDS, *map(str, [True, -1, 2**31, 10**30])]]
+        queries += [text.replace("{}", escaped(name)) for text in many]
+        queries += [f"limit=2&sort_key={escaped(name)}&sort_dir=desc&marker={ids['network']}&page_reverse=true"]
+        failed += [query[:100] for query in queries if caller.get(f"{path}?{query}").status >= 500]
+    assert failed == []
+
+
+def test_paths(caller: Api, ids: dict[str, str]) -> None:
+    members = [f"{path_of(r, ids)}/{{}}" for r in RESOURCES]
+    members += [f"{path_of(r, ids)}/{{}}/tags" for r in RESOURCES if r.tagged]
+    members += [f"{path_of(r, ids)}/{{}}/{action.name}" for r in RESOURCES for action in r.actions]
+    members += [f"/networks/{ids['network']}/tags/{{}}", "/ports/{}/bindings", "/ports/{}/bindings/h", "/extensions/{}"]
+    members += ["/quotas/{}", "/quotas/{}/default", "/quotas/{}/details", "/agents/{}/dhcp-networks"]
+    members += ["/agents/a/dhcp-networks/{}", "/networks/{}/dhcp-agents"]
+    bodies = {"PUT": {"quota": {"network": 1}, "tags": ["a"]}, "POST": {"network_id": "\x00", "tags": ["a"]}}
+    words = [*WORDS, ".", "..", "a/b", ".json", "{key}"]
+    failed = []
+    for member, word, method in itertools.product(members, words, ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD")):
+        # A server hands the path on as the bytes that it got, each as one character.
+        path = member.replace("{}", word).encode("utf-8", "surrogatepass").decode("latin-1")
+        answer = caller.call(method, "/v2.0" + path.replace("?", ""), bodies.get(method))
+        if answer.status >= 500:
+            failed.append(f"{method} {path[:100]}: {answer.status}")
+    assert failed == []

@@ -1,0 +1,48 @@
+"""A mechanism driver that fails or waits where a test says so, by files in a directory.
+
+`fail-create_port_postcommit` makes that method raise. `block-create_port_postcommit` makes it tell that it has come so
+far, by the file `blocked-<pid>`, and wait until its process is killed or the file goes. Every call is noted in `calls`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from oslo_config import cfg
+
+from neutrino.server.ml2.driver_api import Change
+
+LONGEST_WAIT = 60.0
+
+
+class Faulty:
+    name = "faulty"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        conf.register_opts([cfg.StrOpt("directory")], group="ml2_faulty")
+        self._directory = Path(conf.ml2_faulty.directory)
+
+    def called(self, method: str, change: Change) -> None:
+        with open(self._directory / "calls", "a") as calls:
+            calls.write(f"{method} {change.current['id']} {len(change.segments)}\n")
+        block = self._directory / f"block-{method}"
+        if block.exists():
+            (self._directory / f"blocked-{os.getpid()}").touch()
+            give_up = time.monotonic() + LONGEST_WAIT
+            while block.exists() and time.monotonic() < give_up:
+                time.sleep(0.01)
+        if (self._directory / f"fail-{method}").exists():
+            raise RuntimeError("the test wants this to fail")
+
+
+def _method(name: str) -> Callable[[Faulty, Change], None]:
+    return lambda driver, change: driver.called(name, change)
+
+
+for _operation in ("create", "update", "delete"):
+    for _kind in ("network", "subnet", "port"):
+        for _phase in ("precommit", "postcommit"):
+            setattr(Faulty, f"{_operation}_{_kind}_{_phase}", _method(f"{_operation}_{_kind}_{_phase}"))

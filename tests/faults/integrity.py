@@ -1,0 +1,60 @@
+"""Whether what is in a database belongs together: run after everything that could have broken it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.quota.plugin import recount
+
+
+def check(db: Database) -> None:
+    """Raise an AssertionError that says what does not fit."""
+    with db.read() as connection:
+        rows = {table.name: connection.execute(sa.select(table)).mappings().all() for table in t.metadata.sorted_tables}
+    _ports(rows)
+    _networks(rows)
+    assert rows["journal"] == [], "operations were left unfinished"
+    assert recount(db) == [], "quotas were miscounted"
+
+
+def _grouped(rows: Any, key: str, *names: str) -> dict[str, set[Any]]:
+    out: dict[str, set[Any]] = defaultdict(set)
+    for row in rows:
+        out[row[key]].add(tuple(row[name] for name in names) if len(names) > 1 else row[names[0]])
+    return out
+
+
+def _ports(rows: Any) -> None:
+    addresses = _grouped(rows["ip_allocations"], "port_id", "subnet_id", "ip_address")
+    groups = _grouped(rows["port_security_groups"], "port_id", "security_group_id")
+    hosts = _grouped([r for r in rows["port_bindings"] if r["status"] == "ACTIVE"], "port_id", "host")
+    tags = _grouped(rows["tags"], "object_id", "tag")
+    known = _grouped(rows["changes"], "object_id", "kind")
+    for port in rows["ports"]:
+        key = port["id"]
+        shown = [(f["subnet_id"], f["ip_address"]) for f in json.loads(port["fixed_ips"])]
+        assert set(shown) == addresses.pop(key, set()), f"port {key}: addresses"
+        assert len(shown) == len(set(shown)), f"port {key}: an address twice"
+        assert set(json.loads(port["security_groups"])) == groups.pop(key, set()), f"port {key}: groups"
+        assert hosts.get(key, set()) == ({port["host"]} if port["host"] else set()), f"port {key}: binding"
+        assert set(json.loads(port["tags"])) == tags.get(key, set()), f"port {key}: tags"
+        assert "port" in known[key], f"port {key}: not in the change log"
+    assert not addresses, "addresses of ports that are not there"
+    assert not groups, "groups of ports that are not there"
+
+
+def _networks(rows: Any) -> None:
+    subnets = _grouped(rows["subnets"], "network_id", "id")
+    segments = _grouped(rows["network_segments"], "network_id", "identity")
+    for network in rows["networks"]:
+        key = network["id"]
+        assert set(json.loads(network["subnets"])) == subnets.pop(key, set()), f"network {key}: subnets"
+        assert segments.pop(key, None), f"network {key}: no segment"
+    assert not subnets, "subnets of networks that are not there"
+    assert not segments, "segments of networks that are not there"

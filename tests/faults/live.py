@@ -1,0 +1,113 @@
+"""A live server with worker processes that a test may kill, and clients that try again."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.ports import free_port
+from tests.support.process import TemporaryServer, wait_until
+
+SECONDS = 30.0  # how long a client goes on trying
+
+
+class LiveServer(TemporaryServer):
+    name = "live"
+
+    def __init__(self, configuration: str, python_path: str = "") -> None:
+        super().__init__()
+        self.port = free_port()
+        self._configuration = configuration
+        self._python_path = python_path
+
+    def start(self) -> None:
+        text = self._configuration.replace("[DEFAULT]", f"[DEFAULT]\nbind_port = {self.port}\napi_workers = 2", 1)
+        config = self.write("neutrino.conf", text)
+        program = Path(sys.executable).with_name("neutrino")
+        env = {"PYTHONPATH": self._python_path} if self._python_path else {}
+        self.spawn([program, "server", "--config-file", config], env, ready=self._ready)
+
+    def _ready(self) -> bool:
+        try:
+            return Client(self.port).once("GET", "/v2.0/networks?limit=1").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def workers(self) -> list[int]:
+        """The processes that serve requests."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (entry / "cmdline").read_bytes()
+            except OSError:  # it has ended meanwhile
+                continue
+            if parent in self.pids and b"resource_tracker" not in command:
+                found.append(int(entry.name))
+        return sorted(found)
+
+    def kill_worker(self, pid: int | None = None) -> int:
+        """Kill one worker at once, and wait until another has taken its place; gives the killed one's number."""
+        before = self.workers()
+        victim = before[0] if pid is None else pid
+        assert victim in before
+        os.kill(victim, signal.SIGKILL)
+        wait_until(
+            lambda: len(set(self.workers()) - {victim}) >= len(before),
+            timeout=SECONDS,
+            what="a new worker",
+            failed=lambda: None,
+        )
+        return victim
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any
+
+
+class Client:
+    """Requests of an administrator, each on a connection of its own."""
+
+    def __init__(self, port: int, project: str = "admin") -> None:
+        self._port = port
+        self._project = project
+
+    def once(self, method: str, path: str, body: Any = None) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)
+        headers: Mapping[str, str] = {"Content-Type": "application/json", "X-Project-Id": self._project}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), dict(headers))
+            response = connection.getresponse()
+            data = response.read()
+        finally:
+            connection.close()
+        return Answer(response.status, json.loads(data) if data else None)
+
+    def call(self, method: str, path: str, body: Any = None) -> Answer:
+        """Try again while the server is not there or breaks off; every answer counts."""
+        give_up = time.monotonic() + SECONDS
+        while True:
+            try:
+                return self.once(method, path, body)
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.02)
+
+    def make(self, kind: str, **values: Any) -> dict[str, Any]:
+        answer = self.call("POST", f"/v2.0/{kind}s", {kind: values})
+        assert answer.status == 201, answer
+        made: dict[str, Any] = answer.body[kind]
+        return made

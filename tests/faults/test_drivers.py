@@ -1,0 +1,139 @@
+"""Drivers that fail: a refused precommit leaves nothing, a failed postcommit takes a create back and tells of the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from stevedore.extension import ExtensionManager
+
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
+from tests.api.client import Api
+from tests.drivers.installed import install
+from tests.faults import integrity
+
+
+@pytest.fixture
+def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Both test drivers on the Python path; gives the directory that the faulty one looks at."""
+    for name in ("logger", "faulty"):
+        monkeypatch.syspath_prepend(str(install(name, tmp_path)))
+    ExtensionManager.ENTRY_POINT_CACHE.clear()  # it remembers entry points by their group alone
+    directory = tmp_path / "faults"
+    directory.mkdir()
+    yield directory
+    ExtensionManager.ENTRY_POINT_CACHE.clear()
+
+
+@pytest.fixture
+def faulty(another_server: Any, drivers: Path, tmp_path: Path) -> Server:
+    made: Server = another_server(
+        {
+            "ml2": {"mechanism_drivers": "openvswitch,logger,faulty"},
+            "ml2_logger": {"path": str(tmp_path / "log")},
+            "ml2_faulty": {"directory": str(drivers)},
+        }
+    )
+    return made
+
+
+def rows(server: Server, table: sa.Table) -> int:
+    with server.db.read() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+
+
+def test_the_logger_hears_everything(faulty: Server, tmp_path: Path) -> None:
+    api = Api(faulty.app)
+    network = api.network()
+    subnet = api.subnet(network)
+    port = api.port(network)
+    api.change("port", port["id"], name="x")
+    for path in (f"/ports/{port['id']}", f"/subnets/{subnet['id']}", f"/networks/{network['id']}"):
+        api.delete(path).expect(204)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    heard = [(line["phase"], line["operation"], line["kind"], line["id"]) for line in lines]
+    expected = [
+        ("create", "network", network["id"]),
+        ("create", "subnet", subnet["id"]),
+        ("create", "port", port["id"]),
+        ("update", "port", port["id"]),
+        ("delete", "port", port["id"]),
+        ("delete", "subnet", subnet["id"]),
+        ("delete", "network", network["id"]),
+    ]
+    assert heard == [(phase, *one) for one in expected for phase in ("precommit", "postcommit")]
+    assert all(line["in_transaction"] == (line["phase"] == "precommit") for line in lines)
+    assert lines[0]["segments"] == ["vxlan"]
+    assert rows(faulty, t.journal) == 0
+
+
+BODIES: dict[str, dict[str, Any]] = {"network": {}, "subnet": {"ip_version": 4, "cidr": "10.9.0.0/24"}, "port": {}}
+
+
+@pytest.mark.parametrize("kind", ["network", "subnet", "port"])
+@pytest.mark.parametrize("phase", ["precommit", "postcommit"])
+def test_a_create_that_a_driver_fails_leaves_nothing(faulty: Server, drivers: Path, kind: str, phase: str) -> None:
+    api = Api(faulty.app)
+    network = api.network()
+    api.subnet(network)
+    before = {table.name: rows(faulty, table) for table in t.metadata.sorted_tables if table.name != "changes"}
+    (drivers / f"fail-create_{kind}_{phase}").touch()
+    body = {**BODIES[kind], **({} if kind == "network" else {"network_id": network["id"]})}
+    answer = api.post(f"/{kind}s", {kind: body})
+    assert answer.status >= 400
+    assert phase == "precommit" or answer.error == "MechanismDriverError"
+    assert {name: rows(faulty, t.metadata.tables[name]) for name in before} == before
+    integrity.check(faulty.db)
+    (drivers / f"fail-create_{kind}_{phase}").unlink()
+    api.post(f"/{kind}s", {kind: body}).expect(201)
+
+
+def test_of_several_none_stays(faulty: Server, drivers: Path) -> None:
+    api = Api(faulty.app)
+    network = api.network()
+    (drivers / "fail-create_port_postcommit").touch()
+    api.post("/ports", {"ports": [{"network_id": network["id"]}] * 3}).refused(409, "MechanismDriverError")
+    assert api.all("/ports") == []
+    integrity.check(faulty.db)
+
+
+@pytest.mark.parametrize("kind", ["network", "subnet", "port"])
+def test_a_failed_postcommit_of_a_change_is_told(faulty: Server, drivers: Path, kind: str) -> None:
+    api = Api(faulty.app)
+    network = api.network()
+    one = {"network": network, "subnet": api.subnet(network), "port": api.port(network)}[kind]
+    path = f"/{kind}s/{one['id']}"
+    (drivers / f"fail-update_{kind}_postcommit").touch()
+    api.put(path, {kind: {"name": "new"}}).refused(409, "MechanismDriverError")
+    assert api.show(kind, one["id"])["name"] == "new"
+    for port in api.all("/ports"):
+        if kind != "port":
+            api.delete(f"/ports/{port['id']}").expect(204)
+    (drivers / f"fail-delete_{kind}_postcommit").touch()
+    api.delete(path).refused(409, "MechanismDriverError")
+    api.get(path).expect(404)
+    integrity.check(faulty.db)
+
+
+@pytest.mark.parametrize("kind", ["network", "subnet", "port"])
+def test_a_failed_precommit_of_a_change_refuses_it(faulty: Server, drivers: Path, kind: str) -> None:
+    api = Api(faulty.app)
+    network = api.network()
+    one = {"network": network, "subnet": api.subnet(network), "port": api.port(network)}[kind]
+    path = f"/{kind}s/{one['id']}"
+    written = rows(faulty, t.changes)
+    (drivers / f"fail-update_{kind}_precommit").touch()
+    assert api.put(path, {kind: {"name": "new"}}).status >= 400
+    assert api.show(kind, one["id"])["name"] == ""
+    assert rows(faulty, t.changes) == written
+    integrity.check(faulty.db)
+
+
+def test_an_unknown_driver_is_refused_by_name(another_server: Any) -> None:
+    with pytest.raises(ValueError, match="kitchen"):
+        another_server({"ml2": {"mechanism_drivers": "kitchen"}})

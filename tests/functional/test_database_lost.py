@@ -1,0 +1,56 @@
+"""A database that cuts its connections, or is gone: requests are told to come again, and are served when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.api.client import Api
+from tests.api.conftest import start
+from tests.support.mariadb import MariaDB
+from tests.support.postgres import Postgres
+
+
+def cut_postgres(url: str) -> None:
+    with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        connection.execute(sa.text(f"{others} AND datname = current_database()"))
+
+
+def cut_mariadb(url: str) -> None:
+    with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+        others = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
+        for number in connection.execute(sa.text(others)).scalars().all():
+            connection.execute(sa.text(f"KILL {int(number)}"))
+
+
+@pytest.mark.parametrize(
+    "kind,cut",
+    [
+        pytest.param(Postgres, cut_postgres, marks=pytest.mark.postgres),
+        pytest.param(MariaDB, cut_mariadb, marks=pytest.mark.mariadb),
+    ],
+)
+def test_lost_connections_and_a_lost_server(
+    kind: type[Postgres] | type[MariaDB], cut: Callable[[str], None], tmp_path: Path
+) -> None:
+    with kind() as database:
+        url = database.create_database("lost")
+        server = start(tmp_path, url)
+        api = Api(server.app)
+        api.post("/networks", {"network": {"name": "before"}}).expect(201)
+        cut(url)
+        # Each side of the pool may find out once; then it has new connections.
+        answers = [api.get("/networks").status for _ in range(3)]
+        assert set(answers) <= {200, 503}
+        assert answers[-1] == 200
+        written = [api.post("/networks", {"network": {"name": "after"}}).status for _ in range(3)]
+        assert set(written) <= {201, 503}
+        assert written[-1] == 201
+        database.stop()
+        api.get("/networks").refused(503, "DatabaseUnreachable")
+        api.post("/networks", {"network": {"name": "never"}}).refused(503, "DatabaseUnreachable")
+        server.close()
