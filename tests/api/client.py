@@ -24,7 +24,11 @@ class Response:
     @property
     def error(self) -> str:
         """The error's type, or an empty text."""
-        return str(self.body["NeutronError"]["type"]) if isinstance(self.body, dict) and "NeutronError" in self.body else ""
+        return (
+            str(self.body["NeutronError"]["type"])
+            if isinstance(self.body, dict) and "NeutronError" in self.body
+            else ""
+        )
 
     @property
     def message(self) -> str:

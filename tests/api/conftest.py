@@ -62,9 +62,7 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(
-    request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("server")
     made = start(directory, new_database(request, database, directory))
     yield made
@@ -72,9 +70,7 @@ def server(
 
 
 @pytest.fixture
-def another_server(
-    request: pytest.FixtureRequest, database: str, tmp_path: Path
-) -> Iterator[Callable[..., Server]]:
+def another_server(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Servers with settings of their own, each on a new database unless it is given one."""
     made: list[Server] = []
 

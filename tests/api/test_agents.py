@@ -37,7 +37,9 @@ def test_an_agent_is_known_by_its_report(server: Server, api: Api, admin: Api) -
 def test_an_agent_is_changed_and_deleted(server: Server, admin: Api) -> None:
     made = switch(server, "changed")
     path = f"/agents/{made.agent_id}"
-    changed = admin.put(path, {"agent": {"admin_state_up": False, "description": "in repair"}}).expect(200).body["agent"]
+    changed = (
+        admin.put(path, {"agent": {"admin_state_up": False, "description": "in repair"}}).expect(200).body["agent"]
+    )
     assert (changed["admin_state_up"], changed["description"]) == (False, "in repair")
     admin.put(path, {"agent": {"host": "other"}}).expect(400)
     admin.post("/agents", {"agent": {"host": "x"}}).expect(400)
@@ -141,7 +143,9 @@ def test_zones(fresh: tuple[Server, Api]) -> None:
     found = admin.get("/availability_zones", {"state": "unavailable"}).expect(200).body["availability_zones"]
     assert [z["name"] for z in found] == ["east"]
     admin.put(f"/agents/{east.agent_id}", {"agent": {"admin_state_up": True}}).expect(200)
-    admin.post("/networks", {"network": {"availability_zone_hints": ["north"]}}).refused(404, "AvailabilityZoneNotFound")
+    admin.post("/networks", {"network": {"availability_zone_hints": ["north"]}}).refused(
+        404, "AvailabilityZoneNotFound"
+    )
     network = admin.network(availability_zone_hints=["west"])
     assert (network["availability_zone_hints"], network["availability_zones"]) == (["west"], [])
     admin.subnet(network)

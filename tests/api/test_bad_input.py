@@ -211,7 +211,9 @@ REQUIRED: dict[str, dict[str, Any]] = {
 COLLECTIONS = {name: f"{name}s".replace("_", "-") for name in REQUIRED} | {"rbac_policy": "rbac-policies"}
 
 
-@pytest.mark.parametrize("name, attribute, value, error", VALUES, ids=lambda v: str(v)[:30] if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "name, attribute, value, error", VALUES, ids=lambda v: str(v)[:30] if isinstance(v, str) else ""
+)
 def test_a_value_that_the_attribute_does_not_take(
     server: Server, name: str, attribute: str, value: Any, error: str
 ) -> None:
@@ -294,3 +296,17 @@ def test_two_names_of_one_attribute_that_differ(server: Server) -> None:
 def test_a_project_may_not_be_named_by_those_who_are_not_of_it(api: Api) -> None:
     refused = api.post("/networks", {"network": {"project_id": "another"}}).refused(400, BAD)
     assert "project_id" in refused.message
+
+
+def test_two_networks_of_one_request_that_want_one_segment(admin: Api) -> None:
+    vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 150}
+    admin.post("/networks", {"networks": [vlan, vlan]}).refused(409, "VlanIdInUse")
+    assert admin.get("/networks", {"provider:segmentation_id": 150}).body == {"networks": []}
+
+
+def test_many_networks_of_one_request_in_a_narrow_range(admin: Api) -> None:
+    """physnet2 has ten VLANs: guesses that meet are no reason to fail."""
+    vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet2"}
+    made = admin.post("/networks", {"networks": [vlan] * 10}).expect(201).body["networks"]
+    assert {network["provider:segmentation_id"] for network in made} == set(range(1, 11))
+    admin.post("/networks", {"network": vlan}).refused(409, "NoNetworkAvailable")

@@ -82,9 +82,7 @@ def test_a_mac_is_made_anew_and_addresses_follow(api: Api, admin: Api) -> None:
 
 def test_names_in_dns(api: Api, network: dict[str, Any]) -> None:
     port = api.port(network, dns_name="web", fixed_ips=[{"ip_address": "10.0.0.20"}])
-    assert port["dns_assignment"] == [
-        {"hostname": "web", "ip_address": "10.0.0.20", "fqdn": "web.example.org."}
-    ]
+    assert port["dns_assignment"] == [{"hostname": "web", "ip_address": "10.0.0.20", "fqdn": "web.example.org."}]
     changed = api.change("port", port["id"], dns_name="db")
     assert changed["dns_assignment"][0]["fqdn"] == "db.example.org."
     moved = api.change("port", port["id"], fixed_ips=[{"ip_address": "10.0.0.21"}])
@@ -175,8 +173,13 @@ def test_what_a_port_cannot_be(api: Api, network: dict[str, Any]) -> None:
         {"network_id": network["id"], "fixed_ips": [{"subnet_id": "00000000-0000-0000-0000-000000000000"}]},
     ):
         api.post("/ports", {"port": values}).expect(404)
-    for values in ({}, {"network_id": "x"}, {"network_id": network["id"], "mac_address": "x"},
-                   {"network_id": network["id"], "colour": "red"}, {"network_id": network["id"], "status": "ACTIVE"}):  # fmt: skip
+    for values in (
+        {},
+        {"network_id": "x"},
+        {"network_id": network["id"], "mac_address": "x"},
+        {"network_id": network["id"], "colour": "red"},
+        {"network_id": network["id"], "status": "ACTIVE"},
+    ):
         api.post("/ports", {"port": values}).expect(400)
     other = api.subnet(api.network(), "10.5.0.0/24")
     elsewhere = {"network_id": network["id"], "fixed_ips": [{"subnet_id": other["id"]}]}

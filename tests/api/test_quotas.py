@@ -62,7 +62,9 @@ def test_counters_follow_everything(api: Api, admin: Api, server: Server) -> Non
     subnet = api.subnet(network)
     api.port(network, device_owner="")
     group = api.make("security_group", name="web")
-    api.make("rbac_policy", object_type="network", object_id=network["id"], target_tenant="x", action="access_as_shared")
+    api.make(
+        "rbac_policy", object_type="network", object_id=network["id"], target_tenant="x", action="access_as_shared"
+    )
     pool = api.make("subnetpool", name="p", prefixes=["10.0.0.0/8"])
     admin.port(network, device_owner="network:dhcp", device_id="d")
     used: dict[str, Any] = {

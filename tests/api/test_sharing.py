@@ -44,7 +44,9 @@ def test_what_nobody_shared_is_the_projects_own(api: Api, stranger: Api) -> None
         stranger.delete(f"/{collection}/{one['id']}").expect(404)
         api.as_reader().delete(f"/{collection}/{one['id']}").expect(403)
     stranger.post("/ports", {"port": {"network_id": network["id"]}}).refused(404, "NetworkNotFound")
-    stranger.post("/subnets", {"subnet": {"network_id": network["id"], "cidr": "10.9.0.0/24", "ip_version": 4}}).expect(403)
+    stranger.post("/subnets", {"subnet": {"network_id": network["id"], "cidr": "10.9.0.0/24", "ip_version": 4}}).expect(
+        403
+    )
 
 
 def test_a_network_shared_with_one_project(api: Api, friend: Api, stranger: Api) -> None:
@@ -88,7 +90,9 @@ def test_a_network_shared_with_all(api: Api, admin: Api, stranger: Api) -> None:
     assert any(n["id"] == network["id"] for n in stranger.all("/networks", {"shared": "true"}))
     assert not any(n["id"] == network["id"] for n in stranger.all("/networks", {"shared": "false"}))
     stranger.post("/ports", {"port": {"network_id": network["id"], "mac_address": "02:00:00:00:00:01"}}).expect(403)
-    stranger.post("/ports", {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.5"}]}}).expect(403)
+    stranger.post("/ports", {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.5"}]}}).expect(
+        403
+    )
 
 
 def test_external_access_for_one_project(admin: Api, friend: Api, stranger: Api) -> None:

@@ -271,7 +271,7 @@ def test_what_there_is(conn: Connection, network: Network) -> None:
     availability = conn.network.get_network_ip_availability(network.id)
     assert (availability.total_ips, availability.used_ips) == (253, 1)
     assert network.id in [one.network_id for one in conn.network.network_ip_availabilities(ip_version=4)]
-    assert conn.network.find_network_ip_availability("sdk", ignore_missing=False).network_id == network.id
+    assert conn.network.find_network_ip_availability(network.id, ignore_missing=False).total_ips == 253
     clear(conn, network)
 
 

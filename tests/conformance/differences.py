@@ -17,6 +17,7 @@ DIFFERENCES: dict[str, str] = {
     "*.updated_at: sort": _SORTED,
     "*.description: sort": _SORTED,
     "*.revision_number: sort": _SORTED,
+    "networks.shared: sort": _SORTED,
     "rbac_policies.id: sort": _SORTED,
     "rbac_policies.project_id: sort": _SORTED,
     "rbac_policies.object_type: default": "Neutron's default, null, is then refused as no type: it must be given.",

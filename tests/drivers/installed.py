@@ -18,9 +18,7 @@ def install(name: str, directory: Path) -> Path:
         shutil.copy(module, target)
     info = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     lines = []
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in entries.items())]

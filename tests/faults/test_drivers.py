@@ -81,7 +81,8 @@ def test_a_create_that_a_driver_fails_leaves_nothing(faulty: Server, drivers: Pa
     api = Api(faulty.app)
     network = api.network()
     api.subnet(network)
-    before = {table.name: rows(faulty, table) for table in t.metadata.sorted_tables if table.name != "changes"}
+    kept = ("changes", "quota_usages")  # what was undone is still news, and a counter at nought stays
+    before = {table.name: rows(faulty, table) for table in t.metadata.sorted_tables if table.name not in kept}
     (drivers / f"fail-create_{kind}_{phase}").touch()
     body = {**BODIES[kind], **({} if kind == "network" else {"network_id": network["id"]})}
     answer = api.post(f"/{kind}s", {kind: body})

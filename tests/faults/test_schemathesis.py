@@ -23,7 +23,8 @@ from tests.support.process import wait_until
 
 CHECKS = "not_a_server_error,status_code_conformance,response_schema_conformance,content_type_conformance"
 LIMITS = "\n".join(
-    f"quota_{name} = -1" for name in ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy")
+    f"quota_{name} = -1"
+    for name in ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy")
 )
 CONFIGURATION = """
 [DEFAULT]

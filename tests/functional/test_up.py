@@ -177,3 +177,16 @@ def test_without_authentication_it_refuses_to_listen_beyond_loopback(tmp_path: P
     assert message.count("\n") == 1
     for option in ("auth_strategy=noauth", f"bind_host={host}", "allow_noauth_beyond_loopback=true"):
         assert option in message
+
+
+def test_beyond_loopback_if_it_is_meant(tmp_path: Path) -> None:
+    from neutrino.server.config import RefusedToStart, check_listening
+    from neutrino.server.main import configuration
+
+    config = tmp_path / "open.conf"
+    text = "[DEFAULT]\nauth_strategy = noauth\nbind_host = 0.0.0.0\n"
+    config.write_text(text)
+    with pytest.raises(RefusedToStart):
+        check_listening(configuration([str(config)]))
+    config.write_text(f"{text}allow_noauth_beyond_loopback = true\n")
+    check_listening(configuration([str(config)]))

@@ -123,15 +123,19 @@ class Caller:
         return self._session.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=30)
 
     def create(self, kind: str, **values: Any) -> dict[str, Any]:
-        answer = self("POST", f"/v2.0/{kind.replace('_', '-')}s", {kind: values})
+        answer = self("POST", f"/v2.0/{several(kind).replace('_', '-')}", {kind: values})
         assert answer.status_code == http.HTTPStatus.CREATED, answer.text
         made: dict[str, Any] = answer.json()[kind]
         return made
 
     def ids(self, kind: str) -> set[str]:
-        answer = self("GET", f"/v2.0/{kind.replace('_', '-')}s")
+        answer = self("GET", f"/v2.0/{several(kind).replace('_', '-')}")
         assert answer.status_code == http.HTTPStatus.OK, answer.text
-        return {row["id"] for row in answer.json()[f"{kind}s"]}
+        return {row["id"] for row in answer.json()[several(kind)]}
 
     def close(self) -> None:
         self._session.close()
+
+
+def several(kind: str) -> str:
+    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"

@@ -9,17 +9,28 @@ from oslo_config import cfg
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
+CORS = {  # what a dashboard in a browser sends and reads; [cors] overrides it
+    "allow_headers": ["X-Auth-Token", "X-Service-Token", "If-Match", "X-OpenStack-Request-ID"],
+    "expose_headers": ["X-OpenStack-Request-ID"],
+    "allow_methods": ["GET", "PUT", "POST", "DELETE"],
+}
 OPEN = ("", "/", "/openapi.json")  # what anyone may read
 
 
 def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    """From the inside out: authentication, then request ids, then CORS where it is configured; health beside them all."""
+    """From the inside out: authentication, then request ids, then a proxy's headers and CORS where they are configured;
+    health beside them all.
+    """
     from oslo_middleware import healthcheck, request_id
 
     inner = app
     if conf.auth_strategy == "keystone":
         inner = _authenticated(app, conf)
     inner = request_id.RequestId(inner)
+    if _behind_proxy(conf):
+        from oslo_middleware import http_proxy_to_wsgi
+
+        inner = http_proxy_to_wsgi.HTTPProxyToWSGI(inner, conf)
     if _cors_configured(conf):
         from oslo_middleware import cors
 
@@ -47,8 +58,16 @@ def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     return dispatch
 
 
+def _behind_proxy(conf: cfg.ConfigOpts) -> bool:
+    from oslo_middleware import http_proxy_to_wsgi
+
+    conf.register_opts(http_proxy_to_wsgi.OPTS, "oslo_middleware")
+    return bool(conf.oslo_middleware.enable_proxy_headers_parsing)
+
+
 def _cors_configured(conf: cfg.ConfigOpts) -> bool:
     from oslo_middleware import cors
 
+    cors.set_defaults(**CORS)
     conf.register_opts(cors.CORS_OPTS, "cors")
     return bool(conf.cors.allowed_origin)

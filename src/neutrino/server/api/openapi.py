@@ -32,6 +32,7 @@ PARTS = {
     "quotas": "project_id",
     "bindings": "host",
     "dhcp-networks": "network_id",
+    "network-ip-availabilities": "network_id",
 }
 
 ERRORS = {
@@ -334,16 +335,30 @@ def _of_resource(one: Served) -> dict[tuple[str, str], Json]:
         add("GET", member, f"Show: {word}", "200", _answer(single), parameters=[_fields(resource)])
     if one.create:
         made: Json = {"oneOf": [single, several]} if resource.bulk else single
-        add("POST", base, f"Create: {word}", "201", _answer(made), body=_create_body(resource, title))
+        answer = {**_answer(made), "links": _links(one, member)}
+        add("POST", base, f"Create: {word}", "201", answer, body=_create_body(resource, title))
     if one.update:
         body = _object({resource.name: _schema_ref(f"{title}Update")})
         add("PUT", member, f"Change: {word}", "200", _answer(single), body=body, parameters=match)
     if one.delete:
         add("DELETE", member, f"Delete: {word}", "204", _EMPTY, parameters=match)
     for action in one.actions:
-        answer = _answer({"anyOf": [single, _schema_ref(title)]})
-        add("PUT", f"{member}/{action}", f"{action} of: {word}", "200", answer, body=_ACTION_BODIES.get(action))
+        shown = _answer({"anyOf": [single, _schema_ref(title)]})
+        add("PUT", f"{member}/{action}", f"{action} of: {word}", "200", shown, body=_ACTION_BODIES.get(action))
     return out
+
+
+def _links(one: Served, member: str) -> Json:
+    """What can be done with the object that a create has made."""
+    path, names = _named(member)
+    values = {name: f"$request.path.{name}" for name in names[:-1]}
+    values[names[-1]] = f"$response.body#/{one.resource.name}/{one.resource.key}"
+    verbs = {"GET": one.show, "PUT": one.update, "DELETE": one.delete}
+    return {
+        f"{verb.lower()}_{one.resource.name}": {"operationId": _operation_id(verb, path), "parameters": values}
+        for verb, method in verbs.items()
+        if method
+    }
 
 
 def _create_body(resource: Resource, title: str) -> Json:

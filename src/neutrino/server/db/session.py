@@ -88,6 +88,8 @@ def _reached() -> Iterator[None]:
     """A database that is not there is no fault of the request: the client is told to come again."""
     try:
         yield
+    except sa.exc.DataError as error:  # what no definition bounds: a list of a hundred thousand, say
+        raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
     except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
         if _is_lost_race(error) or not (error.connection_invalidated or _is_refused(error)):
             raise

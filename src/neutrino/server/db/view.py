@@ -178,7 +178,8 @@ class View:
         """The rows behind the marker in the order of `sorts`: later in the first key, or equal there and later on."""
         columns = [self._column(s.key) for s in sorts]
         found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
-        assert found is not None, "the API checks the marker"
+        if found is None:  # it has gone since the API looked: nothing is behind it
+            return sa.false()
         alternatives = []
         for i, (s, column, value) in enumerate(zip(sorts, columns, found, strict=True)):
             equal = [c.is_(None) if v is None else c == v for c, v in zip(columns[:i], found[:i], strict=True)]

@@ -13,8 +13,8 @@ STATUS = Attribute("status", Text(16), filter=True, sort=True)
 IP_VERSION = Attribute("ip_version", OneOf((4, 6)), post=True, default=REQUIRED, filter=True, sort=True)
 
 
-def shared(*, put: bool, sort: bool = True) -> Attribute:
-    return Attribute("shared", Bool(), post=True, put=put, default=False, filter=True, sort=sort, guarded=True)
+def shared(*, put: bool) -> Attribute:
+    return Attribute("shared", Bool(), post=True, put=put, default=False, filter=True, sort=True, guarded=True)
 
 
 def description(type_: Type = NAME, default: str | None = "") -> Attribute:

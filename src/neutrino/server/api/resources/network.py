@@ -78,7 +78,7 @@ NETWORK = Resource(
         ADMIN_STATE_UP,
         STATUS,
         PROJECT,
-        shared(put=True, sort=False),
+        shared(put=True),
         Attribute(
             "router:external",
             Bool(),

@@ -1,0 +1,139 @@
+"""What a host needs to know: the objects that the server gives it and its roles turn into a dataplane.
+
+They are values: frozen, whole, without I/O, the same on both sides and on the wire. Names are the API's. A field that a
+later release adds has a default, so that the two sides may be one release apart.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Object(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One object of the state, told apart by its kind and id."""
+
+    id: str
+    revision: int = 0
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    network_type: str
+    physical_network: str | None = None
+    segmentation_id: int | None = None
+
+
+class Subnet(Object, frozen=True, kw_only=True, omit_defaults=True):
+    network_id: str
+    ip_version: int
+    cidr: str
+    gateway_ip: str | None = None
+    enable_dhcp: bool = True
+    ipv6_ra_mode: str | None = None
+    ipv6_address_mode: str | None = None
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: tuple[tuple[str, str], ...] = ()  # destination, next hop
+
+
+class Network(Object, frozen=True, kw_only=True, omit_defaults=True):
+    name: str = ""
+    project_id: str = ""
+    mtu: int = 1500
+    admin_state_up: bool = True
+    external: bool = False
+    segments: tuple[Segment, ...] = ()
+    subnets: tuple[Subnet, ...] = ()
+
+
+class FixedIp(msgspec.Struct, frozen=True):
+    subnet_id: str
+    ip_address: str
+
+
+class AddressPair(msgspec.Struct, frozen=True):
+    mac_address: str
+    ip_address: str  # an address or a CIDR
+
+
+class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
+    """A port bound to the host it is given to."""
+
+    network_id: str
+    mac_address: str
+    host: str
+    active: bool = True  # False: the binding waits for a live migration to arrive
+    segment_id: str = ""  # the segment that the binding is on
+    admin_state_up: bool = True
+    device_id: str = ""
+    device_owner: str = ""
+    fixed_ips: tuple[FixedIp, ...] = ()
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
+    port_security_enabled: bool = True
+    security_groups: tuple[str, ...] = ()
+    vif_type: str = ""
+    vnic_type: str = "normal"
+    hybrid_plug: bool = False
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rule of a security group; the group's id is that of the group it stands in."""
+
+    id: str
+    direction: str  # ingress or egress
+    ethertype: str  # IPv4 or IPv6
+    protocol: int | None = None  # by number; None is any
+    port_min: int | None = None  # or the ICMP type
+    port_max: int | None = None  # or the ICMP code
+    remote_ip_prefix: str | None = None
+    remote_group_id: str | None = None
+    remote_address_group_id: str | None = None
+
+
+class SecurityGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
+    stateful: bool = True
+    rules: tuple[Rule, ...] = ()
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One address of a port in a group, with the MAC it is used with."""
+
+    ip_address: str  # an address, or a CIDR of an allowed address pair
+    mac_address: str
+
+
+class GroupMembers(Object, frozen=True, kw_only=True, omit_defaults=True):
+    """The addresses of a group that rules refer to as remote; `id` is the group's. Large: told as differences."""
+
+    members: frozenset[Member] = frozenset()
+
+
+class AddressGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
+    addresses: frozenset[str] = frozenset()
+
+
+class Host(Object, frozen=True, kw_only=True, omit_defaults=True):
+    """Another host that shares a tunnel network; `id` is its name."""
+
+    tunneling_ip: str = ""
+    tunnel_types: tuple[str, ...] = ()
+    l2_population: bool = True
+
+
+class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a port of a tunnel network is, for hosts that do not have it; `id` is the port's."""
+
+    network_id: str
+    host: str
+    mac_address: str
+    ip_addresses: tuple[str, ...] = ()
+
+
+KINDS: dict[str, type[Object]] = {
+    "network": Network,
+    "port": Port,
+    "security_group": SecurityGroup,
+    "group_members": GroupMembers,
+    "address_group": AddressGroup,
+    "host": Host,
+    "forwarding": Forwarding,
+}

@@ -1,0 +1,135 @@
+"""The schema: what the migrations make is what the code says, they keep data, and processes that start together agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from neutrino.server.db import schema
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from tests.api.conftest import configuration_text, new_database
+
+VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> str:
+    return new_database(request, database, tmp_path)
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[Database]:
+    made = Database(url)
+    yield made
+    made.close()
+
+
+def revisions() -> list[str]:
+    """All of them, the oldest first."""
+    after: dict[str | None, str] = {}
+    for path in VERSIONS.glob("[0-9]*.py"):
+        text = path.read_text()
+        revision = re.search(r'^revision = "(\w+)"', text, re.M)
+        down = re.search(r'^down_revision = (?:None|"(\w+)")', text, re.M)
+        assert revision
+        assert down
+        after[down[1]] = revision[1]
+    out: list[str] = []
+    while (following := after.get(out[-1] if out else None)) is not None:
+        out.append(following)
+    assert len(out) == len(after), "the revisions are not one line"
+    return out
+
+
+def move(db: Database, revision: str, down: bool = False) -> None:
+    with db.engine().begin() as connection:
+        (command.downgrade if down else command.upgrade)(schema.alembic_config(connection), revision)
+
+
+def _differs(context: Any, inspected_column: Any, column: Any, inspected: Any, wanted: Any) -> bool | None:
+    """MariaDB has several names for long texts and takes the one that is long enough; else Alembic compares."""
+    both_texts = type(inspected).__name__.endswith("TEXT") and isinstance(wanted, sa.Text)
+    return False if both_texts else None
+
+
+def test_head_is_the_newest_revision() -> None:
+    assert revisions()[-1] == schema.HEAD
+
+
+def test_the_migrations_make_the_tables_of_the_code(db: Database) -> None:
+    schema.ensure(db)
+    assert schema.version(db) == schema.HEAD
+    with db.engine().connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": _differs})
+        assert compare_metadata(context, t.metadata) == []
+        found = set(sa.inspect(connection).get_table_names())
+    assert found == {*t.metadata.tables, "alembic_version"}
+    schema.ensure(db)
+
+
+def test_names_are_compared_byte_for_byte(db: Database) -> None:
+    schema.ensure(db)
+    with db.transaction() as tx:
+        for tag in ("a", "A", "á", "a "):
+            tx.execute(sa.insert(t.tags).values(object_id="x", tag=tag))
+    with db.read() as connection:
+        found = connection.execute(sa.select(t.tags.c.tag).where(t.tags.c.tag == "A")).scalars().all()
+    assert found == ["A"]
+
+
+def test_every_upgrade_keeps_what_is_there(db: Database) -> None:
+    """From each revision to the next, with a row of an earlier day in the database."""
+    schema.ensure(db)
+    for previous, revision in zip([None, *revisions()], revisions(), strict=False):
+        move(db, previous or "base", down=True)
+        assert schema.version(db) == previous
+        if previous is not None:
+            _insert(db, previous)
+        move(db, revision)
+        if previous is not None:
+            assert _found(db, previous)
+    move(db, "head")
+    _insert(db, schema.HEAD)
+    schema.ensure(db)
+    assert _found(db, schema.HEAD)
+
+
+def _row(key: str) -> dict[str, Any]:
+    return {"id": key, "kind": "network", "object_id": key, "revision": 1, "deleted": False, "at": "now"}
+
+
+def _insert(db: Database, key: str) -> None:
+    with db.engine().begin() as connection:
+        connection.execute(sa.insert(t.changes).values({**_row(key), "id": int(key, 16)}))
+
+
+def _found(db: Database, key: str) -> bool:
+    with db.read() as connection:
+        return connection.execute(sa.select(t.changes).where(t.changes.c.object_id == key)).first() is not None
+
+
+def test_an_old_database_is_refused_when_it_must_not_be_changed(db: Database) -> None:
+    with pytest.raises(schema.WrongSchema, match="none"):
+        schema.ensure(db, upgrade=False)
+
+
+def test_processes_that_start_together(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "neutrino.conf"
+    path.write_text(configuration_text(url))
+    program = Path(sys.executable).with_name("neutrino")
+    argv = [str(program), "db", "upgrade", "--config-file", str(path)]
+    started = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(3)]
+    ended = [(process.communicate(timeout=60)[0].decode(), process.returncode) for process in started]
+    assert [code for _, code in ended] == [0, 0, 0], ended
+    assert all(f"schema version: {schema.HEAD}" in text for text, _ in ended)
