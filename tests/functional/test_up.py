@@ -115,6 +115,16 @@ def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: 
         assert running.ctrl_c() == 0
 
 
+def test_ctrl_c_ends_it_at_once_also_before_all_workers_serve(tmp_path: Path) -> None:
+    (tmp_path / "more.conf").write_text("[DEFAULT]\napi_workers = 4\n")
+    for _ in range(3):
+        with up(tmp_path, "--config-file", "more.conf") as running:
+            started = time.monotonic()
+            assert running.ctrl_c() == 0
+            assert time.monotonic() - started < 5, running.text
+            assert "refused to gracefully stop" not in running.text
+
+
 def test_the_files_go_where_state_says(tmp_path: Path) -> None:
     state = tmp_path / "of mine" / "here"
     with up(tmp_path, "--state", str(state)) as running:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from oslo_config import cfg
 
 from neutrino.server import config
 
-READY = "neutrino.server.wsgi:application"
+WORKER = "neutrino.cli.worker:application"
 
 
 def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None] = lambda conf: None) -> int:
@@ -44,9 +45,11 @@ def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None
     # Lists are large for a moment: what they took goes back to the system when they are answered.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "262144")
+    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:200,muzzy_decay_ms:200,narenas:2")  # granian's
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    os.register_at_fork(after_in_child=worker_signals)
     Server(
-        READY,
+        WORKER,
         address=conf.bind_host,
         port=conf.bind_port,
         interface=Interfaces.WSGI,
@@ -61,6 +64,14 @@ def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None
         process_name="neutrino-server",
     ).serve()
     return 0
+
+
+def worker_signals() -> None:
+    """A worker ends by SIGTERM from its parent, once: granian's waits for ever after a second signal, which Ctrl-C at a
+    terminal would be, and does not see one that comes before it serves.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian's own handler is there
 
 
 def _check_free(host: str, port: int) -> None:

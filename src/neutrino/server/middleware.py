@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +23,12 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     """From the inside out: authentication, then request ids, then a proxy's headers and CORS where they are configured;
     health beside them all.
     """
-    from oslo_middleware import healthcheck, request_id
+    from oslo_middleware import healthcheck
 
     inner = app
     if conf.auth_strategy == "keystone":
         inner = _authenticated(app, conf)
-    inner = request_id.RequestId(inner)
+    inner = _with_request_id(inner)
     if _behind_proxy(conf):
         from oslo_middleware import http_proxy_to_wsgi
 
@@ -56,6 +58,31 @@ def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         return protected(environ, start_response)
 
     return dispatch
+
+
+def _with_request_id(app: Wsgi) -> Wsgi:
+    """A name for every request, in its log and its answer, and the caller's own name for it kept.
+
+    It speaks oslo.middleware's words. Its class does the same through webob, which reads and writes each request and
+    answer anew: that was a fifth of the time to show a port.
+    """
+    from oslo_middleware import request_id as words
+
+    callers = "HTTP_" + words.INBOUND_HEADER.upper().replace("-", "_")
+    form = re.compile(words.ID_FORMAT)
+
+    def named(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        name = f"req-{uuid.uuid4()}"
+        environ[words.ENV_REQUEST_ID] = name
+        if form.match(environ.get(callers, "")):
+            environ[words.GLOBAL_REQ_ID] = environ[callers]
+
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            return start_response(status, [*headers, (words.HTTP_RESP_HEADER_REQUEST_ID, name)], *rest)
+
+        return app(environ, start)
+
+    return named
 
 
 def _behind_proxy(conf: cfg.ConfigOpts) -> bool:

@@ -18,6 +18,7 @@ from neutrino.server import errors
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Handler, Route
+from neutrino.server.api.stages.present import Parts
 from neutrino.server.api.stages.query_string import pairs_of
 from neutrino.server.context import Context
 
@@ -46,7 +47,7 @@ class Endpoint:
         if any("\x00" in value for value in values.values()):  # no database takes it, so nothing can be named so
             raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
-        context = self._authentication.context(req.get_header, request_id)
+        context = self._authentication.context(req.env, request_id)
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:
             _drain(req)
@@ -79,7 +80,10 @@ class Endpoint:
 def write(resp: falcon.Response, reply: Reply) -> None:
     resp.status = reply.status
     if reply.body is not None:
-        resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+        if isinstance(reply.body, Parts):
+            resp.set_stream(iter(reply.body), len(reply.body))
+        else:
+            resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
         resp.content_type = "application/json"
 
 

@@ -5,13 +5,28 @@ Both ways give the same headers, so everything behind sees one kind of caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.policy.authorizer import Authorizer
 
-Header = Callable[[str], str | None]
+KEPT_SECONDS = 1.0
+MOST_KNOWN = 1_000
+HEADERS = (
+    "HTTP_X_IDENTITY_STATUS",
+    "HTTP_X_PROJECT_ID",
+    "HTTP_X_TENANT_ID",
+    "HTTP_X_USER_ID",
+    "HTTP_X_ROLES",
+    "HTTP_X_SERVICE_ROLES",
+    "HTTP_X_DOMAIN_ID",
+    "HTTP_X_USER_DOMAIN_ID",
+    "HTTP_X_PROJECT_DOMAIN_ID",
+)
 NOAUTH_PROJECT = "admin"
 PROJECT_MAX = 255
 NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is checked, so nobody is held back
@@ -21,40 +36,55 @@ class Authentication:
     def __init__(self, authorizer: Authorizer, *, keystone: bool) -> None:
         self._authorizer = authorizer
         self._keystone = keystone
+        self._known: dict[tuple[str | None, ...], Context] = {}
+        self._since = time.monotonic()
 
-    def context(self, header: Header, request_id: str) -> Context:
-        if self._keystone:
-            if header("X-Identity-Status") != "Confirmed":
-                raise errors.Unauthorized("Authentication required")
-            default_project, default_roles = "", ""
-        else:
-            default_project, default_roles = NOAUTH_PROJECT, NOAUTH_ROLES
-        project = header("X-Project-Id") or header("X-Tenant-Id") or default_project
+    def context(self, environ: Mapping[str, Any], request_id: str) -> Context:
+        """The caller of a request. Callers come again: what their headers mean is worked out once a second at most."""
+        headers = tuple(environ.get(name) for name in HEADERS)
+        now = time.monotonic()
+        if now - self._since > KEPT_SECONDS or len(self._known) > MOST_KNOWN:
+            self._known.clear()  # the policy, which says who is an administrator, may have changed
+            self._since = now
+        known = self._known.get(headers)
+        if known is None:
+            known = self._known[headers] = self._read(*headers)
+        return replace(known, request_id=request_id)
+
+    def _read(
+        self,
+        status: str | None,
+        project: str | None,
+        tenant: str | None,
+        user: str | None,
+        roles: str | None,
+        service_roles: str | None,
+        *domains: str | None,
+    ) -> Context:
+        if self._keystone and status != "Confirmed":
+            raise errors.Unauthorized("Authentication required")
+        project = project or tenant or ("" if self._keystone else NOAUTH_PROJECT)
         if len(project) > PROJECT_MAX:
             raise errors.HTTPBadRequest(f"Invalid input for X-Project-Id: it is longer than {PROJECT_MAX} characters.")
-        user = header("X-User-Id") or ""
-        roles = _names(header("X-Roles") or (default_roles if header("X-Roles") is None else ""))
-        service_roles = _names(header("X-Service-Roles") or "")
+        if roles is None and not self._keystone:
+            roles = NOAUTH_ROLES
         credentials: dict[str, object] = {
             "project_id": project,
             "tenant_id": project,
-            "user_id": user,
-            "roles": sorted(roles),
-            "service_roles": sorted(service_roles),
-            "domain_id": header("X-Domain-Id"),
-            "user_domain_id": header("X-User-Domain-Id"),
-            "project_domain_id": header("X-Project-Domain-Id"),
+            "user_id": user or "",
+            "roles": sorted(_names(roles)),
+            "service_roles": sorted(_names(service_roles)),
+            **dict(zip(("domain_id", "user_domain_id", "project_domain_id"), domains, strict=True)),
         }
         return Context(
             project_id=project,
-            user_id=user,
-            roles=roles,
-            service_roles=service_roles,
+            user_id=user or "",
+            roles=_names(roles),
+            service_roles=_names(service_roles),
             is_admin=self._authorizer.is_admin(credentials),
-            request_id=request_id,
             credentials=credentials,
         )
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip().lower() for name in text.split(",") if name.strip())
+def _names(text: str | None) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in (text or "").split(",") if name.strip())

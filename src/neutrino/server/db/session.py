@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -49,18 +49,22 @@ class Database:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        with _reached(), self._reads.connect() as connection:
-            yield connection
+    def read(self) -> AbstractContextManager[Connection]:
+        """A connection for reading, where every statement stands for itself."""
+        return _Read(self._reads)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction; what it recorded is written with it, or nothing is."""
-        with self._writer_queue or nullcontext(), _reached(), self._writes.begin() as connection:
-            tx = Transaction(connection)
-            yield tx
-            tx.flush()
+        with self._writer_queue or nullcontext():
+            try:
+                with self._writes.begin() as connection:
+                    tx = Transaction(connection)
+                    yield tx
+                    tx.flush()
+            except sa.exc.DBAPIError as error:
+                _tell(error)
+                raise
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until no other writer was in its way, a bounded number of times."""
@@ -83,16 +87,32 @@ class Database:
         self._writes.dispose()
 
 
-@contextmanager
-def _reached() -> Iterator[None]:
-    """A database that is not there is no fault of the request: the client is told to come again."""
-    try:
-        yield
-    except sa.exc.DataError as error:  # what no definition bounds: a list of a hundred thousand, say
-        raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-        if _is_lost_race(error) or not (error.connection_invalidated or _is_refused(error)):
+class _Read:
+    """One connection for reading; written as a class because every request passes it several times."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __enter__(self) -> Connection:
+        try:
+            self._connection = self._engine.connect()
+        except sa.exc.DBAPIError as error:
+            _tell(error)
             raise
+        return self._connection
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._connection.close()
+        if isinstance(error, sa.exc.DBAPIError):
+            _tell(error)
+
+
+def _tell(error: sa.exc.DBAPIError) -> None:
+    """Errors that are no defect of ours, in words for the client: a database that is away, a value beyond all bounds."""
+    if isinstance(error, sa.exc.DataError):
+        raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
+    away = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) and not _is_lost_race(error)
+    if away and (error.connection_invalidated or _is_refused(error)):
         LOG.error("the database cannot be reached: %s", error.orig)
         raise errors.DatabaseUnreachable() from error
 

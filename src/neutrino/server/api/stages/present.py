@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -47,7 +49,26 @@ def in_batches(objects: Iterator[Object]) -> Iterator[list[Object]]:
         yield batch
 
 
-def encode_list(collection: str, batches: Iterable[Sequence[Object]]) -> bytes:
+@dataclass
+class Parts:
+    """A body in parts, which are given away one by one: nobody keeps a long one as a whole."""
+
+    parts: deque[bytes]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self.parts:
+            yield self.parts.popleft()
+
+
+def encode_list(collection: str, batches: Iterable[Sequence[Object]]) -> Parts:
     """A whole list as JSON. Each batch becomes bytes before the next is read: ten thousand objects need not be at once."""
-    parts = [_encode(batch)[1:-1] for batch in batches]
-    return b'{"%b":[%b]}' % (collection.encode(), b",".join(part for part in parts if part))
+    parts = deque([b'{"%b":[' % collection.encode()])
+    for batch in batches:
+        encoded = _encode(batch)[1:-1]
+        if encoded:
+            parts.append(b"," + encoded if len(parts) > 1 else encoded)
+    parts.append(b"]}")
+    return Parts(parts)
