@@ -42,10 +42,6 @@ def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None
         return 1
     os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(os.path.abspath(name) for name in config_files)
     starting(conf)
-    # Lists are large for a moment: what they took goes back to the system when they are answered.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "262144")
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:200,muzzy_decay_ms:200,narenas:2")  # granian's
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     os.register_at_fork(after_in_child=worker_signals)
     Server(
