@@ -105,18 +105,18 @@ def test_every_upgrade_keeps_what_is_there(db: Database) -> None:
     assert _found(db, schema.HEAD)
 
 
-def _row(key: str) -> dict[str, Any]:
-    return {"id": key, "kind": "network", "object_id": key, "revision": 1, "deleted": False, "at": "now"}
+# As it is in every revision: the code's own table may have columns that an older database has not.
+_TAGS = sa.table("tags", sa.column("object_id"), sa.column("tag"))
 
 
 def _insert(db: Database, key: str) -> None:
     with db.engine().begin() as connection:
-        connection.execute(sa.insert(t.changes).values({**_row(key), "id": int(key, 16)}))
+        connection.execute(sa.insert(_TAGS).values(object_id=key, tag="kept"))
 
 
 def _found(db: Database, key: str) -> bool:
     with db.read() as connection:
-        return connection.execute(sa.select(t.changes).where(t.changes.c.object_id == key)).first() is not None
+        return connection.execute(sa.select(_TAGS).where(_TAGS.c.object_id == key)).first() is not None
 
 
 def test_an_old_database_is_refused_when_it_must_not_be_changed(db: Database) -> None:

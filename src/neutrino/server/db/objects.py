@@ -54,6 +54,11 @@ def decode(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
+def changed(before: Mapping[str, Any], values: Mapping[str, Any], bump: int = 1) -> Object:
+    """An object after a change: its values, one revision on, at this time."""
+    return {**before, **values, "updated_at": now(), "revision_number": before["revision_number"] + bump}
+
+
 def update_row(
     tx: Transaction,
     table: sa.Table,
@@ -63,8 +68,13 @@ def update_row(
     renamed: Mapping[str, str] | None = None,
     bump: int = 1,
 ) -> Object:
-    """Change an object if it still is as it was when `before` was read; gives its new revision and time."""
+    """Change an object if it still is as it was when `before` was read; gives its new revision and time.
+
+    Values that are `changed` already keep their revision.
+    """
     stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
+    if values.get("revision_number", 0) > before["revision_number"]:
+        stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
     done = tx.execute(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
     if done.rowcount != 1:

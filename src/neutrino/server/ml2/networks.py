@@ -13,7 +13,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import PROJECT, View, among, one_of, own_ids, shared_ids, shared_with_viewer
@@ -208,26 +208,26 @@ class Networks:
                 before = self.load(connection, key, context.project_id)
                 check_revision(before, revision)
                 segments = read_segments(connection, [key])[key]
-                changed = self._decide_update(connection, context, before, segments, values)
+                decided = self._decide_update(connection, context, before, segments, values)
                 zones = self._zones_of(connection, [key])
                 after_segments = self._renumbered(connection, segments, values)
-            after = {**before, **changed}
+            after = {**before, **decided}
             self._extensions.process("update", "network", values, after)
             if after == before and after_segments == segments:
                 return _api({**before, "availability_zones": list(zones.get(key, ()))}, segments)
+            after = changed(before, after)
             change = Change("update", "network", after, before, segments=after_segments)
-            stamp: Object = {}
 
             def write(tx: Transaction) -> None:
-                stamp.update(update_row(tx, t.networks, before, {**after, **shown(after_segments)}, renamed=RENAMED))
+                update_row(tx, t.networks, before, {**after, **shown(after_segments)}, renamed=RENAMED)
                 if after_segments != segments:
                     self._segments.renumber(tx, after_segments[0])
                 _share(tx, before, after)
                 self._extensions.store("update", "network", tx, after)
-                tx.record("network", key, stamp["revision_number"])
+                tx.record("network", key, after["revision_number"])
 
             self._operations.commit([change], write)
-            return _api({**after, **stamp, "availability_zones": list(zones.get(key, ()))}, after_segments)
+            return _api({**after, "availability_zones": list(zones.get(key, ()))}, after_segments)
 
         return self._db.retrying(attempt)
 

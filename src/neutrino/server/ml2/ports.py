@@ -13,7 +13,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import ROUTER_OWNERS, Allocator, Fixed, wanted_by_default, wanted_by_request
@@ -236,20 +236,19 @@ class Ports:
             if after == before and binding is None:
                 return api_port(before)
             tried = binding is not None and after["binding:host_id"] != ""
-            stamp: Object = {}
+            now = changed(before, after, bump=1 + (BIND_REVISIONS if tried else 0))
 
             def write(tx: Transaction) -> None:
-                bump = 1 + (BIND_REVISIONS if tried else 0)
-                stamp.update(update_row(tx, t.ports, before, after, renamed=RENAMED, bump=bump))
-                self._replace_parts(tx, before, after)
+                update_row(tx, t.ports, before, now, renamed=RENAMED)
+                self._replace_parts(tx, before, now)
                 if binding is not None:
-                    self._store_binding(tx, after, binding)
-                self._extensions.store("update", "port", tx, after)
-                tx.record("port", key, stamp["revision_number"])
+                    self._store_binding(tx, now, binding)
+                self._extensions.store("update", "port", tx, now)
+                tx.record("port", key, now["revision_number"])
 
-            self._operations.commit([Change("update", "port", after, before, network=network)], write)
-            told[:] = [(before, {**after, **stamp})]
-            return api_port({**after, **stamp})
+            self._operations.commit([Change("update", "port", now, before, network=network)], write)
+            told[:] = [(before, now)]
+            return api_port(now)
 
         updated = self._db.retrying(attempt)
         for before, after in told:

@@ -15,7 +15,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, decode, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, decode, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
@@ -278,17 +278,17 @@ class Subnets:
             self._extensions.process("update", "subnet", values, after, network=network)
             if after == before:
                 return {**before, "tenant_id": before["project_id"]}
-            stamp: Object = {}
+            now = changed(before, after)
 
             def write(tx: Transaction) -> None:
-                stamp.update(update_row(tx, t.subnets, before, after))
-                self._extensions.store("update", "subnet", tx, after)
-                tx.record("subnet", key, stamp["revision_number"])
+                update_row(tx, t.subnets, before, now)
+                self._extensions.store("update", "subnet", tx, now)
+                tx.record("subnet", key, now["revision_number"])
 
-            self._operations.commit([Change("update", "subnet", after, before, network=network)], write)
+            self._operations.commit([Change("update", "subnet", now, before, network=network)], write)
             if after["enable_dhcp"] and not before["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
-            return {**after, **stamp, "tenant_id": after["project_id"]}
+            return {**now, "tenant_id": now["project_id"]}
 
         return self._db.retrying(attempt)
 
