@@ -70,7 +70,7 @@ class Pipeline:
             target = served.target(context, request.parent, None) if served.target else {}
             self._authorizer.require(context, self._rule("get", resource), target)
         if query.marker is not None and served.show is not None:
-            self._find(served, context, query.marker, sight)
+            self._find(served, replace(request, key=query.marker), sight, names_to_fetch(resource, None, sight))
         fetched = names_to_fetch(resource, query.fields, sight)
         if fetched is not None and query.limit is not None:
             fetched = tuple(dict.fromkeys([*fetched, resource.key]))
@@ -90,7 +90,7 @@ class Pipeline:
         resource, context = served.resource, request.context
         fields = parse_fields(resource, request.pairs)
         sight = self._sight(resource, context)
-        found = self._find(served, context, request.key, sight, fields, parent=request.parent)
+        found = self._find(served, request, sight, names_to_fetch(resource, fields, sight))
         return Reply(200, {resource.name: self._present(resource, [found], sight, fields)[0]})
 
     def create(self, served: Served, request: Request) -> Reply:
@@ -120,7 +120,7 @@ class Pipeline:
         body = bodies.decode(request.raw)
         item = bodies.item_to_update(resource, body)
         sight = self._sight(resource, context)
-        found = self._found_for_change(served, request, sight)
+        found = self._find_for_change(served, request, sight)
         target = {**found, **item.values}
         rule = self._rule("update", resource)
         self._authorizer.require(context, rule, found)
@@ -136,7 +136,7 @@ class Pipeline:
         resource, context = served.resource, request.context
         assert served.delete is not None
         sight = self._sight(resource, context)
-        found = self._found_for_change(served, request, sight)
+        found = self._find_for_change(served, request, sight)
         self._authorizer.require(context, self._rule("delete", resource), found)
         self._notify(context, f"{resource.name}.delete.start", {f"{resource.name}_id": request.key})
         revision = _expected_revision(request.if_match, found)
@@ -151,7 +151,7 @@ class Pipeline:
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw) if request.raw else {}
         sight = self._sight(resource, context)
-        found = self._found_for_change(served, request, sight)
+        found = self._find_for_change(served, request, sight)
         policy = next(a.policy for a in resource.actions if a.name == action) or action
         self._authorizer.require(context, policy, found)
         self._notify(context, f"{resource.name}.{action}.start", {"id": request.key, "body": body})
@@ -175,49 +175,31 @@ class Pipeline:
     def _sight(self, resource: Resource, context: Context) -> Sight:
         return self._authorizer.sight(context, resource, self._rule("get", resource))
 
-    def _find(
-        self,
-        served: Served,
-        context: Context,
-        key: str,
-        sight: Sight,
-        fields: Sequence[str] | None = None,
-        parent: str = "",
-    ) -> Object:
-        """The object, if it is there for this caller."""
-        resource = served.resource
+    def _find(self, served: Served, request: Request, sight: Sight, names: Sequence[str] | None) -> Object:
+        """The object with these names, if it is there for this caller."""
+        resource, key = served.resource, request.key
         assert served.show is not None
-        fetched = names_to_fetch(resource, fields, sight)
-        where = (parent,) if resource.parent else ()
+        about = {
+            "id": key,
+            "host": key,
+            "address_group_id": key,
+            "object_type": resource.name,
+            "port_id": request.parent,
+        }
         # Where hidden objects answer in words of their own, they are looked up for all and hidden here.
         everyone = sight.all_rows or resource.hidden is not None
-        found: Object | None = served.show(context, *where, key, fetched, everyone)
+        found: Object | None = served.show(request.context, *_parent(request), key, names, everyone)
         if found is None:
-            raise resource.not_found(id=key, host=key, object_type=resource.name, address_group_id=key, port_id=parent)
+            raise resource.not_found(**about)
         if sight.names(found) is None:
-            raise (resource.hidden or resource.not_found)(id=key, object_type=resource.name, address_group_id=key)
+            raise (resource.hidden or resource.not_found)(**about)
         return found
 
-    def _found_for_change(self, served: Served, request: Request, sight: Sight) -> Object:
+    def _find_for_change(self, served: Served, request: Request, sight: Sight) -> Object:
         """The object before its change, as the policy wants it: all that is visible, and what rules look at."""
-        resource = served.resource
         if served.show is None:  # only ever changed through its parent
-            target = served.target(request.context, request.parent, request.key) if served.target else {}
-            return dict(target)
-        names = (*visible_names(resource), *POLICY_NAMES)
-        parent = request.parent
-        where = (parent,) if resource.parent else ()
-        everyone = sight.all_rows or resource.hidden is not None
-        found: Object | None = served.show(request.context, *where, request.key, names, everyone)
-        if found is None:
-            raise resource.not_found(
-                id=request.key, host=request.key, object_type=resource.name, address_group_id=request.key
-            )
-        if sight.names(found) is None:
-            raise (resource.hidden or resource.not_found)(
-                id=request.key, object_type=resource.name, address_group_id=request.key
-            )
-        return found
+            return dict(served.target(request.context, request.parent, request.key) if served.target else {})
+        return self._find(served, request, sight, (*visible_names(served.resource), *POLICY_NAMES))
 
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context
