@@ -51,7 +51,7 @@ def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None
         interface=Interfaces.WSGI,
         websockets=False,
         workers=conf.api_workers or os.cpu_count() or 1,
-        blocking_threads=conf.api_threads,
+        blocking_threads=config.api_threads(conf),
         backlog=1024,
         log_access=False,
         workers_kill_timeout=10,

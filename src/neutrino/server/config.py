@@ -25,7 +25,12 @@ GLOBAL = [
     cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
     cfg.PortOpt("bind_port", default=9696, help="Port that the API listens on."),
     cfg.IntOpt("api_workers", min=1, default=None, help="Processes that serve the API; by default one per CPU."),
-    cfg.IntOpt("api_threads", min=1, default=4, help="Requests that each of them works on at once."),
+    cfg.IntOpt(
+        "api_threads",
+        min=1,
+        help="Requests that each of them works on at once; by default 1 where nothing is waited for but the disk "
+        "(SQLite and no Keystone), else 4.",
+    ),
     cfg.StrOpt("auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are known."),
     cfg.BoolOpt(
         "allow_noauth_beyond_loopback",
@@ -106,6 +111,12 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 def database_url(conf: cfg.ConfigOpts) -> str:
     return conf.database.connection or f"sqlite:///{os.path.join(conf.state_path, 'neutrino.sqlite')}"
+
+
+def api_threads(conf: cfg.ConfigOpts) -> int:
+    """Threads help where they wait for a server; where they do not, they only stand in each other's way."""
+    waits = conf.auth_strategy == "keystone" or not database_url(conf).startswith("sqlite")
+    return int(conf.api_threads or (4 if waits else 1))
 
 
 def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:

@@ -38,16 +38,27 @@ def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
 def as_row(table: sa.Table, values: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Object:
     """The columns of an object: lists and dictionaries as JSON text, names as the table has them."""
     row: Object = {}
+    columns = _columns(table)
+    other = renamed or {}
     for name, value in values.items():
-        column = (renamed or {}).get(name, name)
-        if column in table.c:
-            is_json = isinstance(table.c[column].type, sa.Text)
+        column = other.get(name, name)
+        is_json = columns.get(column)
+        if is_json is not None:
             row[column] = encode(value) if is_json else value
     return row
 
 
+@cache
+def _columns(table: sa.Table) -> dict[str, bool]:
+    """The names of a table's columns, and which of them are JSON."""
+    return {column.name: isinstance(column.type, sa.Text) for column in table.c}
+
+
+_encoder = msgspec.json.Encoder()
+
+
 def encode(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return _encoder.encode(value).decode()
 
 
 def decode(text: str) -> Any:

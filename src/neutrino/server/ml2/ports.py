@@ -122,8 +122,10 @@ class Ports:
                 limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
             changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
 
+            rows = [as_row(t.ports, port, RENAMED) for port, _ in made]
+
             def write(tx: Transaction) -> None:
-                tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
+                tx.insert(t.ports, rows)
                 self._insert_parts(tx, [port for port, _ in made])
                 for port, binding in made:
                     self._store_binding(tx, port, binding)
