@@ -22,10 +22,10 @@ from tests.support.rabbitmq import RabbitMQ
 WAIT = 30.0
 
 
-def heard(url: str, count: int) -> list[dict[str, Any]]:
+def heard(url: str, topic: str, count: int) -> list[dict[str, Any]]:
     """The next messages of the queue that consumers of notifications read."""
     messages: list[dict[str, Any]] = []
-    with kombu.Connection(url) as connection, connection.SimpleQueue("notifications.info") as queue:
+    with kombu.Connection(url) as connection, connection.SimpleQueue(f"{topic}.info") as queue:
         while len(messages) < count:
             message = queue.get(timeout=WAIT)
             body = message.payload if isinstance(message.payload, dict) else json.loads(message.payload)
@@ -36,8 +36,10 @@ def heard(url: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.rabbitmq
 def test_every_change_is_announced_and_confirmed(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
+    topic = f"topic_{uuid.uuid4().hex}"  # the broker is shared: this test's messages have a queue of their own
+    transport_url = rabbitmq.url.replace("$", "$$")
     settings = {
-        "oslo_messaging_notifications": {"driver": "messagingv2", "transport_url": rabbitmq.url.replace("$", "$$")}
+        "oslo_messaging_notifications": {"driver": "messagingv2", "topics": topic, "transport_url": transport_url}
     }
     server = start(tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite", settings)
     api = Api(server.app)
@@ -45,7 +47,7 @@ def test_every_change_is_announced_and_confirmed(rabbitmq: RabbitMQ, tmp_path: P
     api.put(f"/networks/{network['id']}", {"network": {"name": "red"}}).expect(200)
     api.post("/networks", {"network": {"name": 5}}).expect(400)
     api.delete(f"/networks/{network['id']}").expect(204)
-    messages = heard(rabbitmq.url, 6)
+    messages = heard(rabbitmq.url, topic, 6)
     assert [m["event_type"] for m in messages] == [
         f"network.{action}.{moment}" for action in ("create", "update", "delete") for moment in ("start", "end")
     ]

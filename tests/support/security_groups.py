@@ -56,10 +56,12 @@ def shown(plugin: SecurityGroups, key: str, context: Context = ALICE) -> Object:
 
 
 def used(db: Database, resource: str, project: str = "alice") -> int:
-    c = t.quota_usages.c
+    """What the project's counter says, or the number of its objects where nothing is counted yet."""
+    c, table = t.quota_usages.c, t.COUNTED[resource]
     with db.read() as connection:
         statement = sa.select(c.used).where(c.project_id == project, c.resource == resource)
-        return connection.execute(statement).scalar() or 0
+        found = connection.execute(statement).scalar()
+    return counted(db, table, table.c.project_id == project) if found is None else int(found)
 
 
 def counted(db: Database, table: sa.Table, *conditions: Any) -> int:

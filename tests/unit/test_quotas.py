@@ -55,9 +55,12 @@ class World:
         assert reply.status == 200
         return dict(reply.body["quota"])
 
-    def use(self, resource: str, project: str, amount: int) -> None:
+    def use_networks(self, project: str, amount: int) -> None:
+        """Make networks, and count them under a limit."""
         with self.db.transaction() as tx:
-            tx.use(resource, project, amount)
+            for _ in range(amount):
+                tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": project}))])
+            tx.use("network", project, amount, 1000)
 
 
 @pytest.fixture
@@ -112,7 +115,7 @@ def test_limits_that_make_no_sense(world: World, body: Any, error: type[errors.A
 
 
 def test_a_limit_below_what_is_used_needs_force(world: World) -> None:
-    world.use("network", "b", 2)
+    world.use_networks("b", 2)
     for asked in ({}, {"check_limit": True}, {"force": False}):
         with pytest.raises(errors.HTTPBadRequest):
             world.put("b", network=1, **asked)
@@ -123,7 +126,7 @@ def test_a_limit_below_what_is_used_needs_force(world: World) -> None:
 
 def test_details_tell_limit_and_use(world: World) -> None:
     world.put("b", network=7)
-    world.use("network", "b", 3)
+    world.use_networks("b", 3)
     details = world.call(ADMIN, "GET", "/{key}/details", "b").body["quota"]
     assert list(details) == list(DEFAULTS)
     assert details["network"] == {"limit": 7, "used": 3, "reserved": 0}
@@ -148,7 +151,7 @@ def test_a_recount_finds_what_the_counters_say(world: World) -> None:
     network = fresh({"name": "n", "project_id": "a"})
     with world.db.transaction() as tx:
         tx.execute(sa.insert(t.networks).values(as_row(t.networks, network)))
-        tx.use("network", "a", 1)
+        tx.use("network", "a", 1, 100)
     pools = SubnetPools(world.db, world.quotas)
     values = {"name": "p", "prefixes": ["10.0.0.0/8"], "is_default": False, "shared": False}
     made = [pools.create_subnetpool(ALICE, {**values, "project_id": project}) for project in ("a", "a", "b")]
@@ -159,20 +162,34 @@ def test_a_recount_finds_what_the_counters_say(world: World) -> None:
     rbac.create_rbac_policy(ALICE, {**policy, "target_tenant": "c"})
     rbac.delete_rbac_policy(ALICE, first["id"], None)
     assert recount(world.db) == []
-    assert counters(world.db) == {
-        ("a", "network"): 1,
-        ("a", "subnetpool"): 1,
-        ("b", "subnetpool"): 1,
-        ("a", "rbac_policy"): 1,
-    }
+    assert counters(world.db) == {("a", "network"): 1, ("a", "rbac_policy"): 1}
+    details = world.call(ADMIN, "GET", "/{key}/details", "a").body["quota"]
+    assert details["subnetpool"] == {"limit": -1, "used": 1, "reserved": 0}  # not limited, so counted when asked
+
+
+def test_what_was_there_before_a_limit_counts_under_it(world: World) -> None:
+    with world.db.transaction() as tx:
+        for _ in range(3):
+            tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": "a"}))])
+        tx.use("network", "a", 3)  # without a limit
+    assert counters(world.db) == {}
+    with pytest.raises(errors.OverQuota), world.db.transaction() as tx:
+        tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": "a"}))])
+        tx.use("network", "a", 1, 3)
+    assert counters(world.db) == {}
+    world.use_networks("a", 1)
+    assert counters(world.db) == {("a", "network"): 4}
 
 
 def test_a_recount_repairs(world: World) -> None:
-    network = fresh({"name": "n", "project_id": "a"})
+    world.use_networks("a", 1)
+    wrong = [
+        {"project_id": "b", "resource": "port", "used": 5},  # and no ports
+        {"project_id": "b", "resource": "router", "used": 5},  # of others, who count themselves
+    ]
     with world.db.transaction() as tx:
-        tx.execute(sa.insert(t.networks).values(as_row(t.networks, network)))  # and no counter
-        tx.use("port", "b", 5)  # and no ports
-        tx.use("router", "b", 5)  # of others, who count themselves
-    assert recount(world.db) == [Correction("a", "network", 0, 1), Correction("b", "port", 5, 0)]
+        tx.insert(t.quota_usages, wrong)
+        tx.execute(sa.update(t.quota_usages).where(t.quota_usages.c.project_id == "a").values(used=7))
+    assert recount(world.db) == [Correction("a", "network", 7, 1), Correction("b", "port", 5, 0)]
     assert counters(world.db) == {("a", "network"): 1, ("b", "port"): 0, ("b", "router"): 5}
     assert recount(world.db) == []

@@ -29,7 +29,7 @@ GLOBAL = [
         "api_threads",
         min=1,
         help="Requests that each of them works on at once; by default 1 where nothing is waited for but the disk "
-        "(SQLite and no Keystone), else 4.",
+        "(SQLite and no Keystone), else 2.",
     ),
     cfg.StrOpt("auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are known."),
     cfg.BoolOpt(
@@ -116,7 +116,7 @@ def database_url(conf: cfg.ConfigOpts) -> str:
 def api_threads(conf: cfg.ConfigOpts) -> int:
     """Threads help where they wait for a server; where they do not, they only stand in each other's way."""
     waits = conf.auth_strategy == "keystone" or not database_url(conf).startswith("sqlite")
-    return int(conf.api_threads or (4 if waits else 1))
+    return int(conf.api_threads or (2 if waits else 1))
 
 
 def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:

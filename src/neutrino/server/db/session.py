@@ -30,6 +30,7 @@ from neutrino.server.db.transaction import Transaction
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 20
+IDLE_SECONDS = 60.0
 
 
 class Stale(Exception):
@@ -45,12 +46,10 @@ class Database:
         if self.dialect == "sqlite":
             self._reads, self._writes = _sqlite_engines(self.url, sqlite_durable)
             self._writer_queue: _WriterQueue | None = _WriterQueue(f"{self.url.database}.lock")
-            # A file is always there: a thread keeps its connection, and saves the pool's work at every read.
-            self._kept: threading.local | None = threading.local()
         else:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
-            self._kept = None
+        self._kept = threading.local()  # a thread keeps its connection, and saves the pool's work at every read
 
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading, where every statement stands for itself."""
@@ -86,8 +85,7 @@ class Database:
         return self._writes
 
     def close(self) -> None:
-        if self._kept is not None:
-            self._kept = threading.local()  # connections of threads go when nobody has them any more
+        self._kept = threading.local()  # connections of threads go when nobody has them any more
         self._reads.dispose()
         self._writes.dispose()
 
@@ -95,31 +93,32 @@ class Database:
 class _Read:
     """One connection for reading; written as a class because every request passes it several times."""
 
-    def __init__(self, engine: Engine, kept: threading.local | None) -> None:
+    def __init__(self, engine: Engine, kept: threading.local) -> None:
         self._engine = engine
         self._kept = kept
 
     def __enter__(self) -> Connection:
+        now = time.monotonic()
         connection: Connection | None = getattr(self._kept, "connection", None)
+        if connection is not None and now - self._kept.used > IDLE_SECONDS:
+            connection.close()  # a server may have hung up on it meanwhile
+            connection = None
         if connection is None:
             try:
-                connection = self._engine.connect()
+                connection = self._kept.connection = self._engine.connect()
             except sa.exc.DBAPIError as error:
                 _tell(error)
                 raise
-            if self._kept is not None:
-                self._kept.connection = connection
+        self._kept.used = now
         self._connection = connection
         return connection
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._kept is None:
-            self._connection.close()
-        elif isinstance(error, sa.exc.SQLAlchemyError):
+        if isinstance(error, sa.exc.SQLAlchemyError):
             self._kept.connection = None
             self._connection.close()
-        if isinstance(error, sa.exc.DBAPIError):
-            _tell(error)
+            if isinstance(error, sa.exc.DBAPIError):
+                _tell(error)
 
 
 def _tell(error: sa.exc.DBAPIError) -> None:

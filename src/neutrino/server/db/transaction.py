@@ -65,19 +65,30 @@ class Transaction:
         limited = amount > 0 and limit >= 0
         if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
             return
+        if not limited:
+            return  # nobody counts what has no limit: one row less that all writers of a project would meet at
         if self._connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None:
             # It is there: another writer may have made it since, so ask once more before it is called too much.
-            if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
+            if self._connection.execute(_COUNT_LIMITED, values).rowcount:
                 return
             raise errors.OverQuota(overs=[resource])
-        if limited and amount > limit:
+        # The first use under a limit: all that the project has is counted, what this transaction adds included.
+        table = t.COUNTED.get(resource)
+        used = amount if table is None else self._connection.execute(_all_of(table), {"p": project_id}).scalar_one()
+        if used > limit:
             raise errors.OverQuota(overs=[resource])
-        self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": max(amount, 0)}])
+        self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 
 @cache
 def _insert(table: sa.Table) -> sa.Insert:
     return sa.insert(table)
+
+
+@cache
+def _all_of(table: sa.Table) -> sa.Select[Any]:
+    """How many objects of a table a project has."""
+    return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 
 _u = t.quota_usages.c

@@ -205,7 +205,8 @@ def _beyond(column: sa.ColumnElement[Any], value: Any, descending: bool) -> Cond
 def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
     """In order, with NULL as the least value: so SQLite and MariaDB have it, and PostgreSQL when told."""
     order = column.desc() if descending else column.asc()
-    if connection.dialect.name == "postgresql":
+    # Not where there is no NULL: an index on the column could not serve an order that says where they go.
+    if connection.dialect.name == "postgresql" and getattr(column, "nullable", True):
         return order.nulls_last() if descending else order.nulls_first()
     return order
 

@@ -5,7 +5,8 @@
     GET …/{key}/default              those of the server       DELETE  back to the server's
     GET …/{key}/details              with what is used         GET     /v2.0/quotas/project, /tenant: who asks
 
-What is used is read from the counters that every write keeps (`db/transaction.py`). `recount` sets them by counting the
+What is used is read from the counters that writes under a limit keep (`db/transaction.py`), or counted where there is
+none. `recount` sets the counters by counting the
 objects themselves, should a counter ever be wrong.
 """
 
@@ -32,17 +33,6 @@ from neutrino.server.quota.quotas import UNLIMITED, Quotas
 Object = dict[str, Any]
 _q, _u = t.quotas.c, t.quota_usages.c
 LIMIT = Integer(min=UNLIMITED)
-
-# The tables whose rows are what the core counts, by the name of the quota.
-COUNTED: Mapping[str, sa.Table] = {
-    "network": t.networks,
-    "subnet": t.subnets,
-    "subnetpool": t.subnetpools,
-    "port": t.ports,
-    "rbac_policy": t.rbac_policies,
-    "security_group": t.security_groups,
-    "security_group_rule": t.security_group_rules,
-}
 
 
 class QuotaPlugin:
@@ -163,7 +153,12 @@ class QuotaPlugin:
 
 def _usage(connection: Connection, project_id: str) -> dict[str, int]:
     rows = connection.execute(sa.select(_u.resource, _u.used).where(_u.project_id == project_id)).all()
-    return {row.resource: int(row.used) for row in rows}
+    used = {row.resource: int(row.used) for row in rows}
+    for name, table in t.COUNTED.items():
+        if name not in used:  # it has no limit yet, or was never used under it
+            count = sa.select(sa.func.count()).select_from(table).where(table.c.project_id == project_id)
+            used[name] = connection.execute(count).scalar_one()
+    return used
 
 
 def _write_limit(tx: Transaction, project_id: str, resource: str, limit: int) -> None:
@@ -188,12 +183,12 @@ class Correction(NamedTuple):
     now: int
 
 
-def recount(db: Database, counted: Mapping[str, sa.Table] = COUNTED) -> list[Correction]:
-    """Set every counter to the number of objects that there are; gives those that were wrong.
+def recount(db: Database, counted: Mapping[str, sa.Table] = t.COUNTED) -> list[Correction]:
+    """Set every counter that there is to the number of objects that there are; gives those that were wrong.
 
     The server may go on meanwhile. The counters are locked first and the objects counted then, so whoever is not yet
-    counted waits with raising its counter, and raises the right one. A counter that appears meanwhile is seen as a
-    conflict, and all is counted again.
+    counted waits with raising its counter, and raises the right one. A project that has no counter is counted by its
+    first use under a limit.
     """
 
     def attempt() -> list[Correction]:
@@ -208,19 +203,16 @@ def recount(db: Database, counted: Mapping[str, sa.Table] = COUNTED) -> list[Cor
                 )
             }
             return [
-                _correct(tx, key, stored.get(key), actual.get(key, 0))
-                for key in sorted(stored.keys() | actual.keys())
-                if stored.get(key, 0) != actual.get(key, 0)
+                _correct(tx, key, stored[key], actual.get(key, 0))
+                for key in sorted(stored)
+                if stored[key] != actual.get(key, 0)
             ]
 
     return db.retrying(attempt)
 
 
-def _correct(tx: Transaction, key: tuple[str, str], was: int | None, now: int) -> Correction:
+def _correct(tx: Transaction, key: tuple[str, str], was: int, now: int) -> Correction:
     project_id, resource = key
-    if was is None:
-        tx.execute(sa.insert(t.quota_usages).values(project_id=project_id, resource=resource, used=now))
-    else:
-        change = sa.update(t.quota_usages).where(_u.project_id == project_id, _u.resource == resource)
-        tx.execute(change.values(used=now))
-    return Correction(project_id, resource, was or 0, now)
+    change = sa.update(t.quota_usages).where(_u.project_id == project_id, _u.resource == resource)
+    tx.execute(change.values(used=now))
+    return Correction(project_id, resource, was, now)

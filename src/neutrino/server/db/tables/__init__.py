@@ -26,7 +26,19 @@ from neutrino.server.db.tables.security_groups import (
     security_groups,
 )
 
+# The tables whose rows are counted against a project's quota, by the quota's name. Plugins add theirs.
+COUNTED = {
+    "network": networks,
+    "subnet": subnets,
+    "subnetpool": subnetpools,
+    "port": ports,
+    "rbac_policy": rbac_policies,
+    "security_group": security_groups,
+    "security_group_rule": security_group_rules,
+}
+
 __all__ = [
+    "COUNTED",
     "address_groups",
     "address_scopes",
     "agents",
