@@ -25,12 +25,15 @@ WAIT = 30.0
 def heard(url: str, topic: str, count: int) -> list[dict[str, Any]]:
     """The next messages of the queue that consumers of notifications read."""
     messages: list[dict[str, Any]] = []
-    with kombu.Connection(url) as connection, connection.SimpleQueue(f"{topic}.info") as queue:
+
+    def take(body: Any, message: kombu.Message) -> None:
+        messages.append(json.loads((body if isinstance(body, dict) else json.loads(body))["oslo.message"]))
+
+    exchange = kombu.Exchange("neutron", type="topic", durable=False)
+    queue = kombu.Queue(f"{topic}.info", exchange, routing_key=f"{topic}.info", durable=False)
+    with kombu.Connection(url) as connection, connection.Consumer(queue, callbacks=[take], no_ack=True):
         while len(messages) < count:
-            message = queue.get(timeout=WAIT)
-            body = message.payload if isinstance(message.payload, dict) else json.loads(message.payload)
-            messages.append(json.loads(body["oslo.message"]))
-            message.ack()
+            connection.drain_events(timeout=WAIT)
     return messages
 
 

@@ -55,12 +55,12 @@ class World:
         assert reply.status == 200
         return dict(reply.body["quota"])
 
-    def use_networks(self, project: str, amount: int) -> None:
+    def use_networks(self, project: str, amount: int, limit: int = 1000) -> None:
         """Make networks, and count them under a limit."""
         with self.db.transaction() as tx:
             for _ in range(amount):
                 tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": project}))])
-            tx.use("network", project, amount, 1000)
+            tx.use("network", project, amount, limit)
 
 
 @pytest.fixture
@@ -173,9 +173,8 @@ def test_what_was_there_before_a_limit_counts_under_it(world: World) -> None:
             tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": "a"}))])
         tx.use("network", "a", 3)  # without a limit
     assert counters(world.db) == {}
-    with pytest.raises(errors.OverQuota), world.db.transaction() as tx:
-        tx.insert(t.networks, [as_row(t.networks, fresh({"name": "n", "project_id": "a"}))])
-        tx.use("network", "a", 1, 3)
+    with pytest.raises(errors.OverQuota):
+        world.use_networks("a", 1, limit=3)
     assert counters(world.db) == {}
     world.use_networks("a", 1)
     assert counters(world.db) == {("a", "network"): 4}
