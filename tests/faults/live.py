@@ -31,7 +31,9 @@ class LiveServer(TemporaryServer):
 
     def start(self) -> None:
         text = self._configuration.replace(
-            "[DEFAULT]", f"[DEFAULT]\nbind_port = {self.port}\napi_workers = {WORKERS}", 1
+            "[DEFAULT]",
+            f"[DEFAULT]\nbind_port = {self.port}\napi_workers = {WORKERS}\nstate_path = {self.directory}",
+            1,
         )
         config = self.write("neutrino.conf", text)
         program = Path(sys.executable).with_name("neutrino")
@@ -54,7 +56,7 @@ class LiveServer(TemporaryServer):
                 command = (entry / "cmdline").read_bytes()
             except OSError:  # it has ended meanwhile
                 continue
-            if parent in self.pids and b"resource_tracker" not in command:
+            if parent in self.pids and b"resource_tracker" not in command and b"\0feed\0" not in command:
                 found.append(int(entry.name))
         return sorted(found)
 

@@ -26,6 +26,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     db.add_argument("action", choices=["upgrade", "version", "recount"])
     _config_files(db)
 
+    feed = commands.add_parser("feed", help="run the feed for the hosts by itself")
+    _config_files(feed)
+    feed.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
+
+    host = commands.add_parser("host", help="say which hosts may connect to the feed")
+    host.add_argument("action", choices=["add", "list", "remove", "rotate", "show"])
+    host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
+    _config_files(host)
+
     args = parser.parse_args(argv)
     try:
         return _run(args)
@@ -47,6 +56,14 @@ def _run(args: argparse.Namespace) -> int:
         from neutrino.cli.up import up
 
         return up(args.state, args.port, args.config_file)
+    if args.command == "feed":
+        from neutrino.cli.feed import feed
+
+        return feed(args.config_file, args.parent)
+    if args.command == "host":
+        from neutrino.cli.host import host
+
+        return host(args.action, args.name, args.config_file)
     from neutrino.cli.database import database
 
     return database(args.action, args.config_file)

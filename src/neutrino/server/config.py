@@ -28,8 +28,8 @@ GLOBAL = [
     cfg.IntOpt(
         "api_threads",
         min=1,
-        help="Requests that each of them works on at once; by default 1 where nothing is waited for but the disk "
-        "(SQLite and no Keystone), else 2.",
+        help="Requests that each of them works on at once; by default 1 where nothing is "
+        "waited for but the disk (SQLite and no Keystone), else 2.",
     ),
     cfg.StrOpt("auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are known."),
     cfg.BoolOpt(
@@ -84,6 +84,26 @@ GENEVE = [
     cfg.ListOpt("vni_ranges", default=["1:16000000"]),
     cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
 ]
+FEED = [
+    cfg.BoolOpt(
+        "run",
+        default=False,  # until there is an agent on the hosts to speak with
+        help="Start the feed beside the API; else `neutrino feed` runs it by itself.",
+    ),
+    cfg.ListOpt(
+        "bind",
+        default=[],
+        help="Where hosts reach the feed: unix:/path, or host:port. Without TLS only on this machine. By default "
+        "the socket feed.sock in state_path.",
+    ),
+    cfg.StrOpt("tls_cert_file", default=None, help="Certificate of the feed, for addresses other than this machine's."),
+    cfg.StrOpt("tls_key_file", default=None, help="Its key."),
+    cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
+    cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between looks at MariaDB for changes."),
+    cfg.FloatOpt("sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite, where a look is cheap."),
+    cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between pings to a host."),
+    cfg.FloatOpt("heartbeat_timeout", default=20.0, min=0.1, help="Seconds without an answer until a host is gone."),
+]
 QUOTA = [
     cfg.IntOpt(f"quota_{name}", default=limit, min=-1, help=f"How many of {name} a project may have; -1: any number.")
     for name, limit in QUOTAS.items()
@@ -105,6 +125,7 @@ def register(conf: cfg.ConfigOpts) -> None:
         ("ml2_type_vxlan", VXLAN),
         ("ml2_type_geneve", GENEVE),
         ("quotas", QUOTA),
+        ("feed", FEED),
     ):
         conf.register_opts(options, group=group)
 

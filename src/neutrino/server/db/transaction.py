@@ -18,6 +18,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 
 UNLIMITED = -1
+CHANGED = "neutrino_changes"  # the channel on which PostgreSQL tells the feed of a commit
+_NOTIFY = sa.text(f"NOTIFY {CHANGED}")
 
 
 class Transaction:
@@ -54,10 +56,21 @@ class Transaction:
 
     def flush(self) -> None:
         if self._changes:
+            if self._connection.dialect.name == "sqlite":
+                self._place_changes()
             self.insert(t.changes, self._changes)
+            if self._connection.dialect.name == "postgresql":
+                self._connection.execute(_NOTIFY)
         for key in sorted(self._usage):  # one order for all writers: counters cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
+
+    def _place_changes(self) -> None:
+        """SQLite has one writer, so the order of commits is known here, and the feed is spared a write of its own."""
+        last = self._connection.execute(_MOVE_HEAD, {"n": len(self._changes)}).scalar()
+        if last is not None:
+            for position, change in enumerate(self._changes, last - len(self._changes) + 1):
+                change["position"] = position
 
     def _count(self, key: tuple[str, str], amount: int, limit: int) -> None:
         project_id, resource = key
@@ -91,6 +104,13 @@ def _all_of(table: sa.Table) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 
+_h = t.change_head.c
+_MOVE_HEAD = (
+    sa.update(t.change_head)
+    .where(_h.id == 1)
+    .values(position=_h.position + sa.bindparam("n", type_=sa.Integer))
+    .returning(_h.position)
+)
 _u = t.quota_usages.c
 _KEY = sa.and_(_u.project_id == sa.bindparam("p"), _u.resource == sa.bindparam("r"))
 _AMOUNT = sa.bindparam("n", type_=sa.Integer)

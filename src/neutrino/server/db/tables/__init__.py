@@ -2,8 +2,8 @@
 
 from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies, tags
 from neutrino.server.db.tables.base import metadata
-from neutrino.server.db.tables.changes import changes, journal
-from neutrino.server.db.tables.hosts import agents
+from neutrino.server.db.tables.changes import change_head, changes, journal
+from neutrino.server.db.tables.hosts import agents, host_credentials
 from neutrino.server.db.tables.networks import (
     address_scopes,
     network_dhcp_agents,
@@ -42,8 +42,10 @@ __all__ = [
     "address_groups",
     "address_scopes",
     "agents",
+    "change_head",
     "changes",
     "default_security_groups",
+    "host_credentials",
     "ip_allocations",
     "journal",
     "metadata",

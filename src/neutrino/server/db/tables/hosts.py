@@ -1,4 +1,4 @@
-"""The agents that serve the networks."""
+"""The agents that serve the networks, and the hosts that they are on."""
 
 from __future__ import annotations
 
@@ -24,4 +24,12 @@ agents = table(
     json("configurations", "{}"),
     json("resource_versions", "{}"),
     sa.UniqueConstraint("host", "agent_type"),
+)
+
+# Who may connect to the feed as which host. Only the credential's SHA-256 is kept.
+host_credentials = table(
+    "host_credentials",
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("created_at", sa.String(20), nullable=False),
 )

@@ -1,0 +1,1 @@
+"""The host agent: one process per host that turns the state it is given into a dataplane."""

@@ -1,0 +1,194 @@
+"""From desired state to a change of the bridges, by way of owners.
+
+`Renderer` keeps what it rendered for each owner together with what it rendered it from: an owner whose input is the same
+has the same flows. So a change costs what it touches, and still the result depends on the current state alone. `plan`
+compares the whole with what is on the bridge. There is no other way to change a flow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from neutrino.agent.delta import diff
+from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, LocalNetwork, LocalPort
+from neutrino.agent.l2.flows import arp, conjunctions, firewall, integration, physical, tunnel
+from neutrino.agent.l2.ownership import owned
+from neutrino.dataplane.openflow.api import Flow, FlowKey
+
+BridgeFlows = dict[str, dict[FlowKey, Flow]]
+"""Bridge, to its flows by key."""
+
+
+class ConflictingFlows(Exception):
+    """Two owners want different things of one match: one of them would silently lose."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One owner on one bridge: `render` gives its flows, and depends on nothing but `inputs`."""
+
+    bridge: str
+    owner: str
+    inputs: object
+    render: Callable[[], Iterable[Flow]]
+
+
+class Renderer:
+    def __init__(self) -> None:
+        self._rendered: dict[tuple[str, str], tuple[object, frozenset[Flow]]] = {}
+
+    def render(self, desired: Desired) -> BridgeFlows:
+        """All flows that should be on each of our bridges."""
+        rendered: dict[tuple[str, str], tuple[object, frozenset[Flow]]] = {}
+        flows: defaultdict[str, dict[FlowKey, Flow]] = defaultdict(dict)
+        for part in parts_of(desired):
+            known = self._rendered.get((part.bridge, part.owner))
+            if known is None or known[0] != part.inputs:
+                known = part.inputs, owned(part.owner, part.render())
+            rendered[part.bridge, part.owner] = known
+            _merge(flows[part.bridge], known[1], part)
+        self._rendered = rendered
+        return dict(flows)
+
+
+def _merge(into: dict[FlowKey, Flow], flows: Iterable[Flow], part: Part) -> None:
+    for flow in flows:
+        other = into.setdefault(flow.key, flow)
+        if other != flow:
+            raise ConflictingFlows(f"{part.bridge}, {part.owner}: {flow.text()} against {other.text()}")
+
+
+def parts_of(desired: Desired) -> Iterator[Part]:
+    """Every owner on every bridge."""
+    yield from _integration_parts(desired)
+    yield from _port_parts(desired)
+    yield from _network_parts(desired)
+    yield from _tunnel_parts(desired)
+    yield from _physical_parts(desired)
+
+
+def _integration_parts(desired: Desired) -> Iterator[Part]:
+    bridge, uplinks = desired.options.integration_bridge, desired.wiring.uplinks
+    permitted = desired.options.permitted_ethertypes
+    yield Part(bridge, "bridge", uplinks, partial(integration.render_base, uplinks))
+    yield Part(bridge, "firewall", permitted, partial(firewall.render_base, permitted))
+    uses = conjunctions.used_remotes(desired.ports)
+    numbers = conjunctions.number_remotes(desired.remotes)
+    yield Part(
+        bridge,
+        "remotes",
+        (uses, desired.remotes),
+        partial(conjunctions.render_members, uses, desired.remotes, numbers),
+    )
+
+
+def _port_parts(desired: Desired) -> Iterator[Part]:
+    bridge = desired.options.integration_bridge
+    numbers = conjunctions.number_remotes(desired.remotes)
+    for ofport in desired.dead:
+        yield Part(bridge, f"dead port {ofport}", None, partial(integration.render_dead_port, ofport))
+    for port in desired.ports:
+        used = {rule.remote: numbers[rule.remote] for rule in port.rules if rule.remote is not None}
+        yield Part(bridge, f"port {port.id}", (port, used), partial(_render_port, port, used))
+
+
+def _render_port(port: LocalPort, numbers: Mapping[str, int]) -> tuple[Flow, ...]:
+    return (*integration.render_port(port), *arp.render_spoofing(port), *firewall.render_port(port, numbers))
+
+
+def _render_network(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> tuple[Flow, ...]:
+    return (*integration.render_provisioning(network), *integration.render_delivery(network, ports))
+
+
+def _network_parts(desired: Desired) -> Iterator[Part]:
+    ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
+    for port in desired.ports:
+        # What a network's delivery needs of a port, so that a change of its rules does not come here.
+        ports[port.vlan].append(dataclasses.replace(port, rules=frozenset()))
+    for network in desired.networks:
+        here = tuple(ports[network.vlan])
+        yield Part(
+            desired.options.integration_bridge,
+            f"network {network.key.network_id} {network.vlan}",
+            (network, here),
+            partial(_render_network, network, here),
+        )
+
+
+def _tunnel_parts(desired: Desired) -> Iterator[Part]:
+    wiring, options, bridge = desired.wiring, desired.options, desired.options.tunnel_bridge
+    if not wiring.patch_int:
+        return
+    ends = dataclasses.replace(wiring, ports={})
+    yield Part(bridge, "bridge", (ends, options), partial(tunnel.render_base, wiring, options))
+    for port in wiring.tunnels:
+        host = desired.hosts.get(port.host)
+        learns = options.l2_population and host is not None and not host.l2_population
+        yield Part(
+            bridge,
+            f"tunnel {port.network_type} {port.host}",
+            (port, wiring.patch_int, learns),
+            partial(tunnel.render_tunnel, port, wiring, learns=learns),
+        )
+    by_network = defaultdict(list)
+    for entry in desired.forwarding:
+        by_network[entry.network_id].append(entry)
+    for network in desired.networks:
+        if network.key.network_type in TUNNEL_TYPES:
+            known = tuple(by_network[network.key.network_id])
+            yield Part(
+                bridge,
+                f"network {network.key.network_id} {network.vlan}",
+                (network, ends, options, desired.hosts, known),
+                partial(tunnel.render_network, network, wiring, options, desired.hosts, known),
+            )
+
+
+def _physical_parts(desired: Desired) -> Iterator[Part]:
+    for uplink in desired.wiring.uplinks:
+        yield Part(uplink.bridge, "bridge", uplink, partial(physical.render_base, uplink))
+        for network in desired.networks:
+            if network.key.network_type in ("vlan", "flat") and network.uplink == uplink.integration_ofport:
+                yield Part(
+                    uplink.bridge,
+                    f"network {network.key.network_id} {network.vlan}",
+                    (network, uplink),
+                    partial(physical.render_provisioning, network, uplink),
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class BridgePlan:
+    """One bundle: what to delete, then what to add or put in the place of another."""
+
+    bridge: str
+    add: tuple[Flow, ...] = ()
+    change: tuple[tuple[Flow, Flow], ...] = ()  # from, to
+    delete: tuple[Flow, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.add or self.change or self.delete)
+
+    @property
+    def set(self) -> tuple[Flow, ...]:
+        return (*self.add, *(flow for _, flow in self.change))
+
+    def text(self) -> str:
+        lines = [f"- {flow.text()}" for flow in self.delete]
+        lines += [f"~ {flow.text()}  # was {old.actions}" for old, flow in self.change]
+        lines += [f"+ {flow.text()}" for flow in self.add]
+        return "\n".join(f"{self.bridge} {line}" for line in lines)
+
+
+def plan(bridge: str, desired: Mapping[FlowKey, Flow], actual: Iterable[Flow]) -> BridgePlan:
+    """What makes our flows on a bridge into the desired ones; `actual` are those with our cookie."""
+    delta = diff(desired, {flow.key: flow for flow in actual})
+    return BridgePlan(
+        bridge,
+        add=tuple(sorted(delta.add.values())),
+        change=tuple(sorted(delta.change.values())),
+        delete=tuple(sorted(delta.remove.values())),
+    )

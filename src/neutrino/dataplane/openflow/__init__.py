@@ -1,0 +1,1 @@
+"""OpenFlow tables of a bridge: reading them and changing them in one step."""

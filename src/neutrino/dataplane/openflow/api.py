@@ -1,0 +1,98 @@
+"""A flow as a value, and what can be done with the flows of a bridge.
+
+A flow stands on a bridge under its key: table, priority and match. Whose it is, its cookie says: readers and writers
+name a cookie and a mask, and never see or touch what others have put there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Protocol
+
+from neutrino.dataplane.openflow.actions import canonical_actions
+from neutrino.dataplane.openflow.match import canonical_match
+
+FlowKey = tuple[int, int, str]
+
+
+class OpenFlowError(Exception):
+    """The bridge refused a change, or could not be asked; nothing of the change is in force."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Flow:
+    """One flow, its texts in canonical form; make it with `flow`."""
+
+    table: int
+    priority: int
+    match: str
+    actions: str
+    cookie: int = 0
+    idle_timeout: int = 0
+    hard_timeout: int = 0
+
+    @property
+    def key(self) -> FlowKey:
+        return self.table, self.priority, self.match
+
+    def text(self) -> str:
+        """As ovs-ofctl reads it."""
+        parts = [f"cookie={self.cookie:#x}", f"table={self.table}", f"priority={self.priority}"]
+        if self.idle_timeout:
+            parts.append(f"idle_timeout={self.idle_timeout}")
+        if self.hard_timeout:
+            parts.append(f"hard_timeout={self.hard_timeout}")
+        if self.match:
+            parts.append(self.match)
+        return f"{','.join(parts)} actions={self.actions}"
+
+
+def flow(table: int, priority: int, match: str, actions: str, *, cookie: int = 0, hard_timeout: int = 0) -> Flow:
+    return Flow(
+        table=table,
+        priority=priority,
+        match=canonical_match(match),
+        actions=canonical_actions(actions),
+        cookie=cookie,
+        hard_timeout=hard_timeout,
+    )
+
+
+_ATTRIBUTES = ("cookie", "table", "priority", "idle_timeout", "hard_timeout")
+_STATISTICS = ("duration", "n_packets", "n_bytes", "idle_age", "hard_age", "importance")
+_FLAGS = ("send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts")
+
+
+def parse_flow(line: str) -> Flow:
+    """A line of `ovs-ofctl dump-flows`, or of what `Flow.text` wrote."""
+    head, _, actions = line.strip().partition(" actions=")
+    numbers: dict[str, int] = {"priority": 32768}
+    match: list[str] = []
+    for part in filter(None, (piece.strip() for piece in head.split(","))):
+        name, _, value = part.partition("=")
+        if name in _ATTRIBUTES:
+            numbers[name] = int(value, 0)
+        elif name not in _STATISTICS and part not in _FLAGS:
+            match.append(part)
+    return Flow(
+        table=numbers.get("table", 0),
+        priority=numbers["priority"],
+        match=canonical_match(",".join(match)),
+        actions=canonical_actions(actions),
+        cookie=numbers.get("cookie", 0),
+        idle_timeout=numbers.get("idle_timeout", 0),
+        hard_timeout=numbers.get("hard_timeout", 0),
+    )
+
+
+class OpenFlow(Protocol):
+    """The flows of the bridges of one host."""
+
+    def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
+        """The flows whose cookie, under the mask, is the one given."""
+        ...
+
+    def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
+        """Delete by key, then add or replace by key, all of it at once or not at all."""
+        ...

@@ -1,0 +1,82 @@
+"""A connection tracker for the fake switch: zones, states and marks as `ct()` shows them.
+
+A connection is new until the other side has answered; then its packets are established, those of the answering side also
+`rpl`. Until it is committed it is not kept at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from neutrino.dataplane.openflow.fields import CT_BITS
+from neutrino.dataplane.openflow.packet import ICMP, ICMPV6, Packet
+
+Tuple = tuple[int, ...]
+
+_PORTS = {6, 17, 132}
+_ECHO = {8, 0, 128, 129}
+
+
+@dataclasses.dataclass
+class Connection:
+    zone: int
+    original: Tuple
+    answered: bool = False
+    mark: int = 0
+
+
+def _ends(fields: Mapping[str, int]) -> tuple[Tuple, Tuple]:
+    """The tuple of a packet, and that of its reply."""
+    family, protocol = fields["dl_type"], fields.get("nw_proto", 0)
+    names = ("nw_src", "nw_dst") if family == 0x0800 else ("ipv6_src", "ipv6_dst")
+    source, destination = (fields.get(name, 0) for name in names)
+    if protocol in _PORTS:
+        one, other = fields.get("tp_src", 0), fields.get("tp_dst", 0)
+        return (family, protocol, source, destination, one, other), (family, protocol, destination, source, other, one)
+    kind = 0
+    if protocol in (ICMP, ICMPV6) and fields.get("icmp_type", 0) not in _ECHO:
+        kind = fields.get("icmp_type", 0) + 1
+    return (family, protocol, source, destination, kind), (family, protocol, destination, source, kind)
+
+
+class FakeConntrack:
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+
+    def look_up(self, zone: int, packet: Packet) -> tuple[int, int]:
+        """The state and the mark of a packet in a zone."""
+        tracked = CT_BITS["trk"]
+        if packet.invalid:
+            return tracked | CT_BITS["inv"], 0
+        if packet.about is not None:
+            connection, _ = self._find(zone, packet.about.fields)
+            if connection is None:
+                return tracked | CT_BITS["inv"], 0
+            return tracked | CT_BITS["rel"] | CT_BITS["rpl"], connection.mark
+        connection, is_reply = self._find(zone, packet.fields)
+        if connection is None:
+            return tracked | CT_BITS["new"], 0
+        connection.answered = connection.answered or is_reply
+        state = tracked | CT_BITS["est" if connection.answered else "new"]
+        return state | (CT_BITS["rpl"] if is_reply else 0), connection.mark
+
+    def commit(self, zone: int, packet: Packet, mark: int | None) -> None:
+        if packet.invalid or packet.about is not None:
+            return
+        connection, _ = self._find(zone, packet.fields)
+        if connection is None:
+            connection = Connection(zone, _ends(packet.fields)[0])
+            self.connections.append(connection)
+        if mark is not None:
+            connection.mark = mark
+
+    def flush(self, zone: int | None = None) -> None:
+        self.connections = [entry for entry in self.connections if zone is not None and entry.zone != zone]
+
+    def _find(self, zone: int, fields: Mapping[str, int]) -> tuple[Connection | None, bool]:
+        one, other = _ends(fields)
+        for connection in self.connections:
+            if connection.zone == zone and connection.original in (one, other):
+                return connection, connection.original != one
+        return None, False

@@ -1,0 +1,1 @@
+"""The configuration of Open vSwitch: bridges, ports and interfaces."""

@@ -1,0 +1,112 @@
+"""Open vSwitch's database in memory: it keeps what it is given, numbers ports as the switch does, and tells of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from neutrino.dataplane.ovsdb.api import (
+    NO_TAG,
+    Bridge,
+    Change,
+    DeleteBridge,
+    DeletePort,
+    Interface,
+    Listener,
+    OvsdbError,
+    Port,
+    SetBridge,
+    SetPort,
+    Snapshot,
+    compare,
+)
+
+
+class FakeOvsdb:
+    def __init__(self) -> None:
+        self._snapshot = Snapshot()
+        self._listeners: list[Listener] = []
+        self.applied: list[tuple[Change, ...]] = []
+
+    def read(self) -> Snapshot:
+        return self._snapshot
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        self._listeners.clear()
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        given = tuple(changes)
+        bridges = dict(self._snapshot.bridges)
+        for change in given:
+            _carry_out(change, bridges)
+        self.applied.append(given)
+        before, self._snapshot = self._snapshot, Snapshot(bridges)
+        events = compare(before, self._snapshot)
+        for listener in list(self._listeners) if events else []:
+            listener(events)
+
+
+def _carry_out(change: Change, bridges: dict[str, Bridge]) -> None:
+    match change:
+        case SetBridge():
+            bridges[change.name] = _set_bridge(change, bridges.get(change.name))
+        case DeleteBridge():
+            bridges.pop(change.name, None)
+        case SetPort():
+            bridge = _existing(bridges, change.bridge)
+            for other in bridges.values():
+                if other.name != change.bridge and change.name in other.ports:
+                    raise OvsdbError(f"port {change.name} is on bridge {other.name}")
+            ports = {**bridge.ports, change.name: _set_port(change, bridge)}
+            bridges[change.bridge] = dataclasses.replace(bridge, ports=ports)
+        case DeletePort():
+            bridge = _existing(bridges, change.bridge)
+            kept = {name: port for name, port in bridge.ports.items() if name != change.name}
+            bridges[change.bridge] = dataclasses.replace(bridge, ports=kept)
+
+
+def _existing(bridges: dict[str, Bridge], name: str) -> Bridge:
+    if name not in bridges:
+        raise OvsdbError(f"bridge {name} does not exist")
+    return bridges[name]
+
+
+def _set_bridge(change: SetBridge, bridge: Bridge | None) -> Bridge:
+    if bridge is None:
+        local = Interface(change.name, type="internal", ofport=65534)
+        bridge = Bridge(change.name, ports={change.name: Port(change.name, interfaces=(local,))})
+    return dataclasses.replace(
+        bridge,
+        datapath_type=change.datapath_type or bridge.datapath_type,
+        fail_mode=change.fail_mode or bridge.fail_mode,
+        protocols=change.protocols or bridge.protocols,
+        controllers=() if change.no_controllers else bridge.controllers,
+        external_ids={**bridge.external_ids, **change.external_ids},
+    )
+
+
+def _set_port(change: SetPort, bridge: Bridge) -> Port:
+    port = bridge.ports.get(change.name) or Port(change.name, interfaces=(Interface(change.name),))
+    (interface, *others) = port.interfaces
+    interface = dataclasses.replace(
+        interface,
+        type=change.type or interface.type,
+        ofport=interface.ofport or change.ofport_request or _free_number(bridge),
+        options={**interface.options, **change.options},
+        external_ids={**interface.external_ids, **change.external_ids},
+    )
+    tag = port.tag if change.tag is None else change.tag
+    return dataclasses.replace(
+        port,
+        tag=None if tag == NO_TAG else tag,
+        other_config={**port.other_config, **change.other_config},
+        interfaces=(interface, *others),
+    )
+
+
+def _free_number(bridge: Bridge) -> int:
+    taken = {interface.ofport for port in bridge.ports.values() for interface in port.interfaces}
+    return next(number for number in range(1, 65280) if number not in taken)

@@ -1,0 +1,211 @@
+"""Open vSwitch's database, through its own replica kept by the `ovs` library in a thread of its own.
+
+The database sends what changes as it changes; there is nothing to poll. The replica holds only the columns that we read,
+so that the counters of interfaces, which change all the time, wake nobody. A lost connection is made again by the library;
+what changed meanwhile arrives as one difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ovsdbapp import exceptions
+from ovsdbapp.backend.ovs_idl import connection, idlutils
+from ovsdbapp.schema.open_vswitch import impl_idl
+
+from neutrino.dataplane.ovsdb.api import (
+    NO_TAG,
+    Bridge,
+    Change,
+    DeleteBridge,
+    DeletePort,
+    Interface,
+    Listener,
+    OvsdbError,
+    Port,
+    SetBridge,
+    SetPort,
+    Snapshot,
+    compare,
+)
+
+_COLUMNS = {
+    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
+    "Bridge": ["name", "datapath_type", "fail_mode", "protocols", "controller", "external_ids", "ports"],
+    "Controller": ["target"],
+    "Port": ["name", "tag", "other_config", "external_ids", "interfaces"],
+    "Interface": ["name", "type", "ofport", "ofport_request", "mac_in_use", "error", "options", "external_ids"],
+}
+
+
+class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
+    """Says when it has changed, once for all that one message from the database brought."""
+
+    on_change: Callable[[], None] | None = None
+
+    def run(self) -> bool:
+        changed = bool(super().run())
+        if changed and self.on_change is not None:
+            self.on_change()
+        return changed
+
+    def notify(self, event: Any, row: Any, updates: Any = None) -> None:
+        """Single rows are not looked at: a port may be there before its interface."""
+
+
+class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
+    """One that ends when the database has it. The switch may be down for long; what it does with it, events tell."""
+
+    def post_commit(self, txn: Any) -> None:
+        pass
+
+
+class _Commands(impl_idl.OvsdbIdl):  # type: ignore[misc]
+    """The library's commands on a connection of their own: it would keep one for the whole process."""
+
+    ovsdb_connection = None
+
+    def create_transaction(self, check_error: bool = False, log_errors: bool = True, **_: Any) -> _Transaction:
+        return _Transaction(self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors)
+
+
+class RealOvsdb:
+    """`address` is that of the database server, such as unix:/var/run/openvswitch/db.sock."""
+
+    def __init__(self, address: str, *, timeout: float = 30) -> None:
+        self._listeners: list[Listener] = []
+        try:
+            helper = idlutils.get_schema_helper(address, "Open_vSwitch")
+            for table, columns in _COLUMNS.items():
+                helper.register_columns(table, columns)
+            self._replica = _Replica(address, helper)
+            self._connection = connection.Connection(self._replica, timeout)
+            self._api = _Commands(self._connection)
+        except Exception as error:
+            raise OvsdbError(f"{address}: {error}") from error
+        with self._connection.lock:
+            self._last = self._read()
+            self._replica.on_change = self._changed
+
+    def read(self) -> Snapshot:
+        with self._connection.lock:
+            return self._read()
+
+    def subscribe(self, listener: Listener) -> None:
+        with self._connection.lock:
+            self._listeners.append(listener)
+
+    def close(self) -> None:
+        self._listeners.clear()
+        self._connection.stop(timeout=5)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        try:
+            with self._api.transaction(check_error=True, log_errors=False) as transaction:
+                for change in changes:
+                    self._add(transaction, change)
+        except (exceptions.OvsdbAppException, RuntimeError, idlutils.RowNotFound) as error:
+            raise OvsdbError(str(error)) from error
+
+    # --- reading ---
+
+    def _changed(self) -> None:
+        now = self._read()
+        before, self._last = self._last, now
+        events = compare(before, now)
+        for listener in list(self._listeners) if events else []:
+            listener(events)
+
+    def _read(self) -> Snapshot:
+        rows = self._replica.tables["Bridge"].rows.values()
+        return Snapshot({row.name: _bridge(row) for row in list(rows)})
+
+    # --- writing ---
+
+    def _add(self, transaction: Any, change: Change) -> None:
+        api = self._api
+        match change:
+            case SetBridge():
+                transaction.add(api.add_br(change.name, may_exist=True, datapath_type=change.datapath_type or None))
+                _set(api, transaction, "Bridge", change.name, _bridge_columns(change))
+                if change.no_controllers:
+                    transaction.add(api.db_clear("Bridge", change.name, "controller"))
+            case DeleteBridge():
+                transaction.add(api.del_br(change.name, if_exists=True))
+            case SetPort():
+                self._check_place(change)
+                attributes = {"type": change.type} if change.type else {}
+                if change.ofport_request is not None:
+                    attributes["ofport_request"] = change.ofport_request  # type: ignore[assignment]
+                transaction.add(api.add_port(change.bridge, change.name, may_exist=True, **attributes))
+                columns = {"type": change.type, "options": change.options, "external_ids": change.external_ids}
+                _set(api, transaction, "Interface", change.name, columns)
+                _set(api, transaction, "Port", change.name, {"tag": change.tag, "other_config": change.other_config})
+                if change.tag == NO_TAG:
+                    transaction.add(api.db_clear("Port", change.name, "tag"))
+            case DeletePort():
+                transaction.add(api.del_port(change.name, bridge=change.bridge, if_exists=True))
+
+    def _check_place(self, change: SetPort) -> None:
+        for bridge in self.read().bridges.values():
+            if bridge.name != change.bridge and change.name in bridge.ports:
+                raise OvsdbError(f"port {change.name} is on bridge {bridge.name}")
+
+
+def _bridge_columns(change: SetBridge) -> dict[str, object]:
+    return {
+        "fail_mode": change.fail_mode,
+        "protocols": list(change.protocols),
+        "external_ids": change.external_ids,
+    }
+
+
+def _set(api: Any, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
+    """Set the columns that have a value; of a map, the keys that are given."""
+    given = {column: value for column, value in columns.items() if value}
+    for column, value in given.items():
+        plain = dict(value) if hasattr(value, "items") else value
+        transaction.add(api.db_set(table, name, (column, plain)))
+
+
+def _bridge(row: Any) -> Bridge:
+    return Bridge(
+        name=row.name,
+        datapath_type=row.datapath_type,
+        fail_mode=_first(row.fail_mode) or "",
+        protocols=tuple(sorted(row.protocols)),
+        controllers=tuple(sorted(controller.target for controller in row.controller)),
+        external_ids=dict(row.external_ids),
+        ports={port.name: _port(port) for port in row.ports},
+    )
+
+
+def _port(row: Any) -> Port:
+    return Port(
+        name=row.name,
+        tag=_first(row.tag),
+        other_config=dict(row.other_config),
+        external_ids=dict(row.external_ids),
+        interfaces=tuple(sorted((_interface(each) for each in row.interfaces), key=lambda each: each.name)),
+    )
+
+
+def _interface(row: Any) -> Interface:
+    return Interface(
+        name=row.name,
+        type=row.type,
+        ofport=_first(row.ofport),
+        mac=_first(row.mac_in_use) or "",
+        error=_first(row.error) or "",
+        options=dict(row.options),
+        external_ids=dict(row.external_ids),
+    )
+
+
+def _first(values: Any) -> Any:
+    """The value of a column that holds one or none."""
+    with contextlib.suppress(IndexError):
+        return values[0]
+    return None

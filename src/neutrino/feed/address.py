@@ -1,0 +1,71 @@
+"""Where the feed is: `unix:/path`, `ws://host:port` on this machine, `wss://host:port` between machines."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_PATH = 107  # bytes that the kernel takes for a socket's name
+
+
+class BadAddress(ValueError):
+    """Not an address of the feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Either a socket's path or a host and a port."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'wss' if self.tls else 'ws'}://{host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.path or self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse(text: str, *, tls: bool = False) -> Address:
+    """`tls` is for an address that does not say: `host:port`."""
+    if text.startswith(("unix:", "/")):
+        path = text.removeprefix("unix:").removeprefix("//")
+        if not path.startswith("/"):
+            raise BadAddress(f"{text!r} has to name a socket by its whole path")
+        return Address(path=path)
+    scheme, found, rest = text.rpartition("://")
+    if found and scheme not in ("ws", "wss"):
+        raise BadAddress(f"{text!r} is not unix:/path, ws://host:port or wss://host:port")
+    host, _, port = rest.rstrip("/").rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise BadAddress(f"{text!r} has no host and port")
+    return Address(host=host.removeprefix("[").removesuffix("]"), port=int(port), tls=scheme == "wss" if found else tls)
+
+
+@contextmanager
+def short_path(path: str) -> Iterator[str]:
+    """A name for the socket that the kernel takes, also where its directory lies deep."""
+    if len(os.fsencode(path)) <= MOST_PATH:
+        yield path
+        return
+    directory = os.open(Path(path).parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{Path(path).name}"
+    finally:
+        os.close(directory)

@@ -1,0 +1,278 @@
+"""Reading the database for the feed: all of it once, then what the change log names, a fixed number of queries each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.model.state import (
+    AddressGroup,
+    AddressPair,
+    FixedIp,
+    Forwarding,
+    Host,
+    Member,
+    Network,
+    Port,
+    Rule,
+    SecurityGroup,
+    Segment,
+    Subnet,
+)
+from neutrino.server.db import tables as t
+from neutrino.server.feed.log import Row
+from neutrino.server.feed.records import TUNNELS, GroupRecord, PortRecord, Records
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.securitygroups.checks import protocol_number
+
+Ids = Sequence[str] | None  # None: all
+MOST_IDS = 1000
+_n, _s, _seg, _p, _b = t.networks.c, t.subnets.c, t.network_segments.c, t.ports.c, t.port_bindings.c
+_g, _r, _ag, _a = t.security_groups.c, t.security_group_rules.c, t.address_groups.c, t.agents.c
+
+
+class _Route(msgspec.Struct):
+    destination: str
+    nexthop: str
+
+
+class _Level(msgspec.Struct):
+    segment_id: str = ""
+
+
+class _Vif(msgspec.Struct):
+    ovs_hybrid_plug: bool = False
+
+
+_texts = msgspec.json.Decoder(tuple[str, ...])
+_addresses = msgspec.json.Decoder(frozenset[str])
+_routes = msgspec.json.Decoder(list[_Route])
+_fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
+_pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
+_levels = msgspec.json.Decoder(list[_Level])
+_vif = msgspec.json.Decoder(_Vif)
+
+
+def read_all(connection: Connection) -> Records:
+    return Records(
+        networks=dict(_networks(connection, None)),
+        groups=dict(_groups(connection, None)),
+        address_groups=dict(_address_groups(connection, None)),
+        agents=dict(_agents(connection, None)),
+        ports=dict(_ports(connection, None)),
+    )
+
+
+def read_changed(connection: Connection, rows: Iterable[Row]) -> Records:
+    """The objects that the rows name, as they are now: at least as new as their rows say."""
+    named: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        named[row.kind][row.object_id] = None
+    networks = {**named["network"], **dict.fromkeys(_networks_of(connection, list(named["subnet"])))}
+    return Records(
+        networks=_found(networks, _networks(connection, list(networks))),
+        groups=_found(named["security_group"], _groups(connection, list(named["security_group"]))),
+        address_groups=_found(named["address_group"], _address_groups(connection, list(named["address_group"]))),
+        agents=_found(named["agent"], _agents(connection, list(named["agent"]))),
+        ports=_found(named["port"], _ports(connection, list(named["port"]))),
+        credentials=bool(named["host_credential"]),
+    )
+
+
+def _found(named: Iterable[str], there: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {**dict.fromkeys(named), **dict(there)}
+
+
+def _rows(connection: Connection, statement: sa.Select[Any], column: sa.Column[Any], ids: Ids) -> Iterator[Any]:
+    if ids is None:
+        for rows in connection.execute(statement).partitions(MOST_IDS):
+            yield from rows
+        return
+    for start in range(0, len(ids), MOST_IDS):
+        yield from connection.execute(statement.where(column.in_(ids[start : start + MOST_IDS])))
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+def _networks_of(connection: Connection, subnet_ids: Sequence[str]) -> list[str]:
+    """The networks of these subnets. A subnet that is gone is not asked for: its network's row says so too."""
+    return [row.network_id for row in _rows(connection, sa.select(_s.network_id), _s.id, subnet_ids)]
+
+
+def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Network]]:
+    segments: dict[str, list[Segment]] = defaultdict(list)
+    statement = sa.select(
+        _seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id
+    ).order_by(_seg.position)
+    for row in _rows(connection, statement, _seg.network_id, ids):
+        segments[row.network_id].append(
+            Segment(
+                id=row.id,
+                network_type=row.network_type,
+                physical_network=row.physical_network,
+                segmentation_id=row.segmentation_id,
+            )
+        )
+    subnets: dict[str, list[Subnet]] = defaultdict(list)
+    for row in _rows(connection, sa.select(t.subnets).order_by(_s.created_at, _s.id), _s.network_id, ids):
+        subnets[row.network_id].append(_subnet(row))
+    columns = (_n.id, _n.name, _n.project_id, _n.mtu, _n.admin_state_up, _n.external, _n.revision_number)
+    for row in _rows(connection, sa.select(*columns), _n.id, ids):
+        yield (
+            row.id,
+            Network(
+                id=row.id,
+                revision=row.revision_number,
+                name=row.name,
+                project_id=row.project_id,
+                mtu=row.mtu,
+                admin_state_up=bool(row.admin_state_up),
+                external=bool(row.external),
+                segments=tuple(segments[row.id]),
+                subnets=tuple(subnets[row.id]),
+            ),
+        )
+
+
+def _subnet(row: Any) -> Subnet:
+    return Subnet(
+        id=row.id,
+        revision=row.revision_number,
+        network_id=row.network_id,
+        ip_version=row.ip_version,
+        cidr=row.cidr,
+        gateway_ip=row.gateway_ip,
+        enable_dhcp=bool(row.enable_dhcp),
+        ipv6_ra_mode=row.ipv6_ra_mode,
+        ipv6_address_mode=row.ipv6_address_mode,
+        dns_nameservers=_texts.decode(row.dns_nameservers),
+        host_routes=tuple((r.destination, r.nexthop) for r in _routes.decode(row.host_routes)),
+    )
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def _ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
+    bindings: dict[str, list[Any]] = defaultdict(list)
+    columns = (_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels)
+    bound = sa.select(*columns).where(_b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
+    for row in _rows(connection, bound.order_by(_b.host), _b.port_id, ids):
+        bindings[row.port_id].append(row)
+    segments = {_segment_id(b) for several in bindings.values() for b in several}
+    tunnels = _tunnels(connection, None if ids is None else sorted(segments))
+    wanted = (
+        *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.device_id, _p.device_owner, _p.fixed_ips),
+        *(_p.allowed_address_pairs, _p.port_security_enabled, _p.security_groups, _p.revision_number),
+    )
+    for row in _rows(connection, sa.select(*wanted), _p.id, ids):
+        yield row.id, _port_record(row, bindings.get(row.id, ()), tunnels)
+
+
+def _tunnels(connection: Connection, segment_ids: Ids) -> set[str]:
+    statement = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNELS)))
+    return {row.id for row in _rows(connection, statement, _seg.id, segment_ids)}
+
+
+def _segment_id(binding: Any) -> str:
+    """The segment that the host wires: the last level's."""
+    levels = _levels.decode(binding.levels)
+    return levels[-1].segment_id if levels else ""
+
+
+def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str]) -> PortRecord:
+    fixed, pairs = _fixed_ips.decode(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
+    groups = _texts.decode(row.security_groups)
+    base = Port(
+        id=row.id,
+        revision=row.revision_number,
+        network_id=row.network_id,
+        mac_address=row.mac_address,
+        host="",
+        admin_state_up=bool(row.admin_state_up),
+        device_id=row.device_id,
+        device_owner=row.device_owner,
+        fixed_ips=fixed,
+        allowed_address_pairs=pairs,
+        port_security_enabled=bool(row.port_security_enabled),
+        security_groups=groups,
+    )
+    bound, forwarding = {}, None
+    for binding in bindings:
+        segment_id, active = _segment_id(binding), binding.status == "ACTIVE"
+        bound[binding.host] = msgspec.structs.replace(
+            base,
+            host=binding.host,
+            active=active,
+            segment_id=segment_id,
+            vif_type=binding.vif_type,
+            vnic_type=binding.vnic_type,
+            hybrid_plug=_vif.decode(binding.vif_details).ovs_hybrid_plug,
+        )
+        if active and segment_id in tunnels:
+            forwarding = Forwarding(
+                id=row.id,
+                network_id=row.network_id,
+                host=binding.host,
+                mac_address=row.mac_address,
+                ip_addresses=tuple(f.ip_address for f in fixed),
+            )
+    addresses = {Member(f.ip_address, row.mac_address) for f in fixed} if groups else set()
+    if groups:
+        addresses |= {Member(p.ip_address, p.mac_address) for p in pairs}
+    return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), frozenset(addresses))
+
+
+# --- groups and hosts -------------------------------------------------------------------------------------------------
+
+
+def _groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, GroupRecord]]:
+    rules: dict[str, list[Rule]] = defaultdict(list)
+    for row in _rows(connection, sa.select(t.security_group_rules).order_by(_r.id), _r.security_group_id, ids):
+        rules[row.security_group_id].append(
+            Rule(
+                id=row.id,
+                direction=row.direction,
+                ethertype=row.ethertype,
+                protocol=None if row.protocol is None else protocol_number(row.protocol),
+                port_min=row.port_range_min,
+                port_max=row.port_range_max,
+                remote_ip_prefix=row.normalized_cidr or row.remote_ip_prefix,
+                remote_group_id=row.remote_group_id,
+                remote_address_group_id=row.remote_address_group_id,
+            )
+        )
+    for row in _rows(connection, sa.select(_g.id, _g.stateful, _g.revision_number), _g.id, ids):
+        group = SecurityGroup(
+            id=row.id, revision=row.revision_number, stateful=bool(row.stateful), rules=tuple(rules[row.id])
+        )
+        yield row.id, GroupRecord(group)
+
+
+def _address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, AddressGroup]]:
+    for row in _rows(connection, sa.select(_ag.id, _ag.addresses, _ag.revision_number), _ag.id, ids):
+        addresses = _addresses.decode(row.addresses)
+        yield row.id, AddressGroup(id=row.id, revision=row.revision_number, addresses=addresses)
+
+
+def _agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, Host]]:
+    statement = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.OVS)
+    for row in _rows(connection, statement, _a.id, ids):
+        says = msgspec.json.decode(row.configurations)
+        address, kinds = says.get(words.TUNNELING_IP), says.get(words.TUNNEL_TYPES)
+        yield (
+            row.id,
+            Host(
+                id=row.host,
+                tunneling_ip=address if isinstance(address, str) else "",
+                tunnel_types=tuple(k for k in kinds if isinstance(k, str)) if isinstance(kinds, list) else (),
+                l2_population=bool(says.get(words.L2_POPULATION, True)),
+            ),
+        )

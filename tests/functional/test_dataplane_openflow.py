@@ -1,0 +1,324 @@
+"""The contract of OpenFlow, on the fake switch and on a real one; and that both make the same of our flows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.agent.l2.desired import HostState, Options
+from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.plan import plan
+from neutrino.dataplane.openflow import packet
+from neutrino.dataplane.openflow.api import OpenFlow, OpenFlowError, flow
+from neutrino.dataplane.openflow.fake import FakeSwitch
+from neutrino.dataplane.openflow.packet import Packet
+from neutrino.dataplane.openflow.real import OvsOfctl
+from neutrino.model.state import AddressGroup, AddressPair, GroupMembers, Member
+from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, group, mac, network, port, rule
+from tests.support.openvswitch import OpenVSwitch, installed
+
+needs_switch = pytest.mark.skipif(not installed(), reason="Open vSwitch is not installed")
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[OpenVSwitch]:
+    with OpenVSwitch() as server:
+        yield server
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=needs_switch)])
+def openflow(request: pytest.FixtureRequest) -> Iterator[OpenFlow]:
+    """A switch with an empty bridge `br-test`."""
+    if request.param == "fake":
+        fake = FakeSwitch()
+        fake.add_bridge("br-test")
+        yield fake
+        return
+    server: OpenVSwitch = request.getfixturevalue("switch")
+    server.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
+    yield OvsOfctl(server.run_directory)
+    server.vsctl("del-br", "br-test")
+
+
+OURS, THEIRS = COOKIE | 7, 0x1234
+FLOWS = [
+    flow(0, 5, "in_port=1,vlan_tci=0x0000/0x1fff", "push_vlan:0x8100,set_field:4097->vlan_vid,resubmit(,60)"),
+    flow(0, 4, "in_port=1,dl_vlan=7", "strip_vlan,output:3"),
+    flow(0, 3, "", "NORMAL"),
+    flow(24, 2, "arp,in_port=1,arp_sha=fa:16:3e:00:00:01,arp_spa=10.0.0.7/24", "resubmit(,25)"),
+    flow(24, 2, "icmp6,icmp_type=136,nd_target=2001:DB8::1", "drop"),
+    flow(
+        72,
+        70,
+        "reg5=5,ct_state=+trk,dl_type=0x800,nw_proto=6,tp_dst=0x50/0xfff0",
+        "conjunction(7,2/2),conjunction(3,2/2)",
+    ),
+    flow(72, 70, "ipv6,ipv6_src=2001:db8:ffff::1/32,nw_proto=50", "output:NXM_NX_REG5[]"),
+    flow(72, 40, "ip,ct_state=+est+trk", "ct(commit,zone=NXM_NX_REG6[0..15],exec(set_field:1->ct_mark))"),
+    flow(73, 40, "dl_dst=fa:16:3e:00:00:01", "clone(ct_clear,set_field:5->reg5,resubmit(,81)),resubmit(,91)"),
+]
+
+
+def apply(openflow: OpenFlow, *flows: object, delete: object = ()) -> None:
+    openflow.apply_flows("br-test", add=flows, delete=delete)  # type: ignore[arg-type]
+
+
+def ours(entry, cookie=OURS):
+    return flow(entry.table, entry.priority, entry.match, entry.actions, cookie=cookie)
+
+
+def test_what_is_written_is_read_back_equal(openflow):
+    written = [ours(entry) for entry in FLOWS]
+    apply(openflow, *written)
+    assert openflow.read_flows("br-test", COOKIE, MASK) == frozenset(written)
+
+
+def test_flows_of_others_are_not_seen_and_not_deleted(openflow):
+    apply(openflow, ours(FLOWS[0], THEIRS), ours(FLOWS[1]))
+    assert openflow.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[1])}
+    apply(openflow, delete=[ours(FLOWS[1])])
+    assert openflow.read_flows("br-test", COOKIE, MASK) == frozenset()
+    assert openflow.read_flows("br-test", THEIRS, (1 << 64) - 1) == {ours(FLOWS[0], THEIRS)}
+
+
+def test_a_flow_of_the_same_key_is_replaced(openflow):
+    old, new = ours(FLOWS[2]), flow(0, 3, "", "drop", cookie=COOKIE | 8)
+    apply(openflow, old)
+    apply(openflow, new)
+    assert openflow.read_flows("br-test", COOKIE, MASK) == {new}
+
+
+def test_deletion_is_by_priority_and_exact_match(openflow):
+    apply(openflow, *(ours(entry) for entry in FLOWS[:3]))
+    apply(openflow, delete=[ours(FLOWS[2])])
+    assert openflow.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[0]), ours(FLOWS[1])}
+
+
+def test_a_bridge_that_is_not_there(openflow):
+    with pytest.raises(OpenFlowError):
+        openflow.read_flows("br-none", COOKIE, MASK)
+
+
+@needs_switch
+def test_a_refused_flow_undoes_the_whole_change(switch):
+    switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
+    try:
+        real = OvsOfctl(switch.run_directory)
+        refused = flow(0, 1, "", "ct(commit)", cookie=OURS)  # conntrack needs to know that it is IP
+        with pytest.raises(OpenFlowError):
+            real.apply_flows("br-test", add=[ours(FLOWS[0]), refused], delete=[])
+        assert real.read_flows("br-test", COOKIE, MASK) == frozenset()
+    finally:
+        switch.vsctl("del-br", "br-test")
+
+
+# --- what the agent renders, on both ---
+
+RULES = [
+    *(rule(direction, family) for direction in ("egress",) for family in ("IPv4", "IPv6")),
+    rule(protocol=6, port_min=80, port_max=443),
+    rule(protocol=1, port_min=8, port_max=0),
+    rule("ingress", "IPv6", protocol=58, port_min=128),
+    rule(protocol=17, remote_ip_prefix="10.0.0.0/30"),
+    rule(protocol=132, port_min=5, port_max=5, remote_group_id="g"),
+    rule(protocol=6, port_min=1000, port_max=1001, remote_group_id="g"),
+    rule(protocol=6, port_min=1000, port_max=1000, remote_address_group_id="a"),
+    rule("ingress", "IPv6", remote_group_id="g"),
+]
+MEMBERS = frozenset({Member("10.0.0.1", mac(1)), Member("2001:db8::1", mac(1)), Member("10.0.9.0/24", mac(9))})
+OBJECTS = (
+    network("net", "vxlan", 5000),
+    network("vlan", "vlan", 205, "physnet1"),
+    network("flat", "flat", 0, "physnet1"),
+    OPEN,
+    OUT,
+    group("web", *RULES),
+    group("free", rule(protocol=17, port_min=7, port_max=7), stateful=False),
+    GroupMembers(id="g", members=MEMBERS),
+    AddressGroup(id="a", addresses=frozenset({"10.0.0.3/32", "10.0.0.0/31"})),
+    port("p1", 1, groups=["out"]),
+    port("p2", 2, groups=["web", "free"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
+    port("p3", 3, groups=["out"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
+    port("p4", 4, "vlan", groups=["web"]),
+    port("p5", 5, "flat", port_security_enabled=False),
+    port("p6", 6, admin_state_up=False),
+    port("p7", 7, host="h2"),
+    port("p8", 8, host="h3"),
+    port("p9", 9, "vlan", groups=["open"], hybrid_plug=True),
+    port("p10", 10, groups=["free"]),
+)
+
+
+def wired(switch: OpenVSwitch, host: FakeHost) -> None:
+    """The bridges and ports of a fake host, by the same numbers, on the real switch; tunnels are devices like others."""
+    for bridge in host.switch.bridges.values():
+        switch.vsctl(
+            "add-br", bridge.name, "--", "set", "bridge", bridge.name, "datapath_type=dummy", "fail_mode=secure"
+        )
+        for entry in bridge.ports.values():
+            kind = ["type=dummy"]
+            if entry.peer:
+                kind = ["type=patch", f"options:peer={entry.peer[1]}"]
+            tag = [f"tag={entry.tag}"] if entry.tag else []
+            switch.vsctl(
+                "add-port", bridge.name, entry.name, *tag,
+                "--", "set", "interface", entry.name, f"ofport_request={entry.number}", *kind,
+            )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def twin(switch) -> Iterator[tuple[Cloud, OpenVSwitch]]:
+    """A host on the fake switch, and the same on the real one."""
+    cloud = Cloud("h1", "h2", "h3")
+    cloud.apply(*OBJECTS)
+    host = cloud.hosts["h1"]
+    wired(switch, host)
+    real = OvsOfctl(switch.run_directory)
+    for bridge_plan in host.plans(host.desired, real):
+        assert not bridge_plan.delete
+        real.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
+    yield cloud, switch
+    for bridge in host.switch.bridges:
+        switch.vsctl("del-br", bridge)
+
+
+@needs_switch
+def test_the_second_plan_is_empty(twin):
+    cloud, server = twin
+    host = cloud.hosts["h1"]
+    for openflow in (host.switch, OvsOfctl(server.run_directory)):
+        assert [bridge_plan.text() for bridge_plan in host.plans(host.desired, openflow)] == ["", "", ""]
+
+
+@pytest.mark.parametrize("options", [Options(), Options(l2_population=False), Options(permitted_ethertypes=(0x88CC,))])
+def test_flows_of_every_bridge_are_read_back_equal(openflow, options):
+    cloud = Cloud("h1", "h2", "h3", options=options)
+    cloud.silent = {"h3"}  # learned from
+    cloud.apply(*OBJECTS)
+    host = cloud.hosts["h1"]
+    for wanted in host.renderer.render(host.desired).values():
+        before = openflow.read_flows("br-test", COOKIE, MASK)
+        planned = plan("br-test", wanted, before)
+        apply(openflow, *planned.set, delete=planned.delete)
+        assert not plan("br-test", wanted, openflow.read_flows("br-test", COOKIE, MASK))
+
+
+@needs_switch
+def test_repair_and_removal(twin):
+    cloud, server = twin
+    host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
+    some = sorted(real.read_flows("br-int", COOKIE, MASK))[::3]
+    foreign = flow(200, 7, "in_port=9", "drop", cookie=THEIRS)
+    real.apply_flows("br-int", add=[foreign], delete=some)
+    planned = {entry.bridge: entry for entry in host.plans(host.desired, real)}["br-int"]
+    assert (planned.add, planned.change, planned.delete) == (tuple(some), (), ())
+    real.apply_flows("br-int", add=planned.set, delete=planned.delete)
+    assert not any(host.plans(host.desired, real))
+    host.ofports, kept = {}, host.ofports
+    for bridge_plan in host.plans(host.resolve(HostState()), real):
+        real.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
+    left = real.read_flows("br-int", COOKIE, MASK)
+    assert not [entry for entry in left if "in_port=1" in entry.match and entry.table == 60]
+    assert foreign in real.read_flows("br-int", THEIRS, (1 << 64) - 1)
+    host.ofports = kept
+    for bridge_plan in host.plans(host.desired, real):
+        real.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
+
+
+def end(number: int) -> tuple[str, str]:
+    return mac(number), f"10.0.0.{number}"
+
+
+def end6(number: int) -> tuple[str, str]:
+    return mac(number), f"2001:db8::{number:x}"
+
+
+SHARED = ("00:00:5e:00:01:01", "10.0.0.250")
+QUESTIONS: list[tuple[str, Packet]] = [
+    *(("p1", packet.tcp(end(1), end(2), number)) for number in (22, 80, 200, 443, 444, 1000, 1001, 1002)),
+    *(("p3", packet.tcp(end(3), end(2), number)) for number in (1000, 1001)),
+    *(("p1", packet.udp(end(1), end(2), number)) for number in (7, 9)),
+    *(("p10", packet.udp(end(10), end(2), number)) for number in (7, 9)),
+    ("p1", packet.udp(end(1), end(10), 7)),
+    ("p1", packet.udp(end(1), end(10), 8)),
+    ("p1", packet.icmp(end(1), end(2))),
+    ("p1", packet.icmp(end(1), end(2), 13)),
+    ("p1", packet.icmp(end6(1), end6(2), 128)),
+    ("p1", packet.tcp(end6(1), end6(2), 5)),
+    ("p3", packet.tcp(end6(3), end6(2), 5)),
+    ("p1", packet.ip(end(1), end(2), 132, tp_src=1, tp_dst=5)),
+    ("p1", packet.tcp(end(1), end(7), 80)),
+    ("p1", packet.tcp(end6(1), end6(8), 80)),
+    ("p1", packet.tcp(end(1), (mac(77), "10.0.0.77"), 80)),
+    ("p1", packet.tcp(end(1), SHARED, 80)),
+    ("p1", packet.tcp((mac(9), "10.0.0.1"), end(3), 80)),
+    ("p1", packet.tcp((mac(1), "10.0.0.9"), end(3), 80)),
+    ("p1", packet.arp_request(mac(1), "10.0.0.1", "10.0.0.3")),
+    ("p1", packet.arp_request(mac(1), "10.0.0.1", "10.0.0.7")),
+    ("p1", packet.arp_request(mac(1), "10.0.0.9", "10.0.0.3")),
+    ("p1", packet.neighbour(135, end6(1), ("33:33:ff:00:00:07", "ff02::1:ff00:7"), "2001:db8::7")),
+    ("p1", packet.neighbour(136, end6(1), end6(3), "2001:db8::1")),
+    ("p1", packet.neighbour(136, end6(1), end6(3), "2001:db8::9")),
+    ("p1", packet.udp(end(1), ("ff:ff:ff:ff:ff:ff", "255.255.255.255"), 68, source_port=67)),
+    ("p1", packet.udp(end(1), end(2), 9).having(vlan=2)),
+    ("p4", packet.tcp(end(4), (mac(77), "10.0.0.77"), 80)),
+    ("p4", packet.tcp(end(4), end(9), 80)),
+    ("p9", packet.tcp(end(9), end(4), 80)),
+    ("p5", packet.tcp(end(5), (mac(77), "10.0.0.77"), 80)),
+    ("p6", packet.tcp(end(6), end(1), 80)),
+]
+ARRIVING: list[tuple[str, str, Packet]] = [
+    ("br-phys", "eth1", packet.tcp(end(77), end(4), 80).having(vlan=205)),
+    ("br-phys", "eth1", packet.tcp(end(77), end(4), 81).having(vlan=205)),
+    ("br-phys", "eth1", packet.tcp(end(77), end(4), 22).having(vlan=205)),
+    ("br-phys", "eth1", packet.tcp(end(77), end(4), 80).having(vlan=206)),
+    ("br-phys", "eth1", packet.tcp(end(77), end(5), 80)),
+]
+
+
+def traced(server: OpenVSwitch, host: FakeHost, bridge: str, entry: str, sent: Packet) -> set[str]:
+    """The names of the ports where the real switch says that a packet leaves; every connection is new to it."""
+    ofport = host.switch.bridges[bridge].port_named(entry).number
+    new = ["--ct-next", "new,trk"] * 4
+    text = sent.text()
+    if (protocol := text.partition(",")[0].rstrip("6")) in ("udp", "sctp"):  # a trace wants the names of the protocol
+        text = text.replace(",tp_", f",{protocol}_")
+    if text.startswith("icmp6"):
+        text = text.replace("icmp_", "icmpv6_")
+    output = server.appctl("ofproto/trace", bridge, f"in_port={ofport},{text}", *new)
+    names = dict(re.findall(r"port (\d+): (\S+)", server.appctl("dpctl/show")))
+    left: set[str] = set()
+    for actions in re.findall(r"Datapath actions: (.*)", output):
+        bare = actions.replace("clone(", "").replace(")", ") ")
+        while "(" in bare:
+            bare, before = re.sub(r"\w+\([^()]*\)", "", bare), bare
+            if bare == before:
+                break
+        seen = {names[number] for number in re.findall(r"\b\d+\b", bare)}
+        left |= {name for name in seen if not name.startswith("br-")}
+    return left
+
+
+def forget(host: FakeHost, server: OpenVSwitch) -> None:
+    host.switch.conntrack.flush()
+    for bridge in host.switch.bridges.values():
+        bridge.macs.clear()
+    server.appctl("fdb/flush")
+
+
+def asked(value: object) -> str:
+    return value.text() if isinstance(value, Packet) else str(value)
+
+
+@needs_switch
+@pytest.mark.parametrize(
+    "bridge, entry, sent", [*(("br-int", *question) for question in QUESTIONS), *ARRIVING], ids=asked
+)
+def test_the_real_switch_agrees_with_the_fake(twin, bridge, entry, sent):
+    cloud, server = twin
+    host = cloud.hosts["h1"]
+    forget(host, server)
+    expected = {left.port for left in host.switch.send(bridge, entry, sent)}
+    assert traced(server, host, bridge, entry, sent) == expected

@@ -1,0 +1,231 @@
+"""The contract of the OVSDB driver, on the fake database and on a real one."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from neutrino.agent.l2.wiring import WiringOptions, plan_bridges, plan_tunnels, read_wiring
+from neutrino.dataplane.ovsdb.api import (
+    NO_TAG,
+    DeleteBridge,
+    DeletePort,
+    InterfaceEvent,
+    Ovsdb,
+    OvsdbError,
+    SetBridge,
+    SetPort,
+    What,
+)
+from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from neutrino.dataplane.ovsdb.real import RealOvsdb
+from neutrino.model.state import Host
+from tests.support.openvswitch import OpenVSwitch, installed
+
+needs_switch = pytest.mark.skipif(not installed(), reason="Open vSwitch is not installed")
+INT = SetBridge("br-int", datapath_type="dummy", fail_mode="secure", external_ids={"owner": "us"})
+TAP = SetPort("br-int", "tap1", "dummy", external_ids={"iface-id": "port-1", "attached-mac": "fa:16:3e:00:00:01"})
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[OpenVSwitch]:
+    with OpenVSwitch() as server:
+        yield server
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=needs_switch)])
+def ovsdb(request: pytest.FixtureRequest) -> Iterator[Ovsdb]:
+    if request.param == "fake":
+        yield FakeOvsdb()
+        return
+    server: OpenVSwitch = request.getfixturevalue("switch")
+    driver = RealOvsdb(server.database)
+    yield driver
+    driver.apply([DeleteBridge(name) for name in driver.read().bridges])
+    driver.close()
+
+
+@pytest.fixture
+def wait(ovsdb: Ovsdb) -> Callable[..., InterfaceEvent]:
+    """Waits for an event of an interface; those of others, and other kinds, are passed over."""
+    events: queue.Queue[InterfaceEvent] = queue.Queue()
+    ovsdb.subscribe(lambda batch: [events.put(event) for event in batch])  # type: ignore[func-returns-value]
+
+    def wait_for(name: str, what: What, condition: Callable[[InterfaceEvent], bool] = lambda _: True) -> InterfaceEvent:
+        while True:
+            event = events.get(timeout=10)
+            if (event.interface.name, event.what) == (name, what) and condition(event):
+                return event
+
+    return wait_for
+
+
+def test_bridges(ovsdb):
+    ovsdb.apply([INT, SetBridge("br-tun", datapath_type="dummy")])
+    bridges = ovsdb.read().bridges
+    assert set(bridges) == {"br-int", "br-tun"}
+    made = bridges["br-int"]
+    assert (made.datapath_type, made.fail_mode, dict(made.external_ids)) == ("dummy", "secure", {"owner": "us"})
+    assert (made.controllers, set(made.ports)) == ((), {"br-int"})
+    ovsdb.apply([DeleteBridge("br-tun"), DeleteBridge("br-none")])
+    assert set(ovsdb.read().bridges) == {"br-int"}
+
+
+def test_a_port_and_its_tag(ovsdb):
+    ovsdb.apply([INT, TAP])
+    ovsdb.apply([SetPort("br-int", "tap1", tag=7, other_config={"net_uuid": "net", "tag": "7"})])
+    port = ovsdb.read().bridges["br-int"].ports["tap1"]
+    assert (port.tag, dict(port.other_config)) == (7, {"net_uuid": "net", "tag": "7"})
+    (interface,) = port.interfaces
+    assert interface.type == "dummy"
+    assert dict(interface.external_ids) == dict(TAP.external_ids)
+    ovsdb.apply([SetPort("br-int", "tap1", tag=NO_TAG, other_config={"segmentation_id": "5"})])
+    port = ovsdb.read().bridges["br-int"].ports["tap1"]
+    assert (port.tag, dict(port.other_config)) == (None, {"net_uuid": "net", "tag": "7", "segmentation_id": "5"})
+    ovsdb.apply([DeletePort("br-int", "tap1"), DeletePort("br-int", "tap2")])
+    assert set(ovsdb.read().bridges["br-int"].ports) == {"br-int"}
+
+
+def test_applied_twice_nothing_changes(ovsdb):
+    changes = [INT, TAP, SetPort("br-int", "tap1", tag=7, other_config={"net_uuid": "net"})]
+    ovsdb.apply(changes)
+    eventually(lambda: numbered(ovsdb))
+    before = ovsdb.read()
+    ovsdb.apply(changes)
+    assert ovsdb.read() == before
+
+
+def numbered(ovsdb: Ovsdb) -> bool:
+    """Whether the switch has given every interface a number."""
+    return all(interface.ofport for _, _, interface in ovsdb.read().interfaces().values())
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_patch_and_tunnel_ports(ovsdb):
+    ovsdb.apply(
+        [
+            INT,
+            SetBridge("br-tun", datapath_type="dummy", fail_mode="secure"),
+            SetPort("br-int", "patch-tun", "patch", options={"peer": "patch-int"}),
+            SetPort("br-tun", "patch-int", "patch", options={"peer": "patch-tun"}),
+            SetPort("br-tun", "vxlan-c0000202", "vxlan", options={"remote_ip": "192.0.2.2", "key": "flow"}),
+        ]
+    )
+    eventually(lambda: numbered(ovsdb))
+    ports = ovsdb.read().bridges["br-tun"].ports
+    (patch,), (tunnel,) = ports["patch-int"].interfaces, ports["vxlan-c0000202"].interfaces
+    assert (patch.type, dict(patch.options)) == ("patch", {"peer": "patch-tun"})
+    assert (tunnel.type, tunnel.options["remote_ip"]) == ("vxlan", "192.0.2.2")
+    assert tunnel.ofport
+    assert tunnel.ofport > 0
+
+
+def test_an_agents_wiring_is_planned_once(ovsdb):
+    options = WiringOptions(
+        bridge_mappings=(("physnet1", "br-ex"),),
+        tunnel_types=("vxlan", "gre"),
+        local_ip="fd00::1",
+        datapath_type="dummy",
+    )
+    hosts = [Host(id="h2", tunneling_ip="fd00::2", tunnel_types=("vxlan", "gre"))]
+    ovsdb.apply([SetBridge("br-ex", datapath_type="dummy")])
+    ovsdb.apply(plan_bridges(options, ovsdb.read()).changes)
+    ovsdb.apply(plan_tunnels(options, hosts, ovsdb.read()).changes)
+    assert plan_bridges(options, ovsdb.read()).changes == ()
+    assert plan_tunnels(options, hosts, ovsdb.read()).changes == ()
+    eventually(lambda: numbered(ovsdb))
+    wiring = read_wiring(options, hosts, ovsdb.read())
+    assert wiring.patch_tun
+    assert wiring.patch_int
+    assert [entry.physical_network for entry in wiring.uplinks] == ["physnet1"]
+    assert [(entry.network_type, entry.host) for entry in wiring.tunnels] == [("vxlan", "h2"), ("gre", "h2")]
+
+
+def test_events(ovsdb, wait):
+    ovsdb.apply([INT])
+    ovsdb.apply([TAP])
+    added = wait("tap1", What.ADDED)
+    assert (added.bridge, added.interface.external_ids["iface-id"]) == ("br-int", "port-1")
+    if not added.interface.ofport:
+        wait("tap1", What.CHANGED, lambda event: bool(event.interface.ofport))
+    ovsdb.apply([SetPort("br-int", "tap1", tag=9)])
+    assert wait("tap1", What.CHANGED, lambda event: event.port.tag is not None).port.tag == 9
+    ovsdb.apply([DeletePort("br-int", "tap1")])
+    removed = wait("tap1", What.REMOVED)
+    assert removed.interface.external_ids["iface-id"] == "port-1"
+
+
+def test_a_refused_change_changes_nothing(ovsdb):
+    ovsdb.apply([INT])
+    before = set(ovsdb.read().bridges["br-int"].ports)
+    with pytest.raises(OvsdbError):
+        ovsdb.apply([TAP, SetPort("br-none", "tap2", "dummy")])
+    assert set(ovsdb.read().bridges["br-int"].ports) == before
+
+
+def test_a_port_of_another_bridge_is_not_taken_over(ovsdb):
+    ovsdb.apply([INT, SetBridge("br-ex", datapath_type="dummy"), TAP])
+    with pytest.raises(OvsdbError):
+        ovsdb.apply([SetPort("br-ex", "tap1", "dummy")])
+    assert "tap1" in ovsdb.read().bridges["br-int"].ports
+
+
+@needs_switch
+def test_what_others_plug_is_told_at_once(switch):
+    driver = RealOvsdb(switch.database)
+    events: queue.Queue[InterfaceEvent] = queue.Queue()
+    driver.apply([INT])
+    eventually(lambda: numbered(driver))
+    driver.subscribe(lambda batch: [events.put(event) for event in batch])  # type: ignore[func-returns-value]
+    switch.vsctl(
+        "add-port", "br-int", "tap9", "--", "set", "interface", "tap9", "type=dummy", "external_ids:iface-id=p9"
+    )
+    try:
+        event = events.get(timeout=5)
+        assert (event.what, event.interface.external_ids["iface-id"]) == (What.ADDED, "p9")
+    finally:
+        driver.apply([DeleteBridge("br-int")])
+        driver.close()
+
+
+@needs_switch
+def test_a_switch_that_is_down_holds_up_nobody():
+    with OpenVSwitch() as server:
+        driver = RealOvsdb(server.database, timeout=10)
+        driver.apply([INT, TAP])
+        eventually(lambda: numbered(driver))
+        server.stop_switch()
+        started = time.monotonic()
+        driver.apply([SetPort("br-int", "tap1", tag=6)])
+        assert driver.read().bridges["br-int"].ports["tap1"].tag == 6
+        assert time.monotonic() - started < 2
+        driver.close()
+
+
+@needs_switch
+def test_a_database_that_comes_back_is_found_and_nothing_seems_gone():
+    with OpenVSwitch() as server:
+        driver = RealOvsdb(server.database)
+        driver.apply([INT, TAP])
+        eventually(lambda: numbered(driver))
+        events: list[InterfaceEvent] = []
+        driver.subscribe(events.extend)
+        server.restart_database()
+        server.vsctl("add-port", "br-int", "tap9", "--", "set", "interface", "tap9", "type=dummy")
+        eventually(lambda: any(event.interface.name == "tap9" for event in events))
+        assert not [event for event in events if event.what is What.REMOVED]
+        driver.close()
+
+
+def test_no_database():
+    with pytest.raises(OvsdbError):
+        RealOvsdb("unix:/nonexistent/db.sock", timeout=1)

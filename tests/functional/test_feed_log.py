@@ -1,0 +1,171 @@
+"""The change log on every database: whatever order transactions commit in, a reader by position sees all of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.server.db import schema
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.feed.log import BATCH, ChangeLog, Row
+from tests.support.feed import DATABASES, new_database
+
+WRITERS, TRANSACTIONS, SEQUENCERS = 4, 60, 3
+
+
+@pytest.fixture(params=DATABASES)
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    made = Database(new_database(request, request.param, tmp_path), sqlite_durable=False)
+    schema.ensure(made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log(db: Database) -> ChangeLog:
+    return ChangeLog(db)
+
+
+def row(key: str) -> dict[str, Any]:
+    return {"kind": "port", "object_id": key, "revision": 1, "deleted": False, "at": "2026-01-01T00:00:00Z"}
+
+
+def write(db: Database, *keys: str) -> None:
+    with db.transaction() as tx:
+        for key in keys:
+            tx.record("port", key, 1)
+
+
+def read(db: Database, log: ChangeLog, after: int = 0) -> list[Row]:
+    log.sequence()
+    with db.read() as connection:
+        return log.after(connection, after)
+
+
+def test_the_first_inserted_commits_last(db: Database, log: ChangeLog) -> None:
+    if db.dialect == "sqlite":
+        pytest.skip("one writer at a time: there is no other order")
+    with db.transaction() as slow:
+        slow.insert(t.changes, [row("slow")])
+        write(db, "quick")
+        seen = read(db, log)
+        assert [r.object_id for r in seen] == ["quick"]
+    with db.read() as connection:
+        ids = {r.object_id: r.id for r in connection.execute(sa.select(t.changes))}
+    assert ids["slow"] < ids["quick"]
+    assert [r.object_id for r in read(db, log, seen[-1].position)] == ["slow"]
+
+
+def test_a_transaction_that_is_taken_back_leaves_no_gap(db: Database, log: ChangeLog) -> None:
+    write(db, "a")
+
+    def fail() -> None:
+        with db.transaction() as tx:
+            tx.insert(t.changes, [row("never")])
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    write(db, "b")
+    assert [(r.position, r.object_id) for r in read(db, log)] == [(1, "a"), (2, "b")]
+
+
+def test_many_writers_and_several_who_give_positions(db: Database, log: ChangeLog) -> None:
+    seen: list[Row] = []
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def guarded(work: Any, *args: Any) -> None:
+        try:
+            work(*args)
+        except BaseException as error:
+            failures.append(error)
+
+    def writer(name: int) -> None:
+        for i in range(TRANSACTIONS):
+            write(db, *(f"{name}-{i}-{j}" for j in range(1 + i % 3)))
+
+    def sequencer() -> None:
+        while not done.is_set():
+            ChangeLog(db).sequence()
+            time.sleep(0.001)
+
+    def reader() -> None:
+        while True:
+            last = done.is_set()
+            with db.read() as connection:
+                rows = log.after(connection, seen[-1].position if seen else 0)
+            seen.extend(rows)
+            if last and not rows:
+                return
+
+    writers = [threading.Thread(target=guarded, args=(writer, n)) for n in range(WRITERS)]
+    others = [threading.Thread(target=guarded, args=(sequencer,)) for _ in range(SEQUENCERS)]
+    reading = threading.Thread(target=guarded, args=(reader,))
+    for thread in (*writers, *others, reading):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    log.sequence()
+    done.set()
+    for thread in (*others, reading):
+        thread.join()
+    assert failures == []
+    expected = {f"{n}-{i}-{j}" for n in range(WRITERS) for i in range(TRANSACTIONS) for j in range(1 + i % 3)}
+    assert [r.position for r in seen] == list(range(1, len(expected) + 1))
+    assert {r.object_id for r in seen} == expected
+
+
+def test_more_than_one_batch(db: Database, log: ChangeLog) -> None:
+    keys = [f"k{i}" for i in range(BATCH + 150)]
+    write(db, *keys)
+    assert log.sequence() == len(keys)
+    first = read(db, log)
+    rest = read(db, log, first[-1].position)
+    assert [r.object_id for r in first + rest] == keys
+    assert len(first) == BATCH
+
+
+def test_old_rows_are_removed_and_that_is_known(db: Database, log: ChangeLog) -> None:
+    with db.transaction() as tx:
+        tx.insert(t.changes, [row(f"old{i}") for i in range(BATCH + 20)])
+    write(db, "new")
+    read(db, log)
+    with db.transaction() as tx:
+        tx.insert(t.changes, [row("not seen by anybody yet")])
+    assert log.compact(3600) == BATCH + 20
+    head = log.head()
+    assert (head.removed, head.position) == (BATCH + 20, BATCH + 21)
+    assert [r.object_id for r in read(db, log)] == ["new", "not seen by anybody yet"]
+    assert log.compact(3600) == 0
+
+
+def test_databases_are_told_apart(db: Database, log: ChangeLog) -> None:
+    heads: list[str] = []
+    threads = [threading.Thread(target=lambda: heads.append(ChangeLog(db).head().identity)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(heads)) == 1
+    assert len(heads[0]) == 36
+
+
+def test_on_sqlite_the_feed_writes_nothing(db: Database, log: ChangeLog) -> None:
+    if db.dialect != "sqlite":
+        pytest.skip("writers do not stand in line here")
+    log.head()
+    write(db, "a", "b")
+    write(db, "c")
+    assert log.sequence() == 0
+    assert [(r.position, r.object_id) for r in read(db, log)] == [(1, "a"), (2, "b"), (3, "c")]
+    log.compact(-10)
+    write(db, "d")
+    assert [(r.position, r.object_id) for r in read(db, log, 3)] == [(4, "d")]

@@ -1,0 +1,200 @@
+"""The feed as a process: beside the API or alone, killed and started again, with TLS or not at all between machines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import os
+import signal
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from neutrino.feed.address import Address
+from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.messages import Hello, Problem, Refused, Welcome
+from neutrino.model.agents import OVS, AgentState
+from tests.support.feed import until
+from tests.support.feed_raw import Raw
+from tests.support.neutrino import PROGRAM, Caller, Neutrino
+from tests.support.ports import free_port
+
+FEED = {"feed": {"run": "true"}}
+STATE = AgentState(
+    OVS,
+    "neutrino-agent",
+    "h1",
+    "N/A",
+    configurations={"tunnel_types": ["vxlan"], "tunneling_ip": "192.0.2.1", "bridge_mappings": {}},
+    start_flag=True,
+)
+
+
+def command(server: Neutrino, *words: str) -> str:
+    argv = [PROGRAM, "host", *words, "--config-file", server.config]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+
+def feed_of(server: Neutrino) -> int:
+    """The process id of the feed beside a server."""
+    for pid in Path(f"/proc/{server.pids[0]}/task/{server.pids[0]}/children").read_text().split():
+        if b"feed" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            return int(pid)
+    return 0
+
+
+def there(path: str) -> bool:
+    return Path(path).exists()
+
+
+def test_beside_the_api_killed_and_started_again() -> None:
+    with Neutrino(FEED) as server:
+        address = Address(path=str(server.directory / "feed.sock"))
+        client = FeedClient(Settings(address, "h1", command(server, "add", "h1"), first_delay=0.02, longest_delay=0.2))
+        call = Caller(server.url, {"X-Roles": "admin,member", "X-Project-Id": "p"})
+
+        async def test() -> None:
+            running = asyncio.create_task(client.run())
+            client.report([STATE])
+            await until(lambda: client.unsaid == 0 and client.is_synced, "the agent to be known", 30)
+            network = await asyncio.to_thread(call.create, "network", name="n")
+            binding = {"binding:host_id": "h1", "device_owner": "compute:x", "network_id": network["id"]}
+            first = await asyncio.to_thread(lambda: call.create("port", **binding))
+            await until(lambda: client.state.get("port", first["id"]) is not None, "the port", 30)
+            os.kill(feed_of(server), signal.SIGKILL)
+            await until(lambda: not client.connected, "the host to see it", 30)
+            second = await asyncio.to_thread(lambda: call.create("port", **binding))
+            assert client.state.get("port", first["id"]) is not None
+            await until(lambda: client.state.get("port", second["id"]) is not None, "the second port", 30)
+            client.port_up(second["id"], 1)
+            await until(lambda: client.unsaid == 0, "the port to be up", 30)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        asyncio.run(test())
+        ports = call("GET", "/v2.0/ports").json()["ports"]
+        assert sorted(p["status"] for p in ports) == ["ACTIVE", "DOWN"]
+        assert "h1\t" in command(server, "list")
+        assert '"port"' in command(server, "show", "h1")
+        command(server, "remove", "h1")
+        assert command(server, "list") == ""
+        call.close()
+
+
+def test_it_ends_when_the_server_is_killed() -> None:
+    with Neutrino(FEED) as server:
+        assert there(f"/proc/{feed_of(server)}")
+        pid = feed_of(server)
+        asyncio.run(until(lambda: there(str(server.directory / "feed.sock")), "the feed", 30))
+        os.kill(server.pids[0], signal.SIGKILL)
+        asyncio.run(until(lambda: not there(f"/proc/{pid}"), "the feed to end", 30))
+        server._ready = False  # it was not the server's fault
+
+
+def test_versions_and_messages_that_are_not_understood() -> None:
+    with Neutrino(FEED) as server:
+        credential = command(server, "add", "h1")
+        address = Address(path=str(server.directory / "feed.sock"))
+
+        async def test() -> None:
+            await until(lambda: there(address.path), "the feed", 30)
+            async with Raw(address, "h1", credential) as raw:
+                await raw.say(Hello(host="h1", version=0))
+                assert isinstance((await raw.hear())[0], Refused)
+            async with Raw(address, "h1", credential) as raw:
+                await raw.send(b'[{"type":"sing"}]')
+                assert isinstance((await raw.hear())[0], Refused)
+            async with Raw(address, "h1", credential) as raw:
+                await raw.say(Hello(host="h1", version=99))
+                welcome = (await raw.hear_until_synced())[0]
+                assert isinstance(welcome, Welcome)
+                assert welcome.version == 1
+                await raw.send(b'[{"type":"sing"}]')
+                assert isinstance((await raw.hear())[0], Problem)
+
+        asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "bind, words", [("0.0.0.0:1", "without TLS"), ("wss://127.0.0.1:1", "tls_cert_file"), ("nonsense", "bind")]
+)
+@pytest.mark.parametrize("program", ["server", "feed"])
+def test_what_is_refused(tmp_path: Path, program: str, bind: str, words: str) -> None:
+    path = tmp_path / "neutrino.conf"
+    path.write_text(f"[DEFAULT]\nstate_path={tmp_path}\nauth_strategy=noauth\n[feed]\nrun=true\nbind={bind}\n")
+    argv = [PROGRAM, program, "--config-file", path]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_an_agent_that_starts_before_its_server_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    client = FeedClient(Settings(Address(path=str(tmp_path / "none")), "h1", "x", first_delay=0.01))
+
+    async def test() -> None:
+        running = asyncio.create_task(client.run())
+        await until(lambda: client._failures > 2, "some attempts")
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(test())
+    said = [r.levelname for r in caplog.records if "no server" in r.message]
+    assert said[0] == "WARNING"
+    assert "WARNING" not in said[1:]
+    assert not client.is_synced
+
+
+def certificate(directory: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "feed")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = directory / "cert.pem", directory / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encryption, form = serialization.NoEncryption(), serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, encryption))
+    return cert_file, key_file
+
+
+def test_tls(tmp_path: Path) -> None:
+    cert_file, key_file = certificate(tmp_path)
+    port = free_port()
+    settings = {
+        "feed": {"run": "true", "bind": f"127.0.0.1:{port}", "tls_cert_file": cert_file, "tls_key_file": key_file}
+    }
+    with Neutrino(settings) as server:
+        credential = command(server, "add", "h1")
+        address = Address(host="127.0.0.1", port=port, tls=True)
+        trusting = ssl.create_default_context(cafile=cert_file)
+        good = FeedClient(Settings(address, "h1", credential, tls=trusting, first_delay=0.05, longest_delay=0.2))
+        doubting = FeedClient(Settings(address, "h1", credential, first_delay=0.05, longest_delay=0.2))
+
+        async def test() -> None:
+            tasks = [asyncio.create_task(c.run()) for c in (good, doubting)]
+            await until(lambda: good.is_synced, "a connection over TLS", 30)
+            await until(lambda: doubting._failures > 2, "attempts", 30)
+            assert not doubting.connected
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(test())

@@ -1,0 +1,107 @@
+"""Both ends of the feed for tests: servers in the test's own loop, hosts that keep what they heard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neutrino.feed.address import Address, parse
+from neutrino.feed.client import FeedClient
+from neutrino.feed.client import Settings as ClientSettings
+from neutrino.feed.state import Change
+from neutrino.model.state import Object
+from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.reader import read_all
+from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.scope import scope
+from neutrino.server.feed.service import FeedServer, Settings
+from neutrino.server.main import Server
+
+DATABASES = [
+    "sqlite",
+    pytest.param("postgresql", marks=pytest.mark.postgres),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+]
+FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb"}
+Objects = dict[tuple[str, str], Object]
+
+
+def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
+    name = f"feed_{uuid.uuid4().hex}"
+    if kind == "sqlite":
+        return f"sqlite:///{directory}/{name}.sqlite"
+    url: str = request.getfixturevalue(FIXTURES[kind]).create_database(name)
+    return url
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    """Wait for what another task or thread brings about."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+    assert condition(), what
+
+
+@contextlib.asynccontextmanager
+async def serving(server: Server, address: Address, **settings: Any) -> AsyncIterator[FeedServer]:
+    """The feed of a server, in this loop."""
+    reports = Reports(server.registry, server.scheduler.reported, server.core.provisioning)
+    how = replace(Settings("server-1", [address], keep_changes=3600), **settings)
+    made = FeedServer(server.db, Credentials(server.db), reports, how)
+    stop = asyncio.Event()
+    task = asyncio.create_task(made.run(stop))
+    try:
+        await until(lambda: task.done() or bool(made.listening), "the feed to listen")
+        if task.done():
+            task.result()
+        yield made
+    finally:
+        stop.set()
+        await task
+
+
+class HostEnd:
+    """A host that keeps the changes it was told of."""
+
+    def __init__(self, address: Address | str, host: str, credential: str, cache: Path | None = None) -> None:
+        where = parse(address) if isinstance(address, str) else address
+        settings = ClientSettings(where, host, credential, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
+        self.host = host
+        self.client = FeedClient(settings, cache=cache)
+        self.heard: list[Change] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> HostEnd:
+        self._tasks = [asyncio.create_task(self.client.run()), asyncio.create_task(self._hear())]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _hear(self) -> None:
+        async for change in self.client.changes():
+            self.heard.append(change)
+
+    def objects(self) -> Objects:
+        return {(kind, key): o for kind, several in self.client.state.objects.items() for key, o in several.items()}
+
+    async def equals_the_database(self, server: Server, seconds: float = 20.0) -> None:
+        def needed() -> Objects:
+            with server.db.read() as connection:
+                return scope(read_all(connection), self.host)
+
+        wanted = await asyncio.to_thread(needed)
+        try:
+            await until(lambda: self.client.is_synced and self.objects() == wanted, f"{self.host} is right", seconds)
+        except TimeoutError:
+            assert self.objects() == wanted
+            raise

@@ -1,0 +1,56 @@
+"""A host that says what it is told to, for what a right one would not do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+
+from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.exceptions import InvalidStatus
+
+from neutrino.feed.address import Address
+from neutrino.feed.messages import FROM_SERVER, HOST_HEADER, Message, Reader, Synced, encode
+
+
+class Raw:
+    def __init__(self, address: Address, host: str, credential: str) -> None:
+        self._path = address.path
+        self._headers = {HOST_HEADER: host, "Authorization": f"Bearer {credential}"}
+        self._reader = Reader(FROM_SERVER)
+        self._connection: ClientConnection | None = None
+
+    async def __aenter__(self) -> Self:
+        self._connection = await unix_connect(
+            self._path, additional_headers=self._headers, compression=None, max_queue=1, close_timeout=0.2
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def refused(self) -> int:
+        """The status with which we are turned away."""
+        try:
+            async with self:
+                return 0
+        except InvalidStatus as error:
+            return error.response.status_code
+
+    async def say(self, *messages: Message) -> None:
+        await self.send(encode(messages))
+
+    async def send(self, data: bytes) -> None:
+        assert self._connection is not None
+        await self._connection.send(data, text=True)
+
+    async def hear(self) -> list[Any]:
+        assert self._connection is not None
+        async with asyncio.timeout(10):
+            return self._reader.read(await self._connection.recv())
+
+    async def hear_until_synced(self) -> list[Any]:
+        out: list[Any] = []
+        while not (out and isinstance(out[-1], Synced)):
+            out += await self.hear()
+        return out

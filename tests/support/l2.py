@@ -1,0 +1,211 @@
+"""Hosts on fake switches, wired as an agent wires them, and a world between them: for questions about packets.
+
+`Cloud` joins hosts: what leaves a tunnel port arrives at the host it leads to, what leaves the physical network's device
+arrives at all others. `Cloud.send` says at which ports a packet ends, on any host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from neutrino.agent.l2.desired import (
+    Desired,
+    HostState,
+    LocalPort,
+    Options,
+    TunnelPort,
+    Uplink,
+    Wiring,
+    resolve,
+    wanted_segments,
+)
+from neutrino.agent.l2.local_vlans import SegmentKey, allocate
+from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
+from neutrino.dataplane.openflow.api import OpenFlow
+from neutrino.dataplane.openflow.fake import Delivery, FakePort, FakeSwitch
+from neutrino.dataplane.openflow.packet import Packet
+from neutrino.model import state
+
+TUNNEL_TYPES = ("gre", "vxlan", "geneve")
+
+
+def mac(number: int) -> str:
+    return f"fa:16:3e:00:00:{number:02x}"
+
+
+def network(name: str, kind: str = "vxlan", number: int = 100, physical: str | None = None) -> state.Network:
+    segment = state.Segment(id=f"{name}-segment", network_type=kind, segmentation_id=number, physical_network=physical)
+    return state.Network(id=name, segments=(segment,))
+
+
+def port(
+    name: str, number: int, network_id: str = "net", host: str = "h1", *, groups: Iterable[str] = (), **changes: object
+) -> state.Port:
+    """Port `number` has MAC ...:number and the addresses 10.0.0.number and 2001:db8::number."""
+    addresses = (f"10.0.0.{number}", f"2001:db8::{number:x}")
+    whole = state.Port(
+        id=name,
+        network_id=network_id,
+        mac_address=mac(number),
+        host=host,
+        fixed_ips=tuple(state.FixedIp("subnet", address) for address in addresses),
+        security_groups=tuple(groups),
+        device_owner="compute:nova",
+    )
+    return _changed(whole, changes)
+
+
+def _changed(whole: state.Port, changes: Mapping[str, object]) -> state.Port:
+    fields = {name: getattr(whole, name) for name in whole.__struct_fields__} | dict(changes)
+    return state.Port(**fields)
+
+
+def rule(direction: str = "ingress", ethertype: str = "IPv4", **values: object) -> state.Rule:
+    return state.Rule(id="", direction=direction, ethertype=ethertype, **values)  # type: ignore[arg-type]
+
+
+def group(name: str, *rules: state.Rule, stateful: bool = True) -> state.SecurityGroup:
+    return state.SecurityGroup(id=name, rules=rules, stateful=stateful)
+
+
+OPEN = group("open", *(rule(direction, family) for direction in ("ingress", "egress") for family in ("IPv4", "IPv6")))
+OUT = group("out", rule("egress", "IPv4"), rule("egress", "IPv6"))
+
+
+def by_id(objects: Iterable[state.Object]) -> dict[str, state.Object]:
+    return {entry.id: entry for entry in objects}
+
+
+@dataclasses.dataclass
+class FakeHost:
+    """One host: br-int, br-tun and br-phys on a fake switch."""
+
+    name: str
+    peers: tuple[str, ...] = ()
+    options: Options = dataclasses.field(default_factory=Options)
+    switch: FakeSwitch = dataclasses.field(default_factory=FakeSwitch)
+    vlans: dict[SegmentKey, int] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.renderer = Renderer()
+        self.ofports: dict[str, int] = {}
+        self.desired: Desired | None = None
+        for bridge in ("br-int", "br-tun", "br-phys"):
+            self.switch.add_bridge(bridge)
+        self.switch.set_port("br-int", FakePort(1, "int-br-phys", peer=("br-phys", "phy-br-phys")))
+        self.switch.set_port("br-int", FakePort(2, "patch-tun", peer=("br-tun", "patch-int")))
+        self.switch.set_port("br-tun", FakePort(1, "patch-int", peer=("br-int", "patch-tun")))
+        self.switch.set_port("br-phys", FakePort(1, "phy-br-phys", peer=("br-int", "int-br-phys")))
+        self.switch.set_port("br-phys", FakePort(2, "eth1"))
+        for tunnel in self.tunnels():
+            self.switch.set_port("br-tun", FakePort(tunnel.ofport, f"{tunnel.network_type}-{tunnel.host}", tunnel=True))
+
+    def tunnels(self) -> tuple[TunnelPort, ...]:
+        ends = [(kind, peer) for kind in TUNNEL_TYPES for peer in self.peers]
+        return tuple(TunnelPort(10 + place, kind, peer) for place, (kind, peer) in enumerate(ends))
+
+    def wiring(self) -> Wiring:
+        return Wiring(
+            ports=dict(self.ofports),
+            uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
+            patch_tun=2,
+            patch_int=1,
+            tunnels=self.tunnels(),
+        )
+
+    def resolve(self, host_state: HostState) -> Desired:
+        for name in host_state.ports:
+            self.ofports.setdefault(name, 100 + len(self.ofports))
+        wiring = self.wiring()
+        allocation = allocate(wanted_segments(host_state, wiring), self.vlans)
+        self.vlans = dict(allocation.vlans)
+        return resolve(host_state, wiring, allocation, self.options)
+
+    def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
+        openflow = openflow or self.switch
+        flows = self.renderer.render(desired)
+        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, MASK)) for name in sorted(flows)]
+
+    def apply(self, host_state: HostState) -> Desired:
+        desired = self.desired = self.resolve(host_state)
+        for bridge_plan in self.plans(desired):
+            self.switch.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
+        live: dict[int, LocalPort] = {entry.ofport: entry for entry in desired.ports}
+        for name, ofport in self.ofports.items():
+            tag = live[ofport].vlan if ofport in live else DEAD_VLAN
+            self.switch.set_port("br-int", FakePort(ofport, name, tag=tag))
+        return desired
+
+
+class Cloud:
+    """Hosts that share networks; every host is told what the server would tell it."""
+
+    def __init__(self, *hosts: str, options: Options | None = None) -> None:
+        self.hosts = {
+            name: FakeHost(name, tuple(peer for peer in hosts if peer != name), options or Options()) for name in hosts
+        }
+        self.silent: set[str] = set()
+
+    def apply(self, *objects: state.Object) -> None:
+        """The whole state of the cloud; ports say on which host they are."""
+        for name, host in self.hosts.items():
+            host.apply(self.state_for(name, objects))
+
+    def state_for(self, name: str, objects: Iterable[state.Object]) -> HostState:
+        objects = tuple(objects)
+        ports = [entry for entry in objects if isinstance(entry, state.Port)]
+        return HostState(
+            networks={entry.id: entry for entry in objects if isinstance(entry, state.Network)},
+            ports={entry.id: entry for entry in ports if entry.host == name},
+            security_groups={entry.id: entry for entry in objects if isinstance(entry, state.SecurityGroup)},
+            group_members={entry.id: entry for entry in objects if isinstance(entry, state.GroupMembers)},
+            address_groups={entry.id: entry for entry in objects if isinstance(entry, state.AddressGroup)},
+            hosts={
+                peer: state.Host(id=peer, tunnel_types=TUNNEL_TYPES, l2_population=peer not in self.silent)
+                for peer in self.hosts
+                if peer != name
+            },
+            forwarding={
+                entry.id: state.Forwarding(
+                    id=entry.id,
+                    network_id=entry.network_id,
+                    host=entry.host,
+                    mac_address=entry.mac_address,
+                    ip_addresses=tuple(fixed.ip_address for fixed in entry.fixed_ips),
+                )
+                for entry in ports
+                if entry.host != name and entry.host not in self.silent
+            },
+        )
+
+    def send(self, host: str, port_name: str, packet: Packet) -> dict[str, Packet]:
+        """The ports where a packet ends, with what arrives there."""
+        arrived: dict[str, Packet] = {}
+        waiting = [(host, delivery) for delivery in self.hosts[host].switch.send("br-int", port_name, packet)]
+        while waiting:
+            place, delivery = waiting.pop(0)
+            if delivery.bridge == "br-int":
+                arrived[delivery.port] = delivery.packet
+            else:
+                waiting += self._across(place, delivery)
+        return arrived
+
+    def on_wire(self, host: str, port_name: str, packet: Packet) -> list[Delivery]:
+        """What leaves the host: into tunnels or the physical network."""
+        return [d for d in self.hosts[host].switch.send("br-int", port_name, packet) if d.bridge != "br-int"]
+
+    def _across(self, place: str, delivery: Delivery) -> list[tuple[str, Delivery]]:
+        if delivery.bridge == "br-phys":
+            others = [name for name in self.hosts if name != place]
+            entry = "eth1"
+        else:
+            kind, _, peer = delivery.port.partition("-")
+            others, entry = [peer], f"{kind}-{place}"
+        return [
+            (name, further)
+            for name in others
+            for further in self.hosts[name].switch.send(delivery.bridge, entry, delivery.packet)
+        ]

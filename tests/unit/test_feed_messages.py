@@ -1,0 +1,165 @@
+"""The messages: they come back as they went, and the two sides may be one release apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from neutrino.feed import messages as m
+from neutrino.feed.address import Address, BadAddress, parse
+from neutrino.feed.outbox import Outbox
+from neutrino.feed.state import State
+from neutrino.model.agents import AgentState
+from neutrino.model.state import GroupMembers, Member
+
+FROM_HOST = [
+    m.Hello(host="h1", cursor=m.Cursor("db", 7), have={"port": {"p": "1"}}, roles=("l2",)),
+    m.Report(serial=1, states=(AgentState("a", "b", "h1", "t", configurations={"x": [1]}),), applied=3),
+    m.PortUp(serial=2, port_id="p", revision=4),
+    m.PortDown(serial=3, port_id="p", reason="unplugged"),
+    m.Problem(serial=4, kind="port", id="p", text="no tap"),
+]
+FROM_SERVER = [
+    m.Welcome(cursor=m.Cursor("db", 7), server="s"),
+    m.Refused(reason="no"),
+    m.Put(kind="port", object=msgspec.Raw(b'{"id":"p"}'), digest="1"),
+    m.Gone(kind="port", id="p"),
+    m.Members(id="g", added=(Member("10.0.0.1", "m"),), digest="2"),
+    m.Entries(network_id="n", ids=("p",)),
+    m.Synced(position=8, entries={"n": "3"}),
+    m.Ack(serial=9),
+]
+
+
+@pytest.mark.parametrize("messages, types", [(FROM_HOST, m.FROM_HOST), (FROM_SERVER, m.FROM_SERVER)])
+def test_they_come_back_as_they_went(messages: list[m.Message], types: dict[Any, Any]) -> None:
+    assert {type(message) for message in messages} | {m.Problem} == set(types.values())
+    assert m.Reader(types).read(m.encode(messages)) == messages
+    assert m.Reader(types).read(m.frame(map(m.encode_one, messages)).decode()) == messages
+
+
+def test_fields_of_a_later_release_are_passed_over() -> None:
+    data = b'[{"type":"hello","host":"h1","version":2,"colour":"blue","cursor":{"database":"d","position":1,"x":2}}]'
+    assert m.Reader(m.FROM_HOST).read(data) == [m.Hello(host="h1", version=2, cursor=m.Cursor("d", 1))]
+
+
+def test_a_message_of_a_later_release_does_not_spoil_the_others() -> None:
+    first, second = m.Reader(m.FROM_HOST).read(b'[{"type":"sing"},{"type":"port_up","serial":1,"port_id":"p"}]')
+    assert isinstance(first, m.NotUnderstood)
+    assert second == m.PortUp(serial=1, port_id="p")
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[", b'"x"', b"\xff", "["])
+def test_what_is_no_frame(data: bytes | str) -> None:
+    with pytest.raises(m.NotUnderstood):
+        m.Reader(m.FROM_HOST).read(data)
+
+
+@pytest.mark.parametrize("data", [b"[1]", b"[{}]", b'[{"type":1}]', b'[{"type":"port_up"}]', b'[{"type":"hello"}]'])
+def test_what_is_no_message(data: bytes) -> None:
+    assert [type(one) for one in m.Reader(m.FROM_HOST).read(data)] == [m.NotUnderstood]
+
+
+# --- the state --------------------------------------------------------------------------------------------------------
+
+
+def test_kinds_and_fields_of_a_later_release_are_passed_over() -> None:
+    state = State()
+    state.apply(m.Put(kind="star", object=msgspec.Raw(b'{"id":"s"}')))
+    state.apply(m.Gone(kind="star", id="s"))
+    state.apply(m.Put(kind="address_group", object=msgspec.Raw(b'{"id":"a","addresses":[],"colour":"blue"}')))
+    assert [o.id for o in state] == ["a"]
+
+
+def test_changes_are_taken_once_and_the_newest() -> None:
+    state = State()
+    for addresses in (["1"], ["1", "2"]):
+        raw = msgspec.json.encode({"id": "a", "addresses": addresses})
+        state.apply(m.Put(kind="address_group", object=msgspec.Raw(raw)))
+    change = state.take()
+    assert change is not None
+    assert change.old is None
+    assert change.new == state.get("address_group", "a")
+    assert state.take() is None
+    state.apply(m.Synced(position=1))
+    state.apply(m.Gone(kind="address_group", id="a"))
+    state.apply(m.Put(kind="address_group", object=msgspec.Raw(raw)))
+    assert state.take() is None
+
+
+def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
+    state = State()
+    state.apply(m.Members(id="g", added=(Member("1", "m"),), digest="x"))
+    assert state.get("group_members", "g") is None
+    state.apply(m.Put(kind="group_members", object=msgspec.Raw(msgspec.json.encode(GroupMembers(id="g"))), digest="y"))
+    state.apply(m.Members(id="g", added=(Member("1", "m"), Member("2", "m")), digest="x"))
+    state.apply(m.Members(id="g", removed=(Member("1", "m"),), digest="z"))
+    assert state.get("group_members", "g").members == {Member("2", "m")}
+    assert state.have() == {"group_members": {"g": "z"}}
+
+
+# --- what a host has to say -------------------------------------------------------------------------------------------
+
+
+def up(port: str) -> Any:
+    return lambda serial: m.PortUp(serial=serial, port_id=port)
+
+
+def test_what_was_not_acknowledged_is_said_again() -> None:
+    box = Outbox()
+    box.put(("port", "a"), up("a"))
+    box.put(("port", "b"), up("b"))
+    sent = box.take()
+    assert [s.serial for s in sent] == [1, 2]
+    assert box.take() == []
+    box.acknowledged(1)
+    box.reconnected()
+    assert box.take() == [m.PortUp(serial=2, port_id="b")]
+
+
+def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
+    box = Outbox()
+    box.put(("port", "a"), up("a"))
+    box.take()
+    box.put(("port", "a"), lambda serial: m.PortDown(serial=serial, port_id="a"))
+    box.acknowledged(1)
+    assert box.take() == [m.PortDown(serial=2, port_id="a")]
+    box.acknowledged(2)
+    assert len(box) == 0
+
+
+def test_what_waits_is_bounded_and_errors_go_first() -> None:
+    box = Outbox(most=2)
+    box.put(("port", "a"), up("a"))
+    box.put(("error", "port", "b"), lambda serial: m.Problem(serial=serial, text="x"))
+    box.put(("port", "c"), up("c"))
+    box.put(("port", "d"), up("d"))
+    assert [getattr(one, "port_id", "error") for one in box.take()] == ["c", "d"]
+    assert box.dropped == 2
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, address",
+    [
+        ("unix:/a/b", Address(path="/a/b")),
+        ("unix:///a/b", Address(path="/a/b")),
+        ("/a/b", Address(path="/a/b")),
+        ("127.0.0.1:1", Address(host="127.0.0.1", port=1)),
+        ("wss://[::1]:2", Address(host="::1", port=2, tls=True)),
+        ("ws://h:3/", Address(host="h", port=3)),
+    ],
+)
+def test_addresses(text: str, address: Address) -> None:
+    assert parse(text) == address
+    assert parse(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "unix:", "unix:a", "h", "h:", ":1", "h:x", "h:70000", "http://h:1"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(BadAddress):
+        parse(text)

@@ -1,0 +1,98 @@
+"""Local VLANs: kept over restarts, given back, and what happens when none is left."""
+
+from neutrino.agent.l2.desired import HostState, Options, Wiring, resolve, wanted_segments
+from neutrino.agent.l2.local_vlans import LAST, SegmentKey, allocate, restore
+from tests.support.l2 import network, port
+
+
+def key(number: int) -> SegmentKey:
+    return SegmentKey(f"net-{number:05}", "vxlan", "", number)
+
+
+def test_the_lowest_free_one_is_given():
+    assert allocate([key(1), key(2)], {key(2): 1}).vlans == {key(2): 1, key(1): 2}
+    assert allocate([key(1)], {}, foreign=[1, 2]).vlans == {key(1): 3}
+
+
+def test_one_no_longer_wanted_is_given_back():
+    assert allocate([key(3)], {key(1): 1, key(2): 2}).vlans == {key(3): 1}
+
+
+def test_the_order_of_arrival_does_not_matter():
+    keys = [key(number) for number in range(20)]
+    assert allocate(keys, {}).vlans == allocate(reversed(keys), {}).vlans
+
+
+def test_what_is_held_stays():
+    held = allocate([key(5), key(6)], {}).vlans
+    assert allocate([key(number) for number in range(10)], held).vlans.items() >= held.items()
+
+
+def test_none_left():
+    keys = [key(number) for number in range(1, LAST + 3)]
+    allocation = allocate(keys, {})
+    assert sorted(allocation.vlans.values()) == list(range(1, LAST + 1))
+    assert allocation.exhausted == {key(LAST + 1), key(LAST + 2)}
+    # Those that hold one keep it, whoever else comes.
+    late = key(0)
+    assert allocate([late, *allocation.vlans], allocation.vlans).exhausted == {late}
+
+
+def test_restored_from_the_ports():
+    ports = [(7, key(1).to_config(7)), (None, {}), (9, key(2).to_config(9)), (4095, {"tag": "4095"})]
+    assert restore(ports) == {key(1): 7, key(2): 9}
+
+
+def test_a_tag_changed_by_hand_does_not_move_the_network():
+    assert restore([(99, key(1).to_config(7))]) == {key(1): 7}
+
+
+def test_ports_that_disagree():
+    ports = [(7, key(1).to_config(7)), (7, key(1).to_config(7)), (8, key(1).to_config(8)), (7, key(2).to_config(7))]
+    assert restore(ports) == {key(1): 7}
+
+
+def test_what_other_agents_wrote_is_understood():
+    config = {"net_uuid": "n", "network_type": "flat", "physical_network": "physnet1", "segmentation_id": "None"}
+    assert restore([(3, config)]) == {SegmentKey("n", "flat", "physnet1", 0): 3}
+    assert restore(
+        [(3, {"net_uuid": "n", "network_type": "vxlan", "physical_network": "None", "segmentation_id": "8"})]
+    ) == {SegmentKey("n", "vxlan", "", 8): 3}
+
+
+def test_a_port_without_a_vlan_fails_and_the_others_work():
+    state = HostState(
+        networks={"a": network("a", "vxlan", 1), "b": network("b", "vxlan", 2)},
+        ports={"p1": port("p1", 1, "a"), "p2": port("p2", 2, "b")},
+    )
+    wiring = Wiring(ports={"p1": 10, "p2": 11}, patch_tun=2, patch_int=1)
+    wanted = wanted_segments(state, wiring)
+    allocation = allocate(wanted, {}, foreign=range(2, LAST + 1))
+    desired = resolve(state, wiring, allocation, Options())
+    assert [entry.id for entry in desired.ports] == ["p1"]
+    assert desired.problems == {"p2": "no local VLAN is left for its network"}
+    assert desired.dead == (11,)
+
+
+def test_reasons():
+    nets = {
+        "far": network("far", "vlan", 5, "physnet9"),
+        "tunnel": network("tunnel"),
+        "local": network("local", "local", 0),
+    }
+    ports = {
+        "p1": port("p1", 1, "far"),
+        "p2": port("p2", 2, "tunnel"),
+        "p3": port("p3", 3, "local", active=False),
+        "p4": port("p4", 4, "none"),
+        "p5": port("p5", 5, "local"),
+    }
+    state = HostState(networks=nets, ports=ports)
+    wiring = Wiring(ports={name: number for number, name in enumerate(ports, 10)})
+    desired = resolve(state, wiring, allocate(wanted_segments(state, wiring), {}), Options())
+    assert desired.problems == {
+        "p1": "no bridge is mapped to physical network physnet9",
+        "p2": "this host has no tunnels for vxlan networks",
+        "p3": "its binding to this host is not active",
+        "p4": "its segment is not known here",
+    }

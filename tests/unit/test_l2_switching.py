@@ -1,0 +1,175 @@
+"""Where packets go: networks of every type, on one host and across hosts, asked of the fake switch."""
+
+import pytest
+
+from neutrino.agent.l2.desired import Options
+from neutrino.dataplane.openflow import packet
+from neutrino.model.state import AddressPair
+from tests.support.l2 import OPEN, Cloud, mac, network, port
+
+NETWORKS = [
+    network("net", "vlan", 205, "physnet1"),
+    network("net", "flat", 0, "physnet1"),
+    network("net", "vxlan", 70000),
+    network("net", "gre", 9),
+    network("net", "geneve", 10),
+]
+
+
+def end(number: int) -> tuple[str, str]:
+    return mac(number), f"10.0.0.{number}"
+
+
+def end6(number: int) -> tuple[str, str]:
+    return mac(number), f"2001:db8::{number:x}"
+
+
+def name_of(net: object) -> str:
+    return net.segments[0].network_type  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("net", [*NETWORKS, network("net", "local", 0)], ids=name_of)
+@pytest.mark.parametrize("secured", [True, False])
+def test_same_host(net, secured):
+    cloud = Cloud("h1")
+    groups = ["open"] if secured else []
+    cloud.apply(net, OPEN, *(port(f"p{n}", n, groups=groups, port_security_enabled=secured) for n in (1, 2, 3)))
+    for make in (end, end6):
+        sent = packet.tcp(make(1), make(2), 80)
+        assert cloud.send("h1", "p1", sent) == {"p2": sent} or not secured
+        assert cloud.send("h1", "p2", packet.reply(sent)) == {"p1": packet.reply(sent)}
+
+
+@pytest.mark.parametrize("net", NETWORKS, ids=name_of)
+def test_across_hosts(net):
+    cloud = Cloud("h1", "h2", "h3")
+    cloud.apply(net, OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
+    for make in (end, end6):
+        sent = packet.udp(make(1), make(2), 53)
+        assert cloud.send("h1", "p1", sent) == {"p2": sent}
+        assert cloud.send("h2", "p2", packet.reply(sent)) == {"p1": packet.reply(sent)}
+
+
+@pytest.mark.parametrize("net, tag", [(NETWORKS[0], 205), (NETWORKS[1], None)], ids=["vlan", "flat"])
+def test_what_is_on_the_physical_wire(net, tag):
+    cloud = Cloud("h1")
+    cloud.apply(net, OPEN, port("p1", 1, groups=["open"]))
+    (left,) = cloud.on_wire("h1", "p1", packet.tcp(end(1), end(9), 80))
+    assert (left.port, left.packet.vlan) == ("eth1", tag)
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "gre", "geneve"])
+def test_unicast_takes_one_tunnel(kind):
+    cloud = Cloud("h1", "h2", "h3")
+    cloud.apply(network("net", kind, 77), OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
+    (left,) = cloud.on_wire("h1", "p1", packet.tcp(end(1), end(3), 80))
+    assert (left.port, left.packet["tun_id"], left.packet.vlan) == (f"{kind}-h3", "0x4d", None)
+
+
+def test_unknown_unicast_and_broadcast_go_to_the_hosts_that_have_the_network():
+    cloud = Cloud("h1", "h2", "h3", "h4")
+    cloud.apply(
+        network("net"),
+        network("other", "vxlan", 101),
+        OPEN,
+        *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)),
+        port("p4", 4, "other", "h4"),
+    )
+    for destination in (mac(99), packet.BROADCAST):
+        sent = packet.udp(end(1), (destination, "10.0.0.255"), 9)
+        assert sorted(left.port for left in cloud.on_wire("h1", "p1", sent)) == ["vxlan-h2", "vxlan-h3"]
+    assert set(cloud.send("h1", "p1", packet.udp(end(1), (packet.BROADCAST, "10.0.0.255"), 9))) == {"p2", "p3"}
+
+
+@pytest.mark.parametrize("kind", ["vlan", "vxlan"])
+def test_networks_are_apart(kind):
+    cloud = Cloud("h1", "h2")
+    nets = [network("net", kind, 100, "physnet1"), network("other", kind, 101, "physnet1")]
+    ports = [port("p1", 1, groups=["open"]), port("p2", 2, "other", groups=["open"])]
+    ports += [port("p3", 3, "other", "h2", groups=["open"]), port("p4", 4, "net", "h2", port_security_enabled=False)]
+    cloud.apply(*nets, OPEN, *ports)
+    for destination in (mac(2), mac(3), packet.BROADCAST):
+        arrived = cloud.send("h1", "p1", packet.udp(end(1), (destination, "10.0.0.2"), 9))
+        assert set(arrived) <= {"p4"}
+    # A tag of one's own does not open another network.
+    for vlan in range(1, 4):
+        assert cloud.send("h1", "p1", packet.udp(end(1), end(2), 9).having(vlan=vlan)) == {}
+
+
+def test_what_has_no_translation_is_dropped():
+    cloud = Cloud("h1")
+    cloud.apply(network("net", "vlan", 205, "physnet1"), OPEN, port("p1", 1, port_security_enabled=False))
+    host = cloud.hosts["h1"]
+    for vlan in (1, 206):
+        foreign = packet.udp(end(9), end(1), 9).having(vlan=vlan)
+        assert [left.bridge for left in host.switch.send("br-phys", "eth1", foreign)] == []
+    assert host.switch.send("br-phys", "eth1", packet.udp(end(9), end(1), 9)) == []
+    assert [d.port for d in host.switch.send("br-phys", "eth1", packet.udp(end(9), end(1), 9).having(vlan=205))] == [
+        "p1"
+    ]
+
+
+def test_arp_and_neighbour_requests_are_answered_on_the_host():
+    cloud = Cloud("h1", "h2")
+    cloud.apply(network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, host="h2", groups=["open"]))
+    asked = packet.arp_request(mac(1), "10.0.0.1", "10.0.0.2")
+    assert cloud.on_wire("h1", "p1", asked) == []
+    answer = cloud.send("h1", "p1", asked)["p1"]
+    assert (answer["arp_op"], answer["arp_spa"], answer["arp_sha"]) == ("2", "10.0.0.2", mac(2))
+    assert (answer["dl_dst"], answer["arp_tpa"], answer["arp_tha"]) == (mac(1), "10.0.0.1", mac(1))
+
+    multicast = ("33:33:ff:00:00:02", "ff02::1:ff00:2")
+    asked = packet.neighbour(packet.NEIGHBOUR_SOLICITATION, end6(1), multicast, "2001:db8::2")
+    assert cloud.on_wire("h1", "p1", asked) == []
+    answer = cloud.send("h1", "p1", asked)["p1"]
+    assert (answer["icmp_type"], answer["nd_target"], answer["nd_tll"]) == ("136", "2001:db8::2", mac(2))
+
+    probe = packet.arp_request(mac(1), "0.0.0.0", "10.0.0.2")
+    assert [left.port for left in cloud.on_wire("h1", "p1", probe)] == ["vxlan-h2"]
+    unknown = packet.arp_request(mac(1), "10.0.0.1", "10.0.0.77")
+    assert [left.port for left in cloud.on_wire("h1", "p1", unknown)] == ["vxlan-h2"]
+
+
+def test_without_l2_population_hosts_learn():
+    cloud = Cloud("h1", "h2", "h3", options=Options(l2_population=False))
+    cloud.apply(network("net"), OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
+    first = packet.udp(end(1), end(2), 9)
+    assert len(cloud.on_wire("h1", "p1", first)) == 2
+    assert set(cloud.send("h1", "p1", first)) >= {"p2"}
+    assert [left.port for left in cloud.on_wire("h2", "p2", packet.reply(first))] == ["vxlan-h1"]
+
+
+def test_a_host_without_l2_population_is_flooded_to_and_learned_from():
+    cloud = Cloud("h1", "h2", "h3")
+    cloud.silent = {"h3"}
+    cloud.apply(network("net"), OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
+    towards = packet.udp(end(1), end(3), 9)
+    assert sorted(left.port for left in cloud.on_wire("h1", "p1", towards)) == ["vxlan-h2", "vxlan-h3"]
+    cloud.send("h3", "p3", packet.reply(towards))
+    assert [left.port for left in cloud.on_wire("h1", "p1", towards)] == ["vxlan-h3"]
+
+
+def test_a_port_that_is_down_neither_hears_nor_speaks():
+    cloud = Cloud("h1")
+    cloud.apply(
+        network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"], admin_state_up=False)
+    )
+    for destination in (mac(2), packet.BROADCAST):
+        assert cloud.send("h1", "p1", packet.udp(end(1), (destination, "10.0.0.2"), 9)) == {}
+    assert cloud.send("h1", "p2", packet.udp(end(2), end(1), 9)) == {}
+    assert cloud.hosts["h1"].desired.problems == {"p2": "its admin state is down"}
+
+
+def test_an_address_pair_of_two_routers_reaches_both_and_leaves_the_host():
+    shared = "00:00:5e:00:01:01"
+    pairs = {"allowed_address_pairs": (AddressPair(shared, "10.0.0.250"),)}
+    cloud = Cloud("h1", "h2")
+    cloud.apply(
+        network("net"),
+        OPEN,
+        port("p1", 1, groups=["open"]),
+        port("p2", 2, groups=["open"], **pairs),
+        port("p3", 3, groups=["open"], **pairs),
+        port("p4", 4, host="h2", groups=["open"], **pairs),
+    )
+    assert set(cloud.send("h1", "p1", packet.tcp(end(1), (shared, "10.0.0.250"), 80))) == {"p2", "p3", "p4"}
