@@ -90,6 +90,11 @@ FEED = [
         default=False,  # until there is an agent on the hosts to speak with
         help="Start the feed beside the API; else `neutrino feed` runs it by itself.",
     ),
+    cfg.BoolOpt(
+        "announce",
+        help="Wake the feed at each commit (PostgreSQL); else it looks once a second. By default where the feed runs "
+        "beside the API; to be set where it runs elsewhere.",
+    ),
     cfg.ListOpt(
         "bind",
         default=[],

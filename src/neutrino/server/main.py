@@ -81,6 +81,7 @@ def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 def build(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
     db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
+    db.announces = conf.feed.run if conf.feed.announce is None else conf.feed.announce
     schema.ensure(db, upgrade=conf.database.auto_upgrade)
 
     authorizer = Authorizer(conf)
@@ -132,6 +133,7 @@ def build(conf: cfg.ConfigOpts) -> Server:
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     app = build_app(routes, authentication, max_body=conf.max_request_body_size, public=public)
 
+    db.warm(config.api_threads(conf))
     stop = threading.Event()
     replayed = core.operations.replay() if hasattr(core, "operations") else 0
     if replayed:

@@ -42,6 +42,9 @@ class Database:
 
     def __init__(self, url: str, *, pool_size: int = 10, sqlite_durable: bool = True) -> None:
         self.url = make_url(url)
+        self.announces = (
+            True  # whether PostgreSQL is to wake the feed at each commit: that queues commits behind another
+        )
         self.dialect = self.url.get_backend_name()
         if self.dialect == "sqlite":
             self._reads, self._writes = _sqlite_engines(self.url, sqlite_durable)
@@ -61,7 +64,7 @@ class Database:
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.begin() as connection:
-                    tx = Transaction(connection)
+                    tx = Transaction(connection, self.announces)
                     yield tx
                     tx.flush()
             except sa.exc.DBAPIError as error:
@@ -79,6 +82,12 @@ class Database:
                 # A little disorder lets writers that collided once not collide again.
                 time.sleep(random.random() * 0.002 * (1 << min(tries, 5)))
         raise errors.HTTPServiceUnavailable()
+
+    def warm(self, threads: int = 1) -> None:
+        """Open what the first requests need: for each thread a connection to read and one to write, in their pools."""
+        for engine in (self._reads, self._writes):
+            for connection in [engine.connect() for _ in range(threads)]:
+                connection.close()
 
     def engine(self) -> Engine:
         """The engine of the write side, for migrations."""
@@ -205,6 +214,8 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
 
 def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
+    # A transaction here always ends by its own commit or rollback: the pool need not send another to make sure.
+    options["pool_reset_on_return"] = None
     writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
-    reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **(options | {"pool_reset_on_return": None}))
+    reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     return reads, writes

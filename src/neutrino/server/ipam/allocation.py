@@ -23,6 +23,7 @@ from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pool
 
 Object = Mapping[str, Any]
 GUESSES = (4, 60)
+LARGE = 16_384  # addresses of a pool that is seldom so full that a blind guess is worse than a look
 ROUTER_OWNERS = (
     "network:router_interface",
     "network:ha_router_replicated_interface",
@@ -52,8 +53,10 @@ class Wanted:
 class Allocator:
     """Finds addresses for the ports of one request; remembers what it gave out, so that none is given twice."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, blind: bool = False) -> None:
+        """`blind`: in a large pool, guess without looking: the key tells if it was wrong."""
         self._connection = connection
+        self._blind = blind
         self._given: set[tuple[str, str]] = set()
 
     def allocate(self, wanted: Sequence[Wanted], network_id: str, keep: frozenset[Fixed] = frozenset()) -> list[Fixed]:
@@ -84,6 +87,8 @@ class Allocator:
         make = ipaddress.IPv4Address if subnet["ip_version"] == 4 else ipaddress.IPv6Address
         if not total:
             return None
+        if self._blind and total >= LARGE:
+            return str(make(_nth(pools, random.randrange(total))))
         for count in GUESSES:
             guesses = list(dict.fromkeys(str(make(_nth(pools, random.randrange(total)))) for _ in range(count)))
             taken = self._taken(subnet["id"], guesses)

@@ -17,6 +17,7 @@ from neutrino.server.db.objects import as_row, changed, delete_row, fresh, updat
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import PROJECT, View, among, one_of, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.just import Just
 from neutrino.server.ml2.driver_api import Change, Segment
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.operations import Operations
@@ -105,6 +106,7 @@ class Networks:
         self._zones_of = zones_of
         self._check_zone_hints = check_zone_hints
         self._ensure_default_group = ensure_default_group
+        self._just: Just[Object] = Just()
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -134,6 +136,19 @@ class Networks:
         if found is None:
             raise errors.NetworkNotFound(id=key)
         return found
+
+    def owner(self, context: Context, key: str, everyone: bool) -> Object:
+        """What the policy may ask of the network that something new will be on."""
+        with self._db.read() as connection:
+            found = VIEW.show(connection, key, project=context.project_id, everyone=everyone)
+        if found is None:
+            raise errors.NetworkNotFound(id=key)
+        self._just.put((key, context.project_id), VIEW.decoded(found))
+        return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
+
+    def load_again(self, connection: Connection, key: str, project: str) -> Object:
+        """The network, which `owner` may have just read for the same request."""
+        return self._just.take((key, project)) or self.load(connection, key, project)
 
     # --- writing --------------------------------------------------------------------------------------------------
 

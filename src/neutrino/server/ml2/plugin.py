@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
-from neutrino.server.ml2.networks import VIEW as NETWORK_VIEW
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.port_bindings import PortBindings
@@ -75,7 +73,7 @@ class Ml2Plugin:
         return self.subnets.show(context, key, fields, everyone)
 
     def subnet_target(self, context: Context, values: Object) -> Object:
-        return self._network_target(context, values["network_id"], everyone=True)
+        return self.networks.owner(context, values["network_id"], everyone=True)
 
     def create_subnet(self, context: Context, values: Object) -> Object:
         return self.subnets.create(context, values)
@@ -99,7 +97,7 @@ class Ml2Plugin:
 
     def port_target(self, context: Context, values: Object) -> Object:
         sees_all = context.is_admin or "service" in context.roles
-        return self._network_target(context, values["network_id"], everyone=sees_all)
+        return self.networks.owner(context, values["network_id"], everyone=sees_all)
 
     def create_port(self, context: Context, values: Object) -> Object:
         return self.ports.create(context, [values])[0]
@@ -112,17 +110,6 @@ class Ml2Plugin:
 
     def delete_port(self, context: Context, key: str, revision: int | None) -> None:
         self.ports.delete(context, key, revision)
-
-    def _network_target(self, context: Context, network_id: str, everyone: bool) -> Object:
-        """What the policy may ask of the network that something new will be on."""
-        fields = ("project_id", "shared")
-        with self._db.read() as connection:
-            found = NETWORK_VIEW.show(
-                connection, network_id, project=context.project_id, everyone=everyone, fields=fields
-            )
-        if found is None:
-            raise errors.NetworkNotFound(id=network_id)
-        return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
 
     # --- bindings -------------------------------------------------------------------------------------------------
 

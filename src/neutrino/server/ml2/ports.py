@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,10 +114,13 @@ class Ports:
             for project in {values["project_id"] for values in several}
         }
 
+        first = itertools.count()
+
         def attempt() -> list[Object]:
             with self._db.read() as connection:
                 ground = self._ground(connection, context, several, default_groups)
-                allocator = Allocator(connection)
+                # One port on a large subnet takes its chance; if its address was taken, it looks before the next guess.
+                allocator = Allocator(connection, blind=next(first) == 0 and len(several) == 1)
                 made = [self._decide(connection, context, values, ground, allocator) for values in several]
                 self._check_macs(connection, several, made)
                 limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
@@ -148,7 +152,7 @@ class Ports:
         subnets = subnets_of(connection, network_ids)
         here = {s["id"] for group in subnets.values() for s in group}
         return Ground(
-            networks={key: self._networks.load(connection, key, context.project_id) for key in network_ids},
+            networks={key: self._networks.load_again(connection, key, context.project_id) for key in network_ids},
             subnets=subnets,
             known_subnets=_known(connection, several, here),
             default_groups=default_groups,

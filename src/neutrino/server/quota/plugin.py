@@ -26,9 +26,9 @@ from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Bool, Integer, Text, parse_attribute
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.quota.quotas import UNLIMITED, Quotas
+from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
 _q, _u = t.quotas.c, t.quota_usages.c

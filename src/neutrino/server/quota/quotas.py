@@ -17,8 +17,9 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED
+from neutrino.server.just import Just
 
-UNLIMITED = -1
 Object = dict[str, Any]
 
 _q, _u = t.quotas.c, t.quota_usages.c
@@ -34,16 +35,26 @@ class Quotas:
         """`defaults` names every resource that is counted."""
         self._db = db
         self.defaults = dict(defaults)
+        self._asked: Just[int] = Just()
 
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
-        own = connection.execute(_LIMIT, {"p": project_id, "r": resource}).scalar()
-        return self.defaults.get(resource, UNLIMITED) if own is None else int(own)
+        """The limit to count under; UNCOUNTED where there is none and nothing is counted yet.
+
+        A request has usually just asked by `check`, in the same thread: then it is not asked again.
+        """
+        known = self._asked.take((resource, project_id))
+        return self._ask(connection, resource, project_id)[0] if known is None else known
+
+    def _ask(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
+        own, used = connection.execute(_LIMIT_AND_USE, {"p": project_id, "r": resource}).one()
+        limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
+        return (UNCOUNTED if limit < 0 and used is None else limit), used or 0
 
     def check(self, resource: str, projects: Sequence[str]) -> None:
         """Refuse what would pass a limit; one project for each object to be made."""
         for project_id, wanted in Counter(projects).items():
             with self._db.read() as connection:
-                own, used = connection.execute(_LIMIT_AND_USE, {"p": project_id, "r": resource}).one()
-            limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
-            if limit >= 0 and (used or 0) + wanted > limit:
+                limit, used = self._ask(connection, resource, project_id)
+            if limit >= 0 and used + wanted > limit:
                 raise errors.OverQuota(overs=[resource])
+            self._asked.put((resource, project_id), limit)
