@@ -12,9 +12,8 @@ from neutrino.agent.l2.ownership import COOKIE, MASK
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model import state
 from tests.support.l2 import OUT, Cloud, FakeHost, group, mac, network, port, rule
-from tests.support.openvswitch import OpenVSwitch, installed
+from tests.support.openvswitch import OpenVSwitch
 
-pytestmark = pytest.mark.skipif(not installed(), reason="Open vSwitch is not installed")
 UDP, TCP = 17, 6
 CLIENT, SERVER, OTHER = 1, 2, 3
 

@@ -17,9 +17,7 @@ from neutrino.dataplane.openflow.packet import Packet
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model.state import AddressGroup, AddressPair, GroupMembers, Member
 from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, group, mac, network, port, rule
-from tests.support.openvswitch import OpenVSwitch, installed
-
-needs_switch = pytest.mark.skipif(not installed(), reason="Open vSwitch is not installed")
+from tests.support.openvswitch import OpenVSwitch
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +26,7 @@ def switch() -> Iterator[OpenVSwitch]:
         yield server
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=needs_switch)])
+@pytest.fixture(params=["fake", "real"])
 def openflow(request: pytest.FixtureRequest) -> Iterator[OpenFlow]:
     """A switch with an empty bridge `br-test`."""
     if request.param == "fake":
@@ -101,7 +99,6 @@ def test_a_bridge_that_is_not_there(openflow):
         openflow.read_flows("br-none", COOKIE, MASK)
 
 
-@needs_switch
 def test_a_refused_flow_undoes_the_whole_change(switch):
     switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
     try:
@@ -184,7 +181,6 @@ def twin(switch) -> Iterator[tuple[Cloud, OpenVSwitch]]:
         switch.vsctl("del-br", bridge)
 
 
-@needs_switch
 def test_the_second_plan_is_empty(twin):
     cloud, server = twin
     host = cloud.hosts["h1"]
@@ -205,7 +201,6 @@ def test_flows_of_every_bridge_are_read_back_equal(openflow, options):
         assert not plan("br-test", wanted, openflow.read_flows("br-test", COOKIE, MASK))
 
 
-@needs_switch
 def test_repair_and_removal(twin):
     cloud, server = twin
     host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
@@ -312,7 +307,6 @@ def asked(value: object) -> str:
     return value.text() if isinstance(value, Packet) else str(value)
 
 
-@needs_switch
 @pytest.mark.parametrize(
     "bridge, entry, sent", [*(("br-int", *question) for question in QUESTIONS), *ARRIVING], ids=asked
 )

@@ -23,9 +23,8 @@ from neutrino.dataplane.ovsdb.api import (
 from neutrino.dataplane.ovsdb.fake import FakeOvsdb
 from neutrino.dataplane.ovsdb.real import RealOvsdb
 from neutrino.model.state import Host
-from tests.support.openvswitch import OpenVSwitch, installed
+from tests.support.openvswitch import OpenVSwitch
 
-needs_switch = pytest.mark.skipif(not installed(), reason="Open vSwitch is not installed")
 INT = SetBridge("br-int", datapath_type="dummy", fail_mode="secure", external_ids={"owner": "us"})
 TAP = SetPort("br-int", "tap1", "dummy", external_ids={"iface-id": "port-1", "attached-mac": "fa:16:3e:00:00:01"})
 
@@ -36,7 +35,7 @@ def switch() -> Iterator[OpenVSwitch]:
         yield server
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=needs_switch)])
+@pytest.fixture(params=["fake", "real"])
 def ovsdb(request: pytest.FixtureRequest) -> Iterator[Ovsdb]:
     if request.param == "fake":
         yield FakeOvsdb()
@@ -179,7 +178,6 @@ def test_a_port_of_another_bridge_is_not_taken_over(ovsdb):
     assert "tap1" in ovsdb.read().bridges["br-int"].ports
 
 
-@needs_switch
 def test_what_others_plug_is_told_at_once(switch):
     driver = RealOvsdb(switch.database)
     events: queue.Queue[InterfaceEvent] = queue.Queue()
@@ -197,7 +195,6 @@ def test_what_others_plug_is_told_at_once(switch):
         driver.close()
 
 
-@needs_switch
 def test_a_switch_that_is_down_holds_up_nobody():
     with OpenVSwitch() as server:
         driver = RealOvsdb(server.database, timeout=10)
@@ -211,7 +208,6 @@ def test_a_switch_that_is_down_holds_up_nobody():
         driver.close()
 
 
-@needs_switch
 def test_a_database_that_comes_back_is_found_and_nothing_seems_gone():
     with OpenVSwitch() as server:
         driver = RealOvsdb(server.database)

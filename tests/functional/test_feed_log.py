@@ -49,9 +49,8 @@ def read(db: Database, log: ChangeLog, after: int = 0) -> list[Row]:
         return log.after(connection, after)
 
 
+@pytest.mark.parametrize("db", DATABASES[1:], indirect=True)  # SQLite has one writer at a time, and so no other order
 def test_the_first_inserted_commits_last(db: Database, log: ChangeLog) -> None:
-    if db.dialect == "sqlite":
-        pytest.skip("one writer at a time: there is no other order")
     with db.transaction() as slow:
         slow.insert(t.changes, [row("slow")])
         write(db, "quick")
@@ -158,9 +157,8 @@ def test_databases_are_told_apart(db: Database, log: ChangeLog) -> None:
     assert len(heads[0]) == 36
 
 
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)  # where writers stand in line
 def test_on_sqlite_the_feed_writes_nothing(db: Database, log: ChangeLog) -> None:
-    if db.dialect != "sqlite":
-        pytest.skip("writers do not stand in line here")
     log.head()
     write(db, "a", "b")
     write(db, "c")

@@ -7,16 +7,11 @@ need no privileges and leave no devices behind; one of type `netdev` makes real 
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 from tests.support.process import TemporaryServer
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-
-
-def installed() -> bool:
-    return all(shutil.which(name) for name in ("ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl"))
 
 
 class OpenVSwitch(TemporaryServer):
