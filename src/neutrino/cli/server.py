@@ -87,7 +87,7 @@ def worker_signals() -> None:
     """A worker ends by SIGTERM from its parent, once: granian's waits for ever after a second signal, which Ctrl-C at a
     terminal would be, and does not see one that comes before it serves.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # nor does it outlive the one that watches over it
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nor does it outlive the one that watches over it
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian's own handler is there
 
