@@ -135,13 +135,13 @@ class QuotaPlugin:
         body = decode(request.raw)
         wanted = body.get("quota") if isinstance(body, dict) else None
         if not isinstance(wanted, dict):
-            raise errors.HTTPBadRequest("Unable to find 'quota' in request body.")
+            raise errors.HTTPBadRequest("The body has no 'quota'.")
         wanted = dict(wanted)
         force = parse_attribute("force", Bool(), wanted.pop("force", False))
         wanted.pop("check_limit", None)  # limits are checked without being asked to
         unknown = sorted(set(wanted) - set(self._quotas.defaults))
         if unknown:
-            raise errors.HTTPBadRequest(f"Unrecognized attribute(s) {', '.join(map(repr, unknown))}.")
+            raise errors.HTTPBadRequest(f"There is no quota for {', '.join(map(repr, unknown))}.")
         limits = {name: parse_attribute(name, LIMIT, value) for name, value in wanted.items()}
         parse_attribute("project_id", Text(255), request.key)
         return Reply(200, {"quota": self.set_limits(request.key, limits, force=force)})
