@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.l2.desired import HostState, Options
-from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, MASK
 from neutrino.agent.l2.plan import plan
 from neutrino.dataplane.openflow import packet
 from neutrino.dataplane.openflow.api import OpenFlow, OpenFlowError, flow
@@ -188,7 +188,10 @@ def test_the_second_plan_is_empty(twin):
         assert [bridge_plan.text() for bridge_plan in host.plans(host.desired, openflow)] == ["", "", ""]
 
 
-@pytest.mark.parametrize("options", [Options(), Options(l2_population=False), Options(permitted_ethertypes=(0x88CC,))])
+ETHERTYPES = (0x88CC, 0x8847, 0x8848, 0x894F, 0x0842)  # some have names of their own when they are read back
+
+
+@pytest.mark.parametrize("options", [Options(), Options(l2_population=False), Options(permitted_ethertypes=ETHERTYPES)])
 def test_flows_of_every_bridge_are_read_back_equal(openflow, options):
     cloud = Cloud("h1", "h2", "h3", options=options)
     cloud.silent = {"h3"}  # learned from
@@ -300,6 +303,8 @@ def forget(host: FakeHost, server: OpenVSwitch) -> None:
     host.switch.conntrack.flush()
     for bridge in host.switch.bridges.values():
         bridge.macs.clear()
+        learned = host.switch.read_flows(bridge.name, LEARNED_COOKIE, MASK)
+        host.switch.apply_flows(bridge.name, add=[], delete=learned)
     server.appctl("fdb/flush")
 
 
@@ -316,3 +321,27 @@ def test_the_real_switch_agrees_with_the_fake(twin, bridge, entry, sent):
     forget(host, server)
     expected = {left.port for left in host.switch.send(bridge, entry, sent)}
     assert traced(server, host, bridge, entry, sent) == expected
+
+
+def test_both_learn_the_same_and_forget_it_with_the_flows_that_learned(twin):
+    cloud, server = twin
+    host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
+    forget(host, server)
+    behind = packet.udp(end(88), end(77), 9)
+    heard = packet.udp(end(77), end(88), 9)
+    for bridge, entry, sent in (("br-int", "p5", behind), ("br-phys", "eth1", heard)):
+        host.switch.send(bridge, entry, sent)
+        ofport = host.switch.bridges[bridge].port_named(entry).number
+        text = sent.text().replace(",tp_", ",udp_")
+        server.appctl("ofproto/trace", bridge, f"in_port={ofport},{text}", "-generate")
+    learned = host.switch.read_flows("br-int", LEARNED_COOKIE, MASK)
+    assert {re.findall(r"dl_dst=([^,]+)", entry.match)[0] for entry in learned} == {mac(88), mac(77)}
+    on_real = real.read_flows("br-int", LEARNED_COOKIE, MASK)
+    assert {(entry.key, entry.cookie) for entry in on_real} == {(entry.key, entry.cookie) for entry in learned}
+
+    gone = [entry for entry in real.read_flows("br-int", COOKIE, MASK) if "learn(" in entry.actions]
+    for openflow in (host.switch, real):
+        openflow.apply_flows("br-int", add=[], delete=gone)
+        assert openflow.read_flows("br-int", LEARNED_COOKIE, MASK) == frozenset()
+        openflow.apply_flows("br-int", add=gone, delete=[])
+    assert not any(host.plans(host.desired, real))

@@ -88,6 +88,15 @@ def test_a_port_and_its_tag(ovsdb):
     assert set(ovsdb.read().bridges["br-int"].ports) == {"br-int"}
 
 
+def test_a_port_that_is_gone_does_not_come_back_by_its_tag(ovsdb):
+    ovsdb.apply([INT, TAP])
+    ovsdb.apply([SetPort("br-int", "tap1", tag=7, make=False)])
+    assert ovsdb.read().bridges["br-int"].ports["tap1"].tag == 7
+    ovsdb.apply([DeletePort("br-int", "tap1")])
+    ovsdb.apply([SetPort("br-int", "tap1", tag=9, other_config={"tag": "9"}, make=False)])
+    assert "tap1" not in ovsdb.read().bridges["br-int"].ports
+
+
 def test_applied_twice_nothing_changes(ovsdb):
     changes = [INT, TAP, SetPort("br-int", "tap1", tag=7, other_config={"net_uuid": "net"})]
     ovsdb.apply(changes)

@@ -7,7 +7,9 @@ need no privileges and leave no devices behind; one of type `netdev` makes real 
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from pathlib import Path
 
 from tests.support.process import TemporaryServer
 
@@ -47,13 +49,23 @@ class OpenVSwitch(TemporaryServer):
     def start_switch(self) -> None:
         self.spawn(
             [
-                *("ovs-vswitchd", self.database, f"--unixctl={self.directory}/switch.ctl"),
-                *(f"--pidfile={self.directory}/switch.pid", f"--log-file={self.directory}/switch.log"),
-                *("-vconsole:off", "--disable-system", "--enable-dummy"),
+                *("ovs-vswitchd", self.database, f"--pidfile={self.directory}/ovs-vswitchd.pid"),
+                *(f"--log-file={self.directory}/switch.log", "-vconsole:off", "--disable-system", "--enable-dummy"),
             ],
-            ready=lambda: (self.directory / "switch.ctl").exists(),
+            ready=self._switch_listens,
             env=self.environment(),
         )
+
+    def _switch_listens(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return Path(self.control).exists()
+        return False
+
+    @property
+    def control(self) -> str:
+        """The switch's control socket, where it stands by default: it has the process's number in its name."""
+        number = int((self.directory / "ovs-vswitchd.pid").read_text())
+        return f"{self.directory}/ovs-vswitchd.{number}.ctl"
 
     def stop_switch(self) -> None:
         self._end("ovs-vswitchd")
@@ -78,7 +90,7 @@ class OpenVSwitch(TemporaryServer):
         return self.call("ovs-vsctl", f"--db={self.database}", "--timeout=20", *arguments)
 
     def appctl(self, *arguments: str) -> str:
-        return self.call("ovs-appctl", "-t", f"{self.directory}/switch.ctl", *arguments)
+        return self.call("ovs-appctl", "-t", self.control, *arguments)
 
     def call(self, *command: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -41,6 +41,7 @@ def test_matches(one, other):
         ("conjunction(9,1/2),conjunction(3,1/2)", "conjunction(3,1/2),conjunction(9,1/2)"),
         ("ct(zone=3,commit,exec(set_field:1->ct_mark))", "ct(commit,zone=3,exec(set_field:0x1->ct_mark))"),
         ("learn(table=20,priority=1,NXM_OF_VLAN_TCI[0..11])", "learn(priority=1,table=20,NXM_OF_VLAN_TCI[0..11])"),
+        ("learn(table=9,limit=7,delete_learned,cookie=0x5)", "learn(delete_learned,cookie=5,limit=7,table=9)"),
     ],
 )
 def test_actions(one, other):

@@ -6,6 +6,7 @@ into it at once. For tests of what runs on a host, and for hosts that are simula
 
 from __future__ import annotations
 
+from neutrino.dataplane.conntrack.fake import FakeOvsConntrack
 from neutrino.dataplane.openflow.fake import FakePort, FakeSwitch
 from neutrino.dataplane.ovsdb.api import Interface, InterfaceEvent, Port, Snapshot
 from neutrino.dataplane.ovsdb.fake import FakeOvsdb
@@ -14,11 +15,12 @@ _TUNNELS = ("gre", "vxlan", "geneve")
 
 
 class FakeOpenVSwitch:
-    """`ovsdb` and `openflow` are the two drivers that an agent takes."""
+    """`ovsdb`, `openflow` and `conntrack` are the drivers that an agent takes."""
 
     def __init__(self) -> None:
         self.ovsdb = FakeOvsdb()
         self.openflow = FakeSwitch()
+        self.conntrack = FakeOvsConntrack(self.openflow.conntrack)
         self.ovsdb.subscribe(self._follow)
 
     def restart(self) -> None:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from neutrino.dataplane.openflow.fields import field_name, format_number, parse_number
 
-_LEARN_SETTINGS = ("table", "idle_timeout", "hard_timeout", "priority", "cookie")
+_LONG = 200  # a text that names every port of a network is another after each change: not worth remembering
+_BOUNDARY = re.compile(r"[(),]")
+_LEARN_SETTINGS = ("table", "idle_timeout", "hard_timeout", "priority", "cookie", "limit")
+_LEARN_FLAGS = ("delete_learned",)
 
 
-@lru_cache(maxsize=65536)
 def split_actions(text: str) -> tuple[str, ...]:
     """The parts of a list, at the commas that stand in no parentheses."""
     parts: list[str] = []
     depth = start = 0
-    for position, character in enumerate(text):
+    for boundary in _BOUNDARY.finditer(text):
+        character = boundary[0]
         if character == "(":
             depth += 1
         elif character == ")":
             depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
+        elif depth == 0:
+            parts.append(text[start : boundary.start()].strip())
+            start = boundary.end()
     parts.append(text[start:].strip())
     return tuple(part for part in parts if part)
 
@@ -57,10 +61,15 @@ def _canonical_learn(action: str) -> str:
         else:
             rest.append(part)
     given = [f"{name}={settings[name]}" for name in _LEARN_SETTINGS if settings.get(name)]
-    return f"learn({','.join(given + rest)})"
+    flags = [part for part in rest if part in _LEARN_FLAGS]
+    return f"learn({','.join(given + flags + [part for part in rest if part not in flags])})"
 
 
 def _canonical_action(action: str) -> str:
+    return _worked_out(action) if len(action) > _LONG else _remembered(action)
+
+
+def _worked_out(action: str) -> str:
     if action.startswith("set_field:"):
         field, number = parse_set_field(action)
         name = action.rpartition("->")[2]
@@ -78,11 +87,20 @@ def _canonical_action(action: str) -> str:
     return action
 
 
-@lru_cache(maxsize=65536)
+_remembered = lru_cache(maxsize=16384)(_worked_out)
+
+
 def canonical_actions(text: str) -> str:
+    return _all_worked_out(text) if len(text) > _LONG else _all_remembered(text)
+
+
+def _all_worked_out(text: str) -> str:
     if text in ("", "drop"):
         return "drop"
     parts = [_canonical_action(action) for action in split_actions(text)]
     if all(part.startswith("conjunction(") for part in parts):
         parts.sort()
     return ",".join(parts)
+
+
+_all_remembered = lru_cache(maxsize=16384)(_all_worked_out)

@@ -6,9 +6,9 @@ name a cookie and a mask, and never see or touch what others have put there.
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from neutrino.dataplane.openflow.actions import canonical_actions
 from neutrino.dataplane.openflow.match import canonical_match
@@ -20,9 +20,8 @@ class OpenFlowError(Exception):
     """The bridge refused a change, or could not be asked; nothing of the change is in force."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Flow:
-    """One flow, its texts in canonical form; make it with `flow`."""
+class Flow(NamedTuple):
+    """One flow, its texts in canonical form; make it with `flow`. Hosts have thousands: a tuple is compared quickly."""
 
     table: int
     priority: int
@@ -34,7 +33,7 @@ class Flow:
 
     @property
     def key(self) -> FlowKey:
-        return self.table, self.priority, self.match
+        return self[:3]
 
     def text(self) -> str:
         """As ovs-ofctl reads it."""
@@ -59,26 +58,28 @@ def flow(table: int, priority: int, match: str, actions: str, *, cookie: int = 0
     )
 
 
-_ATTRIBUTES = ("cookie", "table", "priority", "idle_timeout", "hard_timeout")
-_STATISTICS = ("duration", "n_packets", "n_bytes", "idle_age", "hard_age", "importance")
-_FLAGS = ("send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts")
+# What stands before the match: numbers that are the flow's, then statistics and flags that are not.
+_BEFORE_MATCH = re.compile(
+    r"\s*(?:(cookie|table|priority|idle_timeout|hard_timeout)=(\w+)"
+    r"|(?:duration|n_packets|n_bytes|idle_age|hard_age|importance)=[^,\s]*"
+    r"|send_flow_rem|check_overlap|reset_counts|no_packet_counts|no_byte_counts)"
+    r"(?=[,\s]|$)[,\s]*"
+)
 
 
 def parse_flow(line: str) -> Flow:
     """A line of `ovs-ofctl dump-flows`, or of what `Flow.text` wrote."""
     head, _, actions = line.strip().partition(" actions=")
-    numbers: dict[str, int] = {"priority": 32768}
-    match: list[str] = []
-    for part in filter(None, (piece.strip() for piece in head.split(","))):
-        name, _, value = part.partition("=")
-        if name in _ATTRIBUTES:
-            numbers[name] = int(value, 0)
-        elif name not in _STATISTICS and part not in _FLAGS:
-            match.append(part)
+    numbers: dict[str, int] = {}
+    start = 0
+    while (part := _BEFORE_MATCH.match(head, start)) is not None:
+        if part[1] is not None:
+            numbers[part[1]] = int(part[2], 0)
+        start = part.end()
     return Flow(
         table=numbers.get("table", 0),
-        priority=numbers["priority"],
-        match=canonical_match(",".join(match)),
+        priority=numbers.get("priority", 32768),
+        match=canonical_match(head[start:]),
         actions=canonical_actions(actions),
         cookie=numbers.get("cookie", 0),
         idle_timeout=numbers.get("idle_timeout", 0),
@@ -91,6 +92,10 @@ class OpenFlow(Protocol):
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
         """The flows whose cookie, under the mask, is the one given."""
+        ...
+
+    def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
+        """How many these are; far cheaper than reading them."""
         ...
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:

@@ -67,6 +67,9 @@ class FakeSwitch:
         flows = self._bridge(bridge).tables.flows.values()
         return frozenset(entry for entry in flows if entry.cookie & mask == cookie & mask)
 
+    def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
+        return len(self.read_flows(bridge, cookie, mask))
+
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         self._bridge(bridge).tables.change(add=add, delete=delete)
 
@@ -228,17 +231,19 @@ class _Copy:
                 settings[left] = int(right, 0)
             elif equals:
                 match.append(f"{field_name(left)}={Packet(self.fields)[right]}")
-            else:  # NXM_OF_VLAN_TCI[0..11]: the tag, without its priority bits and the bit that says it is there
+            elif part.startswith("NXM_OF_VLAN_TCI"):  # [0..11]: without its priority bits and the one that it is there
                 match.append(f"vlan_tci={self.fields['vlan_tci'] & 0xFFF:#x}/0xfff")
+            elif part != "delete_learned":  # see FakeTables
+                match.append(f"{field_name(part)}={self.fields.get(field_name(part), 0)}")
         learned = flow(
             settings["table"], settings["priority"], ",".join(match), ",".join(actions), cookie=settings["cookie"]
         )
         self._bridge.tables.change(add=[learned], delete=[])
 
     def _learned_load(self, value: str, target: str) -> str:
-        if target.startswith("NXM_OF_VLAN_TCI"):
-            return "pop_vlan"
         number = int(value, 0) if value[0].isdigit() else self.fields.get(field_name(value), 0)
+        if target.startswith("NXM_OF_VLAN_TCI"):
+            return f"push_vlan:0x8100,set_field:{number & 0x1FFF}->vlan_vid" if number & _PRESENT else "pop_vlan"
         return f"set_field:{number}->{field_name(target)}"
 
     # --- a switch that learns ---

@@ -20,11 +20,19 @@ class FakeTables:
         self._sorted: dict[int, list[Flow]] = {}
 
     def change(self, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
-        for flow in delete:
-            self.flows.pop(flow.key, None)
+        gone = [self.flows.pop(flow.key, None) for flow in delete]
         for flow in add:
+            gone.append(self.flows.get(flow.key))
             self.flows[flow.key] = flow
+        self._forget_learned([flow for flow in gone if flow is not None])
         self._sorted.clear()
+
+    def _forget_learned(self, gone: list[Flow]) -> None:
+        """What flows with `delete_learned` have learned goes with the last of them."""
+        lost = {place for flow in gone for place in _learns_into(flow)}
+        if lost:
+            lost -= {place for flow in self.flows.values() for place in _learns_into(flow)}
+            self.flows = {key: flow for key, flow in self.flows.items() if (flow.table, flow.cookie) not in lost}
 
     def look_up(self, table: int, packet: dict[str, int]) -> Flow | None:
         """The flow that a packet meets, or None for a miss."""
@@ -53,6 +61,17 @@ class FakeTables:
             if not flow.actions.startswith("conjunction(") and accepts(parse_match(flow.match), seen):
                 return flow
         return None
+
+
+def _learns_into(flow: Flow) -> set[tuple[int, int]]:
+    """The tables, with the cookies, of flows that a flow has learned and takes with it."""
+    found = set()
+    for action in split_actions(flow.actions) if "delete_learned" in flow.actions else ():
+        if action.startswith("learn("):
+            settings = dict(part.partition("=")[::2] for part in split_actions(arguments(action)))
+            if "delete_learned" in settings:
+                found.add((int(settings["table"], 0), int(settings["cookie"], 0)))
+    return found
 
 
 def _complete(flows: list[Flow]) -> list[int]:

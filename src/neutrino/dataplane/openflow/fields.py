@@ -52,6 +52,8 @@ WIDTHS: dict[str, int] = {
 _MACS = {"dl_src", "dl_dst", "arp_sha", "arp_tha", "nd_sll", "nd_tll"}
 _IPV4 = {"nw_src", "nw_dst", "arp_spa", "arp_tpa", "ct_nw_src", "ct_nw_dst"}
 _IPV6 = {"ipv6_src", "ipv6_dst", "nd_target"}
+_ADDRESSES = _IPV4 | _IPV6
+_WITH_MASK = _MACS | _ADDRESSES
 _HEX = {"tun_id", "metadata", "ct_mark", "vlan_tci", "dl_type", *(f"reg{number}" for number in range(16))}
 
 _ALIASES = {
@@ -88,6 +90,9 @@ CT_BITS = {"new": 0x01, "est": 0x02, "rel": 0x04, "rpl": 0x08, "inv": 0x10, "trk
 # Shorthand for an Ethernet type and an IP protocol.
 KEYWORDS: dict[str, tuple[int, int | None]] = {
     "arp": (0x0806, None),
+    "rarp": (0x8035, None),
+    "mpls": (0x8847, None),
+    "mplsm": (0x8848, None),
     "ip": (0x0800, None),
     "ipv6": (0x86DD, None),
     "tcp": (0x0800, 6),
@@ -114,7 +119,6 @@ def all_ones(field: str) -> int:
     return (1 << WIDTHS[field]) - 1
 
 
-@lru_cache(maxsize=65536)
 def parse_number(field: str, text: str) -> int:
     if field in _MACS:
         return int(text.replace(":", ""), 16)
@@ -136,7 +140,7 @@ def format_number(field: str, number: int) -> str:
 
 
 def _parse_mask(field: str, text: str) -> int:
-    if text.isdigit() and field in _IPV4 | _IPV6:
+    if text.isdigit() and field in _ADDRESSES:
         width = WIDTHS[field]
         return all_ones(field) ^ ((1 << (width - int(text))) - 1)
     return parse_number(field, text)
@@ -157,11 +161,11 @@ def format_value(field: str, value: int, mask: int) -> str:
     text = format_number(field, value)
     if mask == all_ones(field):
         return text
-    if field in _IPV4 | _IPV6:
+    if field in _ADDRESSES:
         prefix = mask.bit_count()
         if mask == all_ones(field) ^ ((1 << (WIDTHS[field] - prefix)) - 1):
             return f"{text}/{prefix}"
-    if field in _MACS | _IPV4 | _IPV6:
+    if field in _WITH_MASK:
         return f"{text}/{format_number(field, mask)}"
     return f"{value:#x}/{mask:#x}"
 

@@ -6,6 +6,7 @@ undoes the rest. Flows go in on standard input, so their number has no limit.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +14,7 @@ from neutrino.dataplane.openflow.api import Flow, OpenFlowError, parse_flow
 
 # The first version with bundles; flows read in one version and written in another would be spelled differently.
 _VERSION = "OpenFlow14"
+_COUNT = re.compile(r"flow_count=(\d+)")
 
 
 class OvsOfctl:
@@ -29,6 +31,13 @@ class OvsOfctl:
         selection = f"cookie={cookie:#x}/{mask:#x}"
         output = self._run(["--no-names", "--no-stats", "dump-flows", self._address(bridge), selection])
         return frozenset(parse_flow(line) for line in output.splitlines() if " actions=" in line)
+
+    def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
+        output = self._run(["dump-aggregate", self._address(bridge), f"cookie={cookie:#x}/{mask:#x}"])
+        found = _COUNT.search(output)
+        if found is None:
+            raise OpenFlowError(f"ovs-ofctl dump-aggregate said {output.strip()!r}")
+        return int(found[1])
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         lines = [_delete_line(flow) for flow in delete]

@@ -103,7 +103,7 @@ class DeleteBridge:
 
 @dataclasses.dataclass(frozen=True)
 class SetPort:
-    """A port with one interface of the same name, made if it is not there.
+    """A port with one interface of the same name, made if it is not there, unless `make` says otherwise.
 
     `external_ids` and `options` are the interface's; `tag` and `other_config` the port's. No tag given leaves it.
     """
@@ -116,6 +116,7 @@ class SetPort:
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     other_config: Strings = dataclasses.field(default_factory=_empty)
     ofport_request: int | None = None
+    make: bool = True  # False: one that is gone by now stays so
 
     def text(self) -> str:
         names = ("type", "tag", "options", "external_ids", "other_config")

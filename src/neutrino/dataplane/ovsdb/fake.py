@@ -57,6 +57,8 @@ def _carry_out(change: Change, bridges: dict[str, Bridge]) -> None:
             bridges.pop(change.name, None)
         case SetPort():
             bridge = _existing(bridges, change.bridge)
+            if not change.make and change.name not in bridge.ports:
+                return
             for other in bridges.values():
                 if other.name != change.bridge and change.name in other.ports:
                     raise OvsdbError(f"port {change.name} is on bridge {other.name}")

@@ -7,29 +7,33 @@ what changed meanwhile arrives as one difference.
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ovsdbapp import exceptions
-from ovsdbapp.backend.ovs_idl import connection, idlutils
-from ovsdbapp.schema.open_vswitch import impl_idl
+from neutrino.dataplane.ovsdb import json_parser
 
-from neutrino.dataplane.ovsdb.api import (
+# The `ovs` library loads eventlet where it finds one, which puts its own threads in the place of Python's.
+sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]
+json_parser.install()
+
+from ovsdbapp import exceptions  # noqa: E402
+from ovsdbapp.backend.ovs_idl import connection, idlutils  # noqa: E402
+from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
+
+from neutrino.dataplane.ovsdb.api import (  # noqa: E402
     NO_TAG,
-    Bridge,
     Change,
     DeleteBridge,
     DeletePort,
-    Interface,
     Listener,
     OvsdbError,
-    Port,
     SetBridge,
     SetPort,
     Snapshot,
     compare,
 )
+from neutrino.dataplane.ovsdb.reading import Reading  # noqa: E402
 
 _COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
@@ -45,6 +49,13 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
 
     on_change: Callable[[], None] | None = None
 
+    def __init__(self, *arguments: Any) -> None:
+        self.reading = Reading()
+        super().__init__(*arguments)
+
+    def read(self) -> Snapshot:
+        return self.reading.read(list(self.tables["Bridge"].rows.values()))
+
     def run(self) -> bool:
         changed = bool(super().run())
         if changed and self.on_change is not None:
@@ -52,7 +63,8 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         return changed
 
     def notify(self, event: Any, row: Any, updates: Any = None) -> None:
-        """Single rows are not looked at: a port may be there before its interface."""
+        """Noted, and no more: a port may be there before its interface."""
+        self.reading.changed(row)
 
 
 class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
@@ -86,12 +98,11 @@ class RealOvsdb:
         except Exception as error:
             raise OvsdbError(f"{address}: {error}") from error
         with self._connection.lock:
-            self._last = self._read()
+            self._last = self._replica.read()
             self._replica.on_change = self._changed
 
     def read(self) -> Snapshot:
-        with self._connection.lock:
-            return self._read()
+        return self._last
 
     def subscribe(self, listener: Listener) -> None:
         with self._connection.lock:
@@ -112,15 +123,10 @@ class RealOvsdb:
     # --- reading ---
 
     def _changed(self) -> None:
-        now = self._read()
-        before, self._last = self._last, now
-        events = compare(before, now)
+        before, self._last = self._last, self._replica.read()
+        events = compare(before, self._last)
         for listener in list(self._listeners) if events else []:
             listener(events)
-
-    def _read(self) -> Snapshot:
-        rows = self._replica.tables["Bridge"].rows.values()
-        return Snapshot({row.name: _bridge(row) for row in list(rows)})
 
     # --- writing ---
 
@@ -139,7 +145,8 @@ class RealOvsdb:
                 attributes = {"type": change.type} if change.type else {}
                 if change.ofport_request is not None:
                     attributes["ofport_request"] = change.ofport_request  # type: ignore[assignment]
-                transaction.add(api.add_port(change.bridge, change.name, may_exist=True, **attributes))
+                if change.make:
+                    transaction.add(api.add_port(change.bridge, change.name, may_exist=True, **attributes))
                 columns = {"type": change.type, "options": change.options, "external_ids": change.external_ids}
                 _set(api, transaction, "Interface", change.name, columns)
                 _set(api, transaction, "Port", change.name, {"tag": change.tag, "other_config": change.other_config})
@@ -167,45 +174,4 @@ def _set(api: Any, transaction: Any, table: str, name: str, columns: dict[str, A
     given = {column: value for column, value in columns.items() if value}
     for column, value in given.items():
         plain = dict(value) if hasattr(value, "items") else value
-        transaction.add(api.db_set(table, name, (column, plain)))
-
-
-def _bridge(row: Any) -> Bridge:
-    return Bridge(
-        name=row.name,
-        datapath_type=row.datapath_type,
-        fail_mode=_first(row.fail_mode) or "",
-        protocols=tuple(sorted(row.protocols)),
-        controllers=tuple(sorted(controller.target for controller in row.controller)),
-        external_ids=dict(row.external_ids),
-        ports={port.name: _port(port) for port in row.ports},
-    )
-
-
-def _port(row: Any) -> Port:
-    return Port(
-        name=row.name,
-        tag=_first(row.tag),
-        other_config=dict(row.other_config),
-        external_ids=dict(row.external_ids),
-        interfaces=tuple(sorted((_interface(each) for each in row.interfaces), key=lambda each: each.name)),
-    )
-
-
-def _interface(row: Any) -> Interface:
-    return Interface(
-        name=row.name,
-        type=row.type,
-        ofport=_first(row.ofport),
-        mac=_first(row.mac_in_use) or "",
-        error=_first(row.error) or "",
-        options=dict(row.options),
-        external_ids=dict(row.external_ids),
-    )
-
-
-def _first(values: Any) -> Any:
-    """The value of a column that holds one or none."""
-    with contextlib.suppress(IndexError):
-        return values[0]
-    return None
+        transaction.add(api.db_set(table, name, (column, plain), if_exists=True))

@@ -1,0 +1,1 @@
+"""Connections that a tracker follows, and ending those that no rule allows any more."""

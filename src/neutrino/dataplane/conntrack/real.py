@@ -1,0 +1,117 @@
+"""The connections of the switch, by way of its control socket.
+
+The switch takes no prefixes, and a tuple with parts left out makes it go through all its connections for each command. So
+the connections of a zone are read once, those that a flush describes are chosen here, and each is forgotten by its exact
+tuple.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
+
+from neutrino.dataplane.conntrack.api import (
+    ICMP,
+    ICMPV6,
+    SCTP,
+    TCP,
+    UDP,
+    Connection,
+    ConntrackError,
+    ConntrackFlush,
+)
+from neutrino.dataplane.conntrack.match import Selection
+from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+
+_DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
+_NAMES = {"icmp": ICMP, "igmp": 2, "tcp": TCP, "udp": UDP, "dccp": 33, "icmpv6": ICMPV6, "sctp": SCTP, "udplite": 136}
+_PORTS = (TCP, UDP, SCTP)
+_LINE = re.compile(r"^(?P<protocol>\w+),orig=\((?P<orig>[^)]*)\),reply=\([^)]*\)(?P<rest>.*)$")
+_GONE = "No such file or directory"
+
+
+class OvsConntrack:
+    """`run_directory` is where ovs-vswitchd keeps its sockets; `datapath` matters where the switch has several."""
+
+    def __init__(self, run_directory: str = "", *, datapath: str = "", timeout: float = 30) -> None:
+        self._run_directory = run_directory or _DEFAULT_RUN_DIRECTORY
+        self._datapath = datapath
+        self._timeout = timeout
+
+    def flush(self, entries: Iterable[ConntrackFlush]) -> None:
+        selection = Selection(entries)
+        if not selection.zones:
+            return
+        try:
+            with ControlConnection(control_socket(self._run_directory), self._timeout) as control:
+                datapath = self._named_datapath(control)
+                for zone in selection.zones:
+                    dump = control.call("dpctl/dump-conntrack", *datapath, f"zone={zone}")
+                    for connection in parse_connections(dump):
+                        if selection.includes(connection):
+                            _forget(control, datapath, connection)
+        except ControlError as error:
+            raise ConntrackError(str(error)) from error
+
+    def _named_datapath(self, control: ControlConnection) -> tuple[str, ...]:
+        """The argument that names the datapath. Open vSwitch 3.1 takes none in a flush, so a single one is not named."""
+        known = control.call("dpctl/dump-dps").split()
+        if len(known) <= 1:
+            return ()
+        if self._datapath not in known:
+            wanted = f"none of them is {self._datapath}" if self._datapath else "say which"
+            raise ConntrackError(f"the switch has the datapaths {', '.join(known)}: {wanted}")
+        return (self._datapath,)
+
+
+def _forget(control: ControlConnection, datapath: tuple[str, ...], connection: Connection) -> None:
+    if connection.protocol == ICMPV6:
+        # ovs-vswitchd aborts when told the tuple of an ICMPv6 connection on the userspace datapath. Such a connection is
+        # an echo: every answer follows a question, and the flows ask the rules for every question.
+        return
+    try:
+        control.call("dpctl/flush-conntrack", *datapath, f"zone={connection.zone}", render_tuple(connection))
+    except ControlError as error:
+        if _GONE not in str(error):
+            raise
+
+
+def parse_connections(dump: str) -> Iterator[Connection]:
+    """The lines of `dpctl/dump-conntrack`."""
+    for line in dump.splitlines():
+        found = _LINE.match(line.strip())
+        if found is None:
+            continue
+        name = found["protocol"]
+        protocol = _NAMES.get(name) or (int(name) if name.isdigit() else -1)
+        first = dict(part.partition("=")[::2] for part in found["orig"].split(","))
+        rest = dict(part.partition("=")[::2] for part in found["rest"].split(","))
+        source = ip_address(first["src"])
+        yield Connection(
+            zone=int(rest.get("zone", "0")),
+            family=source.version,
+            protocol=protocol,
+            source=str(source),
+            destination=str(ip_address(first["dst"])),
+            source_port=int(first.get("sport") or first.get("id") or 0),
+            destination_port=int(first.get("dport", 0)),
+            icmp_type=int(first.get("type", -1)),
+            icmp_code=int(first.get("code", -1)),
+            mark=int(rest.get("mark", "0"), 0),
+        )
+
+
+def render_tuple(connection: Connection) -> str:
+    prefix = "ct_nw" if connection.family == 4 else "ct_ipv6"
+    parts = [
+        f"{prefix}_src={connection.source}",
+        f"{prefix}_dst={connection.destination}",
+        f"ct_nw_proto={connection.protocol}",
+    ]
+    if connection.protocol in _PORTS:
+        parts += [f"ct_tp_src={connection.source_port}", f"ct_tp_dst={connection.destination_port}"]
+    elif connection.protocol == ICMP:
+        parts += [f"icmp_id={connection.source_port}", f"icmp_type={connection.icmp_type}"]
+        parts.append(f"icmp_code={connection.icmp_code}")
+    return ",".join(parts)

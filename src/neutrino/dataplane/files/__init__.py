@@ -1,0 +1,1 @@
+"""Files that daemons read: configurations, hosts, options, and what they leave behind."""

@@ -1,0 +1,121 @@
+"""Rules and sets of addresses as values, and what can be done with them.
+
+Rules are changed by texts that `iptables-restore --noflush` takes: a chain that a text declares is made, or emptied if it
+is there, and what a text does not name stays. All of a text's changes to one table are in force at once, or none. Sets
+are changed by texts that `ipset restore` takes, line by line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from ipaddress import ip_network
+from typing import Protocol
+
+SETTINGS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
+"""What sends packets that cross a Linux bridge through the filter; each network namespace has its own."""
+
+_COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))')
+_TARGET = re.compile(r"(?:^| )(?:-j|-g|--jump|--goto) (\S+)")
+
+
+class IptablesError(Exception):
+    """The filter refused a change, or could not be asked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What follows `-A chain`, as it was written or as the kernel's rules are printed."""
+
+    text: str
+
+    @property
+    def comment(self) -> str:
+        found = _COMMENT.search(self.text)
+        return (found[1] or found[2] or "") if found else ""
+
+    @property
+    def target(self) -> str:
+        """The verdict, or the chain that it leads to."""
+        found = _TARGET.search(self.text)
+        return found[1] if found else ""
+
+
+Chains = Mapping[str, tuple[Rule, ...]]
+Tables = Mapping[str, Chains]
+"""Table, to its chains by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AddressSet:
+    """A set of addresses and prefixes of one family."""
+
+    name: str
+    family: int
+    members: frozenset[str] = frozenset()
+    kind: str = "hash:net"
+    capacity: int = 65536
+
+
+class Iptables(Protocol):
+    def read_rules(self, family: int) -> Tables:
+        """The chains of every table that has any, those of others included."""
+        ...
+
+    def restore_rules(self, family: int, text: str) -> None: ...
+
+    def read_sets(self) -> Mapping[str, AddressSet]: ...
+
+    def restore_sets(self, text: str) -> None:
+        """Adding what is there and removing what is not is no error; a line that is refused ends the rest."""
+        ...
+
+    def read_settings(self) -> Mapping[str, bool]:
+        """Whether each of SETTINGS is on; an error if this kernel has none."""
+        ...
+
+    def enable(self, settings: Iterable[str]) -> None: ...
+
+
+def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
+    """What `iptables-save` prints."""
+    tables: dict[str, dict[str, list[Rule]]] = {}
+    chains: dict[str, list[Rule]] = {}
+    for line in saved.splitlines():
+        if line.startswith("*"):
+            chains = tables.setdefault(line[1:].strip(), {})
+        elif line.startswith(":"):
+            chains.setdefault(line[1:].split()[0], [])
+        elif line.startswith("-A "):
+            _, chain, *rest = line.split(" ", 2)
+            chains.setdefault(chain, []).append(Rule(rest[0] if rest else ""))
+    return {table: {name: tuple(rules) for name, rules in held.items()} for table, held in tables.items()}
+
+
+def parse_sets(saved: str) -> dict[str, AddressSet]:
+    """What `ipset save` prints; sets of other things than addresses and prefixes are left out."""
+    found: dict[str, AddressSet] = {}
+    members: dict[str, set[str]] = {}
+    for line in saved.splitlines():
+        words = line.split()
+        if len(words) >= 3 and words[0] == "create" and words[2] in ("hash:net", "hash:ip"):
+            options = dict(zip(words[3::2], words[4::2], strict=False))
+            found[words[1]] = AddressSet(
+                name=words[1],
+                family=6 if options.get("family") == "inet6" else 4,
+                kind=words[2],
+                capacity=int(options.get("maxelem", "65536")),
+            )
+            members[words[1]] = set()
+        elif len(words) >= 3 and words[0] == "add" and words[1] in found:
+            members[words[1]].add(canonical_member(words[2]))
+    return {name: dataclasses.replace(entry, members=frozenset(members[name])) for name, entry in found.items()}
+
+
+@lru_cache(maxsize=65536)
+def canonical_member(text: str) -> str:
+    """One spelling of an address or prefix: without the length of a single address."""
+    network = ip_network(text, strict=False)
+    return str(network.network_address if network.prefixlen == network.max_prefixlen else network)

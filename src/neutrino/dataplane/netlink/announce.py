@@ -1,0 +1,97 @@
+"""Telling a link that an address is here now: gratuitous ARP, and unsolicited neighbour advertisements.
+
+Whoever has talked to the address before sends to the MAC that had it then, until told. For IPv4 both forms are sent, a
+question and an answer about oneself, as there are switches and systems that heed only one of them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Protocol
+
+from neutrino.dataplane.netlink.api import Netlink, NetlinkError
+from neutrino.dataplane.netlink.namespaces import Namespaces
+
+_ETH_ARP, _ETH_IPV6 = 0x0806, 0x86DD
+_BROADCAST = b"\xff" * 6
+_ALL_NODES_MAC = bytes.fromhex("333300000001")
+_ALL_NODES = ipaddress.IPv6Address("ff02::1").packed
+_ARP_REQUEST, _ARP_REPLY = 1, 2
+_ICMPV6, _NEIGHBOUR_ADVERTISEMENT = 58, 136
+_ROUTER, _OVERRIDE = 0x80000000, 0x20000000
+_TARGET_LINK_ADDRESS = 2
+
+
+class Announcer(Protocol):
+    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
+        """Once for each address, without a prefix length. `router`: whoever has them forwards packets.
+
+        The device must be up; NetlinkError otherwise.
+        """
+        ...
+
+
+def render_announcement(mac: bytes, address: str, *, router: bool = False) -> tuple[bytes, ...]:
+    """The frames to send."""
+    ip = ipaddress.ip_address(address)
+    if ip.version == 4:
+        ethernet = struct.pack("!6s6sH", _BROADCAST, mac, _ETH_ARP)
+        head = struct.pack("!HHBB", 1, 0x0800, 6, 4)
+        # Of a question the target's MAC is unknown; an answer about oneself names oneself.
+        question = struct.pack("!H6s4s6s4s", _ARP_REQUEST, mac, ip.packed, bytes(6), ip.packed)
+        answer = struct.pack("!H6s4s6s4s", _ARP_REPLY, mac, ip.packed, mac, ip.packed)
+        return ethernet + head + question, ethernet + head + answer
+    flags = _OVERRIDE | (_ROUTER if router else 0)
+    option = struct.pack("!BB6s", _TARGET_LINK_ADDRESS, 1, mac)
+    message = struct.pack("!BBHI16s", _NEIGHBOUR_ADVERTISEMENT, 0, 0, flags, ip.packed) + option
+    pseudo = struct.pack("!16s16sIxxxB", ip.packed, _ALL_NODES, len(message), _ICMPV6)
+    message = message[:2] + struct.pack("!H", _checksum(pseudo + message)) + message[4:]
+    packet = struct.pack("!IHBB16s16s", 6 << 28, len(message), _ICMPV6, 255, ip.packed, _ALL_NODES) + message
+    return (struct.pack("!6s6sH", _ALL_NODES_MAC, mac, _ETH_IPV6) + packet,)
+
+
+def _checksum(data: bytes) -> int:
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+class RealAnnouncer:
+    def __init__(self, namespaces: Namespaces | None = None) -> None:
+        self._namespaces = namespaces or Namespaces()
+
+    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
+        try:
+            with self._namespaces.run(namespace, _packet_socket) as sender:
+                sender.bind((device, 0))
+                mac = sender.getsockname()[4]
+                for address in addresses:
+                    for frame in render_announcement(mac, address, router=router):
+                        sender.send(frame)
+        except OSError as error:
+            where = f"{namespace or 'host'}: {device}"
+            raise NetlinkError(f"{where}: addresses cannot be announced: {error.strerror}") from error
+
+
+def _packet_socket() -> socket.socket:
+    # Protocol 0: it only sends.
+    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+
+
+class FakeAnnouncer:
+    """Keeps what was announced: namespace, device, address. With `netlink` it refuses what cannot be."""
+
+    def __init__(self, netlink: Netlink | None = None) -> None:
+        self._netlink = netlink
+        self.announced: list[tuple[str, str, str]] = []
+
+    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
+        if self._netlink is not None:
+            found = self._netlink.read_device(namespace, device)
+            if found is None or not found.up:
+                raise NetlinkError(f"{namespace or 'host'}: {device}: addresses cannot be announced: it is not up")
+        self.announced += [(namespace, device, str(ipaddress.ip_address(address))) for address in addresses]

@@ -1,0 +1,200 @@
+"""The namespaces of a host in memory: they keep what they are given, refuse what the kernel refuses, and forget what it
+forgets. Nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable
+
+from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError
+from neutrino.dataplane.netlink.changes import (
+    Change,
+    DeleteAddress,
+    DeleteDevice,
+    DeleteNeighbour,
+    DeleteRoute,
+    DeleteRule,
+    MoveDevice,
+    RenameDevice,
+    SetAddress,
+    SetBridge,
+    SetDevice,
+    SetNeighbour,
+    SetRoute,
+    SetRule,
+    SetSysctl,
+    SetVeth,
+)
+from neutrino.dataplane.netlink.fake_stack import FakeDevice, FakeStack
+from neutrino.dataplane.netlink.sysctls import check_name
+from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState, Neighbour
+
+
+class FakeNetlink:
+    """`applied` is what was asked for, in order, for tests to look at."""
+
+    def __init__(self) -> None:
+        self._stacks: dict[str, FakeStack] = {HOST: FakeStack(HOST)}
+        self._lock = threading.RLock()
+        self._macs = (f"02:00:00:00:{number // 256:02x}:{number % 256:02x}" for number in itertools.count(1))
+        self.applied: list[tuple[str, tuple[Change, ...]]] = []
+
+    def stack(self, namespace: str) -> FakeStack:
+        """The namespace itself: another object when one of the same name is made anew."""
+        if namespace not in self._stacks:
+            raise NamespaceMissing(f"namespace {namespace} does not exist")
+        return self._stacks[namespace]
+
+    def add_device(self, namespace: str, name: str, kind: str = "openvswitch") -> None:
+        """A device that somebody else made, such as a port of Open vSwitch."""
+        stack = self.stack(namespace)
+        stack.add(FakeDevice(name, stack, kind=kind, mac=next(self._macs)))
+
+    def namespaces(self) -> frozenset[str]:
+        return frozenset(self._stacks) - {HOST}
+
+    def create_namespace(self, name: str) -> None:
+        if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
+            raise NetlinkError(f"{name!r} is no name for a namespace")
+        with self._lock:
+            self._stacks.setdefault(name, FakeStack(name))
+
+    def delete_namespace(self, name: str) -> None:
+        with self._lock:
+            stack = self._stacks.pop(name, None)
+            for device in list(stack.devices.values()) if stack else []:
+                if device.name in device.stack.devices:
+                    _destroy(device)
+
+    def read(self, namespace: str, sysctls: Iterable[str] = ()) -> NamespaceState:
+        names = [check_name(name) for name in sysctls]
+        with self._lock:
+            return self.stack(namespace).state(names)
+
+    def read_device(self, namespace: str, name: str) -> Device | None:
+        with self._lock:
+            found = self.stack(namespace).devices.get(name)
+            return found.value() if found else None
+
+    def read_learned(self, namespace: str) -> frozenset[Neighbour]:
+        return frozenset(self.stack(namespace).learned)
+
+    def apply(self, namespace: str, changes: Iterable[Change]) -> None:
+        given = tuple(changes)
+        if not given:
+            return
+        with self._lock:
+            self.applied.append((namespace, given))
+            stack = self.stack(namespace)
+            for change in given:
+                try:
+                    self._carry_out(stack, change)
+                except NamespaceMissing:
+                    raise
+                except NetlinkError as error:
+                    raise NetlinkError(f"{namespace or 'host'}: {change.text()}: {error}") from error
+
+    def _carry_out(self, stack: FakeStack, change: Change) -> None:
+        match change:
+            case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
+                self._device_change(stack, change)
+            case SetAddress(address):
+                stack.set_address(address)
+            case DeleteAddress(address):
+                stack.delete_address(address)
+            case SetRoute(route):
+                stack.set_route(route)
+            case DeleteRoute(route):
+                stack.delete_route(route)
+            case SetRule(rule):
+                stack.rules.add(rule)
+            case DeleteRule(rule):
+                stack.rules.discard(rule)
+            case SetNeighbour(neighbour):
+                stack.get(neighbour.device)
+                stack.neighbours[neighbour.device, neighbour.address] = neighbour
+            case DeleteNeighbour(neighbour):
+                stack.neighbours.pop((neighbour.device, neighbour.address), None)
+            case SetSysctl(name, value):
+                stack.set_sysctl(check_name(name), value)
+
+    def _device_change(
+        self, stack: FakeStack, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
+    ) -> None:
+        match change:
+            case SetVeth():
+                self._set_veth(stack, change)
+            case SetBridge(name):
+                there = stack.devices.get(name)
+                if there is not None and there.kind != "bridge":
+                    raise NetlinkError(f"{name} is there, but as {there.kind or 'hardware'}")
+                if there is None:
+                    stack.add(FakeDevice(name, stack, kind="bridge", mac=next(self._macs)))
+            case SetDevice():
+                _set_device(stack, change)
+            case RenameDevice(name, new_name):
+                if name in stack.devices or new_name not in stack.devices:
+                    stack.rename(stack.get(name), new_name)
+            case MoveDevice(name, to):
+                self._move(stack, name, self.stack(to))
+            case DeleteDevice(name):
+                if name == "lo":
+                    raise NetlinkError("Operation not supported")
+                if name in stack.devices:
+                    _destroy(stack.devices[name])
+
+    def _set_veth(self, stack: FakeStack, change: SetVeth) -> None:
+        there = stack.devices.get(change.name)
+        if there is not None:
+            value = there.value()
+            where = (value.peer, value.peer_namespace)
+            if value.kind != "veth" or where != (change.peer, change.peer_namespace):
+                raise NetlinkError(f"{change.name} is there, but as {value.kind or 'hardware'} with {where} behind it")
+            return
+        far = self.stack(change.peer_namespace)
+        if change.peer in far.devices or (far is stack and change.peer == change.name):
+            raise NetlinkError(f"{change.peer}: File exists")
+        mtu = change.mtu or 1500
+        near = FakeDevice(change.name, stack, "veth", change.mac or next(self._macs), mtu)
+        peer = FakeDevice(change.peer, far, "veth", next(self._macs), mtu)
+        near.peer, peer.peer = peer, near
+        stack.add(near)
+        far.add(peer)
+
+    def _move(self, stack: FakeStack, name: str, to: FakeStack) -> None:
+        if name not in stack.devices and name in to.devices:
+            return
+        device = stack.get(name)
+        if name == "lo":
+            raise NetlinkError("Invalid argument")
+        if to is stack:
+            return
+        if name in to.devices:
+            raise NetlinkError("File exists")
+        stack.remove(device)
+        to.add(device)
+
+
+def _set_device(stack: FakeStack, change: SetDevice) -> None:
+    device = stack.get(change.name)
+    master = stack.get(change.master) if change.master else None
+    device.mac = change.mac.lower() or device.mac
+    device.mtu = change.mtu or device.mtu
+    if change.master is not None:
+        device.master = master
+    if change.alias is not None:
+        device.alias = change.alias
+    if change.tx_checksum is not None:
+        device.tx_checksum = change.tx_checksum
+    if change.up:
+        device.up = True
+    elif change.up is False:
+        stack.set_down(device)
+
+
+def _destroy(device: FakeDevice) -> None:
+    device.stack.remove(device)
+    if device.peer is not None:
+        device.peer.stack.remove(device.peer)

@@ -1,0 +1,158 @@
+"""Named network namespaces, and doing something inside one.
+
+A name is a file in a directory on which the namespace is mounted, as `ip netns` has it. A thread can be in another
+namespace than the rest of its process, and what it opens or starts there (a socket, a file under /proc/sys, a process)
+belongs to that namespace for good. So work inside a namespace is done by a thread made for it, which never has to find its
+way back: it ends. That takes a tenth of a millisecond, and nothing forks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError
+from neutrino.dataplane.netlink.values import HOST
+
+T = TypeVar("T")
+
+DIRECTORY = "/run/netns"
+
+_CLONE_NEWNET = 0x40000000
+_MS_BIND, _MS_REC, _MS_SHARED = 1 << 12, 1 << 14, 1 << 20
+_MNT_DETACH = 2
+_MOST_MOUNTS = 16  # of one name upon itself, which only a race between two creators leaves
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Namespaces:
+    """`directory` is where the names are."""
+
+    def __init__(self, directory: str = DIRECTORY) -> None:
+        self.directory = directory
+
+    def names(self) -> frozenset[str]:
+        """A name whose making was cut short, with no namespace on it, is not there."""
+        try:
+            return frozenset(entry.name for entry in os.scandir(self.directory) if _is_namespace(entry.path))
+        except FileNotFoundError:
+            return frozenset()
+
+    def path(self, name: str) -> str:
+        if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
+            raise NetlinkError(f"{name!r} is no name for a namespace")
+        return f"{self.directory}/{name}"
+
+    def create(self, name: str) -> None:
+        path = self.path(name)
+        try:
+            with self._locked():
+                if not _is_namespace(path):
+                    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
+                    _in_thread(lambda: _mount_new(path))
+        except OSError as error:
+            raise NetlinkError(f"namespace {name} cannot be made: {error.strerror}") from error
+
+    def delete(self, name: str) -> None:
+        path = self.path(name)
+        try:
+            for _ in range(_MOST_MOUNTS):
+                if _libc.umount2(os.fsencode(path), _MNT_DETACH) < 0:
+                    break
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise NetlinkError(f"namespace {name} cannot be deleted: {error.strerror}") from error
+
+    def open(self, name: str) -> int:
+        """A descriptor that stands for the namespace; the caller closes it."""
+        try:
+            # The host's is that of the process: its first thread is never anywhere else.
+            return os.open(self.path(name) if name else "/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise NamespaceMissing(f"namespace {name} does not exist") from None
+
+    def run(self, name: str, work: Callable[[], T]) -> T:
+        """What `work` answers or raises, done inside the namespace; the caller waits."""
+        if name == HOST:
+            return work()
+        descriptor = self.open(name)
+
+        def inside() -> T:
+            try:
+                if _libc.setns(descriptor, _CLONE_NEWNET) < 0:
+                    reason = os.strerror(ctypes.get_errno())
+                    raise NamespaceMissing(f"namespace {name} cannot be entered: {reason}")
+            finally:
+                os.close(descriptor)
+            return work()
+
+        return _in_thread(inside)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The directory, made ready for mounts as `ip netns` does it; one creator at a time, in whatever process."""
+        os.makedirs(self.directory, mode=0o755, exist_ok=True)
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._share()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _share(self) -> None:
+        """Namespaces named here are seen by processes with mounts of their own, and deleting one reaches them too."""
+        directory = os.fsencode(self.directory)
+        if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) == 0:
+            return
+        if ctypes.get_errno() != errno.EINVAL:
+            _raise()
+        if _libc.mount(directory, directory, b"none", _MS_BIND | _MS_REC, None) < 0:
+            _raise()
+        if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) < 0:
+            _raise()
+
+
+def _mount_new(path: str) -> None:
+    """This thread's namespace becomes a new one, and gets the name."""
+    if _libc.unshare(_CLONE_NEWNET) < 0:
+        _raise()
+    if _libc.mount(b"/proc/thread-self/ns/net", os.fsencode(path), b"none", _MS_BIND, None) < 0:
+        _raise()
+
+
+def _is_namespace(path: str) -> bool:
+    try:
+        return os.stat(path).st_dev == os.stat("/proc/thread-self/ns/net").st_dev
+    except FileNotFoundError:
+        return False
+
+
+def _in_thread(work: Callable[[], T]) -> T:
+    future: Future[T] = Future()
+
+    def body() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=body, name="namespace")
+    thread.start()
+    thread.join()
+    return future.result()
+
+
+def _raise() -> None:
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number))

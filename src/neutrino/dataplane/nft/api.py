@@ -1,0 +1,172 @@
+"""A table of nftables as a value, what of it is there, and what can be done with it.
+
+One table in a namespace is ours, and nothing outside of it is looked at. A renderer writes it whole, as values; the driver
+puts it in the place of the one that was there, in one transaction. What changes often (floating IPs, members of groups) are
+elements of sets and maps, which can also be added and removed singly.
+
+How an agent without memory knows that a table is as it would render it: see `plan`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from neutrino.dataplane.nft.elements import canonical_element
+
+RENDERED = "rendered"
+"""The name of an empty set of ours in the table, whose comment is the digest of what was rendered."""
+
+
+class NftError(Exception):
+    """nft refused a change or could not be run; nothing of the change is in force."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hook:
+    """Where the kernel enters a chain."""
+
+    type: str  # filter, nat, route
+    hook: str  # prerouting, input, forward, output, postrouting
+    priority: int
+    policy: str = "accept"
+
+    def text(self) -> str:
+        return f"type {self.type} hook {self.hook} priority {self.priority}; policy {self.policy};"
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """Rules as nft reads them, without comments: the driver marks each with one."""
+
+    name: str
+    rules: tuple[str, ...] = ()
+    hook: Hook | None = None
+
+    def __post_init__(self) -> None:
+        for rule in self.rules:
+            if ' comment "' in rule or "\n" in rule:
+                raise ValueError(f"chain {self.name}: a rule is one line without a comment: {rule}")
+
+    def marks(self) -> tuple[str, ...]:
+        """What tells each rule from others. The place does not count: it is told by the order."""
+        return tuple(f"{zlib.crc32(rule.encode()):08x}" for rule in self.rules)
+
+    def text(self) -> str:
+        lines = [self.hook.text()] if self.hook else []
+        lines += [f'{rule} comment "{mark}"' for rule, mark in zip(self.rules, self.marks(), strict=True)]
+        return _block(f"chain {self.name}", lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Set:
+    """A set, or with a type such as `ipv4_addr : ipv4_addr` a map. Elements are written `key` or `key : value`, what is
+    concatenated ` . `, with the blanks; make it with `nft_set`.
+    """
+
+    name: str
+    type: str
+    flags: tuple[str, ...] = ()
+    elements: frozenset[str] = frozenset()
+
+    @property
+    def is_map(self) -> bool:
+        return " : " in self.type
+
+    def text(self, *, elements: bool = True) -> str:
+        lines = [f"type {self.type};"]
+        if self.flags:
+            lines.append(f"flags {', '.join(self.flags)};")
+        if self.elements and elements:
+            lines.append(f"elements = {{ {', '.join(sorted(self.elements))} }}")
+        return _block(f"{'map' if self.is_map else 'set'} {self.name}", lines)
+
+
+def nft_set(name: str, type_: str, elements: Iterable[str] = (), *, flags: Iterable[str] = ()) -> Set:
+    return Set(name, type_, tuple(flags), frozenset(canonical_element(each, type_) for each in elements))
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """`declarations` are blocks as nft reads them, for what is neither chain nor set, such as a conntrack helper."""
+
+    chains: tuple[Chain, ...] = ()
+    sets: tuple[Set, ...] = ()
+    declarations: tuple[str, ...] = ()
+    family: str = "inet"
+    name: str = "neutrino"
+
+    @property
+    def path(self) -> str:
+        return f"{self.family} {self.name}"
+
+    def digest(self) -> str:
+        """Of everything but the elements, which are compared one by one."""
+        parts = (*self.declarations, *(each.text(elements=False) for each in self.sets), *map(Chain.text, self.chains))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+    def text(self) -> str:
+        """The transaction that puts it in the place of what is there."""
+        rendered = _block(f"set {RENDERED}", ["type mark;", f'comment "{self.digest()}"'])
+        blocks = [rendered, *self.declarations, *(each.text() for each in self.sets), *map(Chain.text, self.chains)]
+        # Naming it first makes the deletion succeed where there is none.
+        return f"table {self.path}\ndelete table {self.path}\n{_block(f'table {self.path}', blocks)}\n"
+
+
+def _block(head: str, lines: Iterable[str]) -> str:
+    """nft wants a line break before a closing brace."""
+    return "\n".join((f"{head} {{", *lines, "}"))
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainState:
+    hook: Hook | None = None
+    marks: tuple[str, ...] = ()
+    """Of each rule in order; empty for one that has none, and is not ours."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TableState:
+    """What of a table can be read back and compared."""
+
+    digest: str = ""
+    chains: Mapping[str, ChainState] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    elements: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    """By the name of the set or map, in canonical form."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ElementChange:
+    """Elements of one set or map; one that is there already, or not there, is no error."""
+
+    set: str
+    add: frozenset[str] = frozenset()
+    remove: frozenset[str] = frozenset()
+
+    def text(self) -> str:
+        lines = [f"remove element {self.set} {each}" for each in sorted(self.remove)]
+        return "\n".join([*lines, *(f"add element {self.set} {each}" for each in sorted(self.add))])
+
+
+class Nft(Protocol):
+    """Namespaces by name, `""` for the agent's own. A table is named by its family and name, as `Table.path`."""
+
+    def read(self, namespace: str, path: str) -> TableState | None:
+        """None where there is no such table."""
+        ...
+
+    def replace(self, namespace: str, table: Table) -> None:
+        """All of it at once, in the place of what was there."""
+        ...
+
+    def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
+        """All of them at once. An element with another value than the one that is there takes its place."""
+        ...
+
+    def delete(self, namespace: str, path: str) -> None:
+        """Nothing happens if it is not there."""
+        ...

@@ -1,0 +1,77 @@
+"""Tables in memory: kept as they were given, gone with their namespace. The texts of rules are not understood."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Iterable
+
+from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.netlink.fake import FakeNetlink
+from neutrino.dataplane.netlink.fake_stack import FakeStack
+from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, NftError, Set, Table, TableState
+from neutrino.dataplane.nft.elements import key_of
+
+
+class FakeNft:
+    """`netlink` has the namespaces. `replaced` is each table that was put in place, for tests to look at."""
+
+    def __init__(self, netlink: FakeNetlink) -> None:
+        self._netlink = netlink
+        self._tables: weakref.WeakKeyDictionary[FakeStack, dict[str, Table]] = weakref.WeakKeyDictionary()
+        self.replaced: list[tuple[str, Table]] = []
+        self.refuses = ""
+        """A word that no rule may hold, for tests of what is refused."""
+
+    def read(self, namespace: str, path: str) -> TableState | None:
+        table = self.table(namespace, path)
+        if table is None:
+            return None
+        return TableState(
+            table.digest(),
+            {each.name: ChainState(each.hook, each.marks()) for each in table.chains},
+            {RENDERED: frozenset(), **{each.name: each.elements for each in table.sets}},
+        )
+
+    def table(self, namespace: str, path: str = "inet neutrino") -> Table | None:
+        return self._of(namespace).get(path)
+
+    def replace(self, namespace: str, table: Table) -> None:
+        rules = [rule for chain in table.chains for rule in chain.rules]
+        if self.refuses and any(self.refuses in rule for rule in rules):
+            raise NftError(f"{namespace or 'host'}: syntax error, unexpected {self.refuses}")
+        for each in table.sets:
+            _check_keys(each)
+        self._of(namespace)[table.path] = table
+        self.replaced.append((namespace, table))
+
+    def delete(self, namespace: str, path: str) -> None:
+        self._of(namespace).pop(path, None)
+
+    def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
+        given = [change for change in changes if change.add or change.remove]
+        table = self.table(namespace, path)
+        sets = {each.name: each for each in table.sets} if table else {}
+        for change in given:
+            if change.set not in sets:
+                raise NftError(f"{namespace or 'host'}: No such file or directory: {path} {change.set}")
+            sets[change.set] = _changed(sets[change.set], change)
+        if table and given:
+            self._of(namespace)[path] = dataclasses.replace(table, sets=tuple(sets.values()))
+
+    def _of(self, namespace: str) -> dict[str, Table]:
+        try:
+            return self._tables.setdefault(self._netlink.stack(namespace), {})
+        except NetlinkError as error:
+            raise NftError(f"{namespace}: nft: {error}") from error
+
+
+def _changed(there: Set, change: ElementChange) -> Set:
+    elements = {key_of(each): each for each in there.elements if each not in change.remove}
+    elements.update({key_of(each): each for each in change.add})
+    return dataclasses.replace(there, elements=frozenset(elements.values()))
+
+
+def _check_keys(each: Set) -> None:
+    if len({key_of(element) for element in each.elements}) != len(each.elements):
+        raise NftError(f"map {each.name}: File exists: one key with two values")

@@ -1,0 +1,68 @@
+"""Whether the switch lives: a connection to a bridge that is held open, and ends when ovs-vswitchd does.
+
+A restarted switch has no flows, and the database does not tell of it: its contents are the same as before. Asking now and
+then would leave ports dead for as long as the interval is. The end of a connection is known at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from typing import Protocol
+
+_HEADER = struct.Struct("!BBHI")  # version, type, length, transaction
+_HELLO, _ECHO_REQUEST, _ECHO_REPLY = 0, 2, 3
+_OPENFLOW_14 = 5
+_RETRY_SECONDS = 0.05
+
+
+class SwitchWatch(Protocol):
+    async def present(self, bridge: str) -> None:
+        """Return when the switch serves the bridge."""
+        ...
+
+    async def gone(self, bridge: str) -> None:
+        """Return when it does so no more."""
+        ...
+
+
+class OvsWatch:
+    """`run_directory` is where ovs-vswitchd keeps its sockets."""
+
+    def __init__(self, run_directory: str) -> None:
+        self._run_directory = run_directory
+
+    async def present(self, bridge: str) -> None:
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                _, writer = await self._connect(bridge)
+                writer.close()
+                return
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def gone(self, bridge: str) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await self._connect(bridge)
+            try:
+                while True:
+                    version, kind, length, transaction = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+                    body = await reader.readexactly(max(length - _HEADER.size, 0))
+                    if kind == _ECHO_REQUEST:
+                        writer.write(_HEADER.pack(version, _ECHO_REPLY, length, transaction) + body)
+                        await writer.drain()
+            finally:
+                writer.close()
+
+    async def _connect(self, bridge: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection over which both sides have greeted: the switch has the bridge and answers."""
+        reader, writer = await asyncio.open_unix_connection(f"{self._run_directory}/{bridge}.mgmt")
+        try:
+            writer.write(_HEADER.pack(_OPENFLOW_14, _HELLO, _HEADER.size, 1))
+            await writer.drain()
+            _, _, length, _ = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+            await reader.readexactly(length - _HEADER.size)
+        except BaseException:
+            writer.close()
+            raise
+        return reader, writer

@@ -1,0 +1,1 @@
+"""Daemons that serve on a host and outlive the agent: dnsmasq, keepalived, radvd."""

@@ -1,0 +1,76 @@
+"""A network namespace for a test, held by a process that ends with the test session, and the namespace with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.process import _die_with_parent, wait_until
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ThrowawayNamespace:
+    """`with ThrowawayNamespace() as inside: inside.run("ip", "link")`."""
+
+    def __init__(self) -> None:
+        own = os.readlink("/proc/self/ns/net")
+        self._process = subprocess.Popen(
+            ["unshare", "--net", "sleep", "infinity"], start_new_session=True, preexec_fn=_die_with_parent
+        )
+        try:
+            wait_until(
+                lambda: os.readlink(self.path) != own and Path(f"/proc/{self.pid}/comm").read_text() == "sleep\n",
+                timeout=10,
+                what="a network namespace",
+                failed=lambda: None if self._process.poll() is None else "could not be made",
+            )
+            self.run("ip", "link", "set", "lo", "up")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def path(self) -> str:
+        return f"/proc/{self.pid}/ns/net"
+
+    def run(self, *command: str, text: str = "") -> str:
+        argv = ["nsenter", f"--net={self.path}", *command]
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket that lives inside; the thread that asks for it is there only for a moment."""
+        with open("/proc/thread-self/ns/net") as own, open(self.path) as inside:
+            _enter(inside.fileno())
+            try:
+                return socket.socket(family, kind, protocol)
+            finally:
+                _enter(own.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def _enter(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
