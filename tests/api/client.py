@@ -171,4 +171,5 @@ PLURALS = {
     "security_group_rule": "security-group-rules",
     "address_scope": "address-scopes",
     "address_group": "address-groups",
+    "service_profile": "service_profiles",
 }

@@ -130,6 +130,6 @@ def test_processes_that_start_together(url: str, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("neutrino")
     argv = [str(program), "db", "upgrade", "--config-file", str(path)]
     started = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(3)]
-    ended = [(process.communicate(timeout=60)[0].decode(), process.returncode) for process in started]
+    ended = [(process.communicate(timeout=180)[0].decode(), process.returncode) for process in started]
     assert [code for _, code in ended] == [0, 0, 0], ended
     assert all(f"schema version: {schema.HEAD}" in text for text, _ in ended)

@@ -17,7 +17,6 @@ import pytest
 
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.resources import RESOURCES
-from neutrino.server.api.resources.port import BINDING
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api
@@ -59,7 +58,17 @@ def ids() -> dict[str, str]:
 def caller(server: Server, admin: Api, ids: dict[str, str]) -> Api:
     """One project for all of it, without limits, with a network, a port and a group to refer to."""
     one = Api(admin.app, project="odd", roles=SERVICE)
-    names = ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy", "subnetpool")
+    names = [
+        "network",
+        "subnet",
+        "port",
+        "security_group",
+        "security_group_rule",
+        "rbac_policy",
+        "subnetpool",
+        "router",
+        "floatingip",
+    ]
     one.put("/quotas/odd", {"quota": dict.fromkeys(names, -1)}).expect(200)
     if "network" not in ids or one.get(f"/ports/{ids['port']}").status != 200:
         switch(server, HOST)
@@ -67,7 +76,28 @@ def caller(server: Server, admin: Api, ids: dict[str, str]) -> Api:
         one.subnet(network, "192.168.0.0/24")
         port = one.port(network, device_owner="compute:a", device_id="a")
         ids |= {"network": network["id"], "port": port["id"], "group": one.make("security_group")["id"]}
+        ids |= {"address": port["fixed_ips"][0]["ip_address"], **routed(one, network)}
     return one
+
+
+def routed(one: Api, network: dict[str, Any]) -> dict[str, str]:
+    """A router from the network to an external one, and a floating IP there; a flavor and a profile of service."""
+    outside = one.network(router__external=True)
+    one.subnet(outside, "172.16.0.0/16", enable_dhcp=False)
+    router = one.make("router", external_gateway_info={"network_id": outside["id"]})
+    one.put(f"/routers/{router['id']}/add_router_interface", {"subnet_id": network_subnet(one, network)}).expect(200)
+    return {
+        "outside": outside["id"],
+        "router": router["id"],
+        "floatingip": one.make("floatingip", floating_network_id=outside["id"])["id"],
+        "flavor": one.make("flavor", service_type="L3_ROUTER_NAT")["id"],
+        "service_profile": one.make("service_profile", metainfo="{}")["id"],
+    }
+
+
+def network_subnet(one: Api, network: dict[str, Any]) -> str:
+    subnet: str = one.show("network", network["id"])["subnets"][0]
+    return subnet
 
 
 def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
@@ -87,12 +117,25 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
             "target_tenant": str(n),
         },
         "binding": {"host": HOST},
+        "floatingip": {"floating_network_id": ids["outside"]},
+        "port_forwarding": {
+            "internal_port_id": ids["port"],
+            "internal_ip_address": ids["address"],
+            "internal_port": n,
+            "external_port": n,
+            "protocol": "tcp",
+        },
+        "conntrack_helper": {"protocol": "udp", "port": n, "helper": "tftp"},
+        "flavor": {"service_type": "L3_ROUTER_NAT"},
+        "service_profile": {"id": ids["service_profile"]} if resource.parent else {"metainfo": "{}"},
     }
     return values.get(resource.name, {})
 
 
 def path_of(resource: Resource, ids: dict[str, str]) -> str:
-    return f"/ports/{ids['port']}/bindings" if resource is BINDING else f"/{resource.url}"
+    if resource.parent is None:
+        return f"/{resource.url}"
+    return f"/{resource.parent.collection}/{ids[resource.parent.name]}/{resource.url}"
 
 
 def escaped(text: str) -> str:
@@ -112,6 +155,8 @@ def fails(resource: Resource, caller: Api, ids: dict[str, str]) -> Iterator[str]
                 yield f"DELETE after {attribute.name}={json.dumps(value)[:80]}: {gone.status}"
     first = caller.post(path, {resource.name: sensible(resource, ids)})
     first.expect(201)
+    if "update" not in resource.verbs:
+        return
     member = f"{path}/{first.body[resource.name][resource.key]}"
     for attribute, value in itertools.product([a for a in resource.attributes if a.put], ODD):
         changed = caller.put(member, {resource.name: {attribute.name: value}})
@@ -124,7 +169,7 @@ def fails(resource: Resource, caller: Api, ids: dict[str, str]) -> Iterator[str]
 @pytest.mark.parametrize("resource", WRITTEN, ids=lambda r: r.name)
 def test_attributes(resource: Resource, caller: Api, ids: dict[str, str]) -> None:
     assert list(fails(resource, caller, ids)) == []
-    assert caller.get(path_of(resource, ids)).status == 200
+    assert caller.get(path_of(resource, ids)).status == (200 if "index" in resource.verbs else 405)
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.name)
@@ -149,7 +194,12 @@ def test_paths(caller: Api, ids: dict[str, str]) -> None:
     members += [f"/networks/{ids['network']}/tags/{{}}", "/ports/{}/bindings", "/ports/{}/bindings/h", "/extensions/{}"]
     members += ["/quotas/{}", "/quotas/{}/default", "/quotas/{}/details", "/agents/{}/dhcp-networks"]
     members += ["/agents/a/dhcp-networks/{}", "/networks/{}/dhcp-agents"]
-    bodies = {"PUT": {"quota": {"network": 1}, "tags": ["a"]}, "POST": {"network_id": "\x00", "tags": ["a"]}}
+    members += ["/agents/{}/l3-routers", "/agents/a/l3-routers/{}", "/routers/{}/l3-agents"]
+    members += ["/floatingips/{}/port_forwardings", "/routers/{}/conntrack_helpers", "/auto-allocated-topology/{}"]
+    bodies = {
+        "PUT": {"quota": {"network": 1}, "tags": ["a"]},
+        "POST": {"network_id": "\x00", "router_id": "\x00", "tags": ["a"]},
+    }
     words = [*WORDS, ".", "..", "a/b", ".json", "{key}"]
     failed = []
     for member, word, method in itertools.product(members, words, ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD")):

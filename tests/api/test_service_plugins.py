@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from stevedore.extension import ExtensionManager
 
 from tests.api.client import Api
 from tests.api.conftest import start
@@ -77,6 +78,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rack-leases\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[neutrino.service_plugins]\nrack_leases = rack_leases:Leases\n")
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})  # what earlier servers in this process found
     settings = {"DEFAULT": {"service_plugins": "rack_leases"}}
     return Api(start(tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite", settings).app)
 

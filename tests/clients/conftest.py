@@ -15,6 +15,7 @@ from neutrino.model.agents import AgentState
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from tests.clients.shell import Shell, environment
+from tests.support.keystone import Keystone
 from tests.support.neutrino import Neutrino, with_keystone
 
 HOSTS = ("compute1", "compute2")
@@ -45,14 +46,22 @@ class Cloud:
 
 
 @pytest.fixture(scope="session", params=["noauth", pytest.param("keystone", marks=pytest.mark.keystone)])
-def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
-    if request.param == "noauth":
-        with Neutrino({"quotas": NO_LIMITS}) as server:
-            report_agents(server)
-            variables = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": server.url}
-            yield Cloud(server, variables, "admin", "other", keystone=False)
-        return
-    keystone = request.getfixturevalue("keystone")
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    """One or the other; each is made once, however often tests change from one to the other."""
+    made: Cloud = request.getfixturevalue(f"{request.param}_cloud")
+    return made
+
+
+@pytest.fixture(scope="session")
+def noauth_cloud() -> Iterator[Cloud]:
+    with Neutrino({"quotas": NO_LIMITS}) as server:
+        report_agents(server)
+        variables = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": server.url}
+        yield Cloud(server, variables, "admin", "other", keystone=False)
+
+
+@pytest.fixture(scope="session")
+def keystone_cloud(keystone: Keystone) -> Iterator[Cloud]:
     project, other = keystone.create_project("operators"), keystone.create_project("others")
     keystone.create_user("operator", "secret", project, EVERY_ROLE)
     with Neutrino({**with_keystone(keystone), "quotas": NO_LIMITS}) as server:

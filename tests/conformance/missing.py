@@ -4,17 +4,13 @@ from __future__ import annotations
 
 # What would bring them -> their aliases.
 MISSING: dict[str, str] = {
-    "routers and floating IPs (L3)": """
-        router ext-gw-mode extraroute extraroute-atomic external-gateway-multihoming enable-default-route-bfd
-        enable-default-route-ecmp ecmp_routes dvr l3-ha network_ha fip-port-details floating-ip-distributed
-        floating-ip-router-writable floatingip-autodelete-internal floatingip-pools l3-port-ip-change-not-allowed
-        router-admin-state-down-before-update router-enable-snat router_availability_zone l3_agent_scheduler
-        l3-agent-scheduler-ha-chassis-priority floating-ip-port-forwarding floating-ip-port-forwarding-description
-        floating-ip-port-forwarding-detail floating-ip-port-forwarding-port-ranges expose-port-forwarding-in-fip
-        l3-conntrack-helper expose-l3-conntrack-helper dns-integration-domain-keywords
+    "what only other drivers of routers do": """
+        external-gateway-multihoming enable-default-route-bfd enable-default-route-ecmp ecmp_routes
+        floating-ip-distributed floating-ip-router-writable l3-port-ip-change-not-allowed
+        l3-agent-scheduler-ha-chassis-priority dns-integration-domain-keywords
     """,
     "NDP proxy, with L3": "l3-ndp-proxy l3-ext-ndp-proxy",
-    "flavors and service types, with L3": "flavors l3-flavors service-type router-service-type",
+    "service types of routers, which flavors have replaced": "router-service-type",
     "QoS": """
         qos qos-bw-limit-direction qos-bw-minimum-ingress qos-default qos-fip qos-fip-network-policy qos-gateway-ip
         qos-port-network-policy qos-pps qos-pps-minimum qos-pps-minimum-rule-alias qos-rule-type-details
@@ -29,7 +25,7 @@ MISSING: dict[str, str] = {
     "metering": "metering metering_source_and_destination_fields",
     "logging of security groups": "logging",
     "local IPs": "local_ip",
-    "auto-allocated topology": "auto-allocated-topology project-default-networks",
+    "default networks of projects": "project-default-networks",
     "default rules of security groups": "security-groups-default-rules security-groups-default-statefulness",
     "ports of special hardware": """
         port-device-profile port-hardware-offload-type port-hint-ovs-tx-steering port-hints port-mac-override

@@ -11,8 +11,8 @@ from typing import Any
 
 Words = str | tuple[str, Any]
 
-_TAGGED = ("networks", "subnets", "ports", "subnetpools", "security_groups")
-_STANDARD = ("networks", "subnets", "ports", "subnetpools")
+_TAGGED = ("networks", "subnets", "ports", "subnetpools", "security_groups", "routers", "floatingips")
+_STANDARD = ("networks", "subnets", "ports", "subnetpools", "routers", "floatingips")
 
 
 def _on(collections: Iterable[str], **attributes: Words) -> dict[tuple[str, str], Words]:
@@ -68,4 +68,5 @@ NEUTRON: dict[str, dict[tuple[str, str], Words]] = {
     "quotas": {},
     "quota_details": {},
     "subnet_allocation": {},
+    "l3_agent_scheduler": {},
 }

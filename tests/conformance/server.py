@@ -17,6 +17,7 @@ from tests.conformance.recording.settings import (
     AGENTS_HOST,
     AGENTS_ZONE,
     EXTERNAL_CIDR,
+    L3_AGENT,
     SETTINGS,
     Settings,
     configuration,
@@ -93,7 +94,7 @@ class RecordedServer(LiveServer):
         self.report_agents(
             [
                 AgentState(DHCP, "neutron-dhcp-agent", AGENTS_HOST, "dhcp_agent", AGENTS_ZONE, start_flag=True),
-                AgentState(L3, "neutron-l3-agent", AGENTS_HOST, "l3_agent", AGENTS_ZONE, start_flag=True),
+                AgentState(L3, "neutron-l3-agent", AGENTS_HOST, "l3_agent", AGENTS_ZONE, L3_AGENT, start_flag=True),
             ]
         )
 

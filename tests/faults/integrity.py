@@ -12,6 +12,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.quota.plugin import recount
 
+GATEWAY = "network:router_gateway"
+
 
 def check(db: Database) -> None:
     """Raise an AssertionError that says what does not fit."""
@@ -19,6 +21,8 @@ def check(db: Database) -> None:
         rows = {table.name: connection.execute(sa.select(table)).mappings().all() for table in t.metadata.sorted_tables}
     _ports(rows)
     _networks(rows)
+    _routers(rows)
+    _floating_ips(rows)
     assert rows["journal"] == [], "operations were left unfinished"
     assert recount(db) == [], "quotas were miscounted"
 
@@ -58,3 +62,36 @@ def _networks(rows: Any) -> None:
         assert segments.pop(key, None), f"network {key}: no segment"
     assert not subnets, "subnets of networks that are not there"
     assert not segments, "segments of networks that are not there"
+
+
+def _routers(rows: Any) -> None:
+    ports = {port["id"]: port for port in rows["ports"]}
+    types = {row["port_id"]: row for row in rows["router_ports"]}
+    known = _grouped(rows["changes"], "object_id", "revision")
+    helpers = _grouped(rows["conntrack_helpers"], "router_id", "protocol", "port", "helper")
+    for router in rows["routers"]:
+        key = router["id"]
+        gateways = [p for p, row in types.items() if (row["router_id"], row["port_type"]) == (key, GATEWAY)]
+        assert gateways == ([router["gw_port_id"]] if router["gw_port_id"] else []), f"router {key}: gateway"
+        assert [ports[p]["network_id"] for p in gateways] == [n for n in (router["gw_network_id"],) if n], key
+        shown = {(h["protocol"], h["port"], h["helper"]) for h in json.loads(router["conntrack_helpers"])}
+        assert shown == helpers.get(key, set()), f"router {key}: conntrack helpers"
+        assert router["revision_number"] in known[key], f"router {key}: its newest revision is not in the change log"
+    for port_id, row in types.items():
+        assert ports[port_id]["device_id"] == row["router_id"], f"port {port_id} is of another router"
+
+
+def _floating_ips(rows: Any) -> None:
+    ports = {port["id"]: port for port in rows["ports"]}
+    forwarded = _grouped(rows["port_forwardings"], "floatingip_id", "id")
+    known = _grouped(rows["changes"], "object_id", "revision")
+    for floating_ip in rows["floatingips"]:
+        key, port = floating_ip["id"], ports.get(floating_ip["port_id"])
+        outside = ports[floating_ip["floating_port_id"]]
+        assert (outside["device_id"], outside["device_owner"]) == (key, "network:floatingip"), f"floating IP {key}"
+        assert floating_ip["floating_ip_address"] in outside["fixed_ips"], f"floating IP {key}: its address"
+        shown = {one["id"] for one in json.loads(floating_ip["port_forwardings"])}
+        assert shown == forwarded.get(key, set()), f"floating IP {key}: port forwardings"
+        assert bool(floating_ip["router_id"]) == bool(port or shown), f"floating IP {key}: router"
+        assert port is None or floating_ip["fixed_ip_address"] in port["fixed_ips"], f"floating IP {key}: port"
+        assert floating_ip["revision_number"] in known[key], f"floating IP {key}: not in the change log"

@@ -56,7 +56,7 @@ class LiveServer(TemporaryServer):
                 command = (entry / "cmdline").read_bytes()
             except OSError:  # it has ended meanwhile
                 continue
-            if parent in self.pids and b"resource_tracker" not in command and b"\0feed\0" not in command:
+            if parent in self.pids and b"resource_tracker" not in command and b"server feed" not in command:
                 found.append(int(entry.name))
         return sorted(found)
 

@@ -138,3 +138,30 @@ def test_a_failed_precommit_of_a_change_refuses_it(faulty: Server, drivers: Path
 def test_an_unknown_driver_is_refused_by_name(another_server: Any) -> None:
     with pytest.raises(ValueError, match="kitchen"):
         another_server({"ml2": {"mechanism_drivers": "kitchen"}})
+
+
+def test_a_routers_ports_that_fail_are_taken_back(faulty: Server, drivers: Path) -> None:
+    """With the port goes what was made for it: the router, the gateway, the interface, the floating IP."""
+    admin = Api(faulty.app).as_admin()
+    outside = admin.network(router__external=True)
+    admin.subnet(outside, "172.24.0.0/24", enable_dhcp=False)
+    inside = admin.network()
+    subnet = admin.subnet(inside)
+    router = admin.make("router")
+    gateway = {"external_gateway_info": {"network_id": outside["id"]}}
+    fault = drivers / "fail-create_port_postcommit"
+    fault.touch()
+    admin.post("/routers", {"router": gateway}).refused(409, "MechanismDriverError")
+    admin.put(f"/routers/{router['id']}", {"router": gateway}).refused(409, "MechanismDriverError")
+    attach = f"/routers/{router['id']}/add_router_interface"
+    admin.put(attach, {"subnet_id": subnet["id"]}).refused(409, "MechanismDriverError")
+    floating = {"floatingip": {"floating_network_id": outside["id"]}}
+    admin.post("/floatingips", floating).refused(409, "MechanismDriverError")
+    assert [r["id"] for r in admin.all("/routers")] == [router["id"]]
+    assert admin.show("router", router["id"])["external_gateway_info"] is None
+    assert (admin.all("/ports"), admin.all("/floatingips")) == ([], [])
+    integrity.check(faulty.db)
+    fault.unlink()
+    admin.put(f"/routers/{router['id']}", {"router": gateway}).expect(200)
+    admin.put(attach, {"subnet_id": subnet["id"]}).expect(200)
+    integrity.check(faulty.db)

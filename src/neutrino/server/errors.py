@@ -139,6 +139,10 @@ class ExternalNetworkInUse(InUse):
     template = "router:external of network {id} stays: routers or floating IPs use it."
 
 
+class DefaultExternalNetworkExists(Conflict):
+    template = "Another external network is the default: {net_id}."
+
+
 class AvailabilityZoneNotFound(NotFound):
     template = "No agent is in availability zone {availability_zone}."
 
@@ -512,11 +516,177 @@ class TagNotFound(NotFound):
     template = "The resource has no tag {tag}."
 
 
+# --- routers and floating IPs ---------------------------------------------------------------------------------------
+
+
+class RouterNotFound(NotFound):
+    template = "There is no router {id}."
+
+
+class RouterInUse(InUse):
+    template = "Router {router_id} is in use: {reason}."
+
+
+class RouterInterfaceNotFound(NotFound):
+    template = "Router {router_id} has no interface by port {port_id}."
+
+
+class RouterInterfaceNotFoundForSubnet(NotFound):
+    template = "Router {router_id} has no interface on subnet {subnet_id}."
+
+
+class RouterInterfaceInUseByFloatingIP(InUse):
+    template = "The interface on subnet {subnet_id} stays: floating IPs reach their ports through it."
+
+
+class RouterInterfaceInUseByRoute(InUse):
+    template = "The interface on subnet {subnet_id} stays: routes have their nexthop there."
+
+
+class RouterExternalGatewayInUseByFloatingIp(InUse):
+    template = "The gateway of router {router_id} on network {net_id} stays: floating IPs use it."
+
+
+class InvalidRoutes(InvalidInput):
+    template = "routes of the router were refused: {reason}."
+
+
+class SubnetMismatchForPort(BadRequest):
+    template = "Port {port_id} has no address on subnet {subnet_id}."
+
+
+class PortInUse(InUse):
+    template = "Port {port_id} is in use already, by device {device_id}."
+
+
+class DeviceIDNotOwnedByTenant(Conflict):
+    template = "device_id {device_id} is a router of another project."
+
+
+class FloatingIPNotFound(NotFound):
+    template = "There is no floating IP {id}."
+
+
+class FloatingIPPortAlreadyAssociated(InUse):
+    template = "{fixed_ip} of port {port_id} has a floating IP of network {net_id} already."
+
+
+class ExternalGatewayForFloatingIPNotFound(NotFound):
+    template = (
+        "No router leads from subnet {subnet_id} to network {external_network_id}: port {port_id} is out of reach."
+    )
+
+
+class ExternalIpAddressExhausted(BadRequest):
+    template = "Network {net_id} gave no IPv4 address."
+
+
+class FipAssociated(InUse):
+    template = "Port {port_id} has a floating IP of another project: an administrator can take it off."
+
+
+class PortForwardingNotFound(NotFound):
+    template = "There is no port forwarding {id}."
+
+
+class FipInUseByPortForwarding(InUse):
+    template = "Floating IP {id} has port forwardings."
+
+
+class PortHasBindingFloatingIP(InUse):
+    template = "Port {port_id} has a floating IP of its own, {floating_ip_address}: nothing is forwarded to it."
+
+
+class PortHasPortForwarding(BadRequest):
+    template = "Ports are forwarded to port {port_id}: it gets no floating IP of its own on a distributed router."
+
+
+class ConntrackHelperNotFound(NotFound):
+    template = "There is no conntrack helper {id}."
+
+
+class ConntrackHelperNotAllowed(BadRequest):
+    template = "Conntrack helper {helper} is not allowed."
+
+
+class InvalidProtocolForHelper(BadRequest):
+    template = "Conntrack helper {helper} is not for {protocol}: it is for {supported_protocols}."
+
+
+class RouterHostedByL3Agent(Conflict):
+    template = "Router {router_id} has L3 agent {agent_id} already."
+
+
+class RouterNotHostedByL3Agent(Conflict):
+    template = "Router {router_id} does not have L3 agent {agent_id}."
+
+
+class RouterL3AgentMismatch(Conflict):
+    template = "Router {router_id} is distributed: agent {agent_id}, whose mode is legacy, cannot have it."
+
+
+class DVRL3CannotAssignToDvrAgent(Conflict):
+    template = "Agents of mode dvr have the routers that their hosts need: none is given to them."
+
+
+class DVRL3CannotRemoveFromDvrAgent(Conflict):
+    template = "Agents of mode dvr have the routers that their hosts need: none is taken from them."
+
+
+class DuplicatedHANetwork(Conflict):
+    template = "Project {project_id} has a network for its HA routers already."
+
+
+class NoVRIDAvailable(Conflict):
+    template = "All 255 VRRP ids of the project's HA network are taken."
+
+
+class FlavorNotFound(NotFound):
+    template = "There is no flavor {id}."
+
+
+class FlavorInUse(InUse):
+    template = "Flavor {flavor_id} is in use."
+
+
+class FlavorDisabled(ApiError):
+    status = 503
+    template = "The flavor is not enabled."
+
+
+class ServiceProfileNotFound(NotFound):
+    template = "There is no service profile {id}."
+
+
+class ServiceProfileInUse(InUse):
+    template = "Service profile {sp_id} is in use."
+
+
+class ServiceProfileEmpty(InvalidInput):
+    template = "A service profile needs a driver or metainfo."
+
+
+class FlavorServiceProfileBindingExists(Conflict):
+    template = "Flavor {fl_id} has service profile {sp_id} already."
+
+
+class FlavorServiceProfileBindingNotFound(NotFound):
+    template = "Flavor {fl_id} does not have service profile {sp_id}."
+
+
+class AutoAllocationFailure(Conflict):
+    template = "The topology was not made: {reason}."
+
+
 # --- hosts ----------------------------------------------------------------------------------------------------------
 
 
 class AgentNotFound(NotFound):
     template = "There is no agent {id}."
+
+
+class InvalidL3Agent(AgentNotFound):
+    template = "Agent {id} cannot serve the router: it is not an L3 agent, is down, or is kept for other routers."
 
 
 class InvalidDHCPAgent(AgentNotFound):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,3 +26,8 @@ class Services:
     dhcp_scheduler: DhcpScheduler
     security_groups: SecurityGroups
     port_changed: Callable[[Object | None, Object | None], None]  # before and after, for those who must be told
+    # The same of a floating IP, with the ports, by their ids, that it was and is in front of.
+    floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None] = (
+        lambda before, after, ports: None
+    )
+    core: Any = None  # the core plugin, for those that are built after it

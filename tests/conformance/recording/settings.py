@@ -7,12 +7,24 @@ there was an external network, which every project sees; and nothing limited the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 Settings = Mapping[str, Mapping[str, str]]
 
 AGENTS_HOST = "vm"
 AGENTS_ZONE = "nova"
 EXTERNAL_CIDR = "172.24.4.0/22"
+L3_AGENT: dict[str, Any] = {  # what the L3 agent said of itself
+    "agent_mode": "legacy",
+    "ex_gw_ports": 0,
+    "extensions": ["port_forwarding", "conntrack_helper"],
+    "floating_ips": 0,
+    "handle_internal_only_routers": True,
+    "interface_driver": "openvswitch",
+    "interfaces": 0,
+    "log_agent_heartbeats": False,
+    "routers": 0,
+}
 
 SETTINGS: Settings = {
     "DEFAULT": {

@@ -1,7 +1,7 @@
 """RBAC policies: an object's owner lets another project, or all, use it.
 
 A policy is taken away, or given to another project, only while nobody needs it: who uses the object must still be let
-by another policy. Who uses what is told by `USERS`, one query per kind of object; the L3 part adds its own.
+by another policy. Who uses what is told by `USERS`, one query or more per kind of object.
 
 A policy on a network is part of what the network shows (`shared`, `router:external`), so it raises the network's
 revision. The first policy for external access makes a network external, and the last one's end makes it internal.
@@ -63,6 +63,9 @@ USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
     ("network", SHARED): (lambda key: sa.select(_p.project_id).where(_p.network_id == key),),
     ("network", EXTERNAL): (
         lambda key: sa.select(_p.project_id).where(_p.network_id == key, _p.device_owner.in_(GATEWAYS)),
+        # Those ports are nobody's; who uses the network through them is said by what they are for.
+        lambda key: sa.select(t.routers.c.project_id).where(t.routers.c.gw_network_id == key),
+        lambda key: sa.select(t.floatingips.c.project_id).where(t.floatingips.c.floating_network_id == key),
     ),
     ("security_group", SHARED): (_ports_with_group,),
     ("address_scope", SHARED): (

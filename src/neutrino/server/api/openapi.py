@@ -14,6 +14,7 @@ from typing import Any
 from neutrino.model.sentinel import UNSET
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.stages.query_string import filter_type
@@ -32,6 +33,8 @@ PARTS = {
     "quotas": "project_id",
     "bindings": "host",
     "dhcp-networks": "network_id",
+    "l3-routers": "router_id",
+    "auto-allocated-topology": "project_id",
     "network-ip-availabilities": "network_id",
 }
 
@@ -343,7 +346,7 @@ def _of_resource(one: Served) -> dict[tuple[str, str], Json]:
     if one.delete:
         add("DELETE", member, f"Delete: {word}", "204", _EMPTY, parameters=match)
     for action in one.actions:
-        shown = _answer({"anyOf": [single, _schema_ref(title)]})
+        shown = _answer(_ACTION_ANSWERS.get(action) or {"anyOf": [single, _schema_ref(title)]})
         add("PUT", f"{member}/{action}", f"{action} of: {word}", "200", shown, body=_ACTION_BODIES.get(action))
     return out
 
@@ -372,12 +375,32 @@ def _create_body(resource: Resource, title: str) -> Json:
 
 
 _CIDRS: Json = {"type": "array", "items": {"type": "string", "examples": ["10.0.0.0/24"]}}
+_INTERFACE: Json = {
+    "type": "object",
+    "properties": {"subnet_id": {"type": "string", "format": "uuid"}, "port_id": {"type": "string", "format": "uuid"}},
+    "minProperties": 1,
+}
 _ACTION_BODIES: dict[str, Json] = {
     "add_addresses": _object({"address_group": _object({"addresses": _CIDRS})}),
     "remove_addresses": _object({"address_group": _object({"addresses": _CIDRS})}),
     "add_prefixes": _object({"prefixes": _CIDRS}),
     "remove_prefixes": _object({"prefixes": _CIDRS}),
+    "add_router_interface": _INTERFACE,
+    "remove_router_interface": _INTERFACE,
+    "add_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
+    "remove_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
 }
+# Actions that answer with neither the member nor its envelope.
+_ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
+    ("add_router_interface", "remove_router_interface"),
+    _object(
+        {
+            **dict.fromkeys(("id", "project_id", "tenant_id", "port_id", "network_id"), STRING),
+            "subnet_id": {"type": ["string", "null"]},
+            "subnet_ids": {"type": "array", "items": STRING},
+        }
+    ),
+)
 
 
 # --- what is no resource's --------------------------------------------------------------------------------------------
@@ -414,6 +437,11 @@ def _by_hand() -> dict[tuple[str, str], Json]:
     change = _object({"quota": {"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}}})
     quotas, of_agent = f"{PREFIX}/quotas", f"{PREFIX}/agents/{{parent}}/dhcp-networks"
     of_network = f"{PREFIX}/networks/{{parent}}/dhcp-agents"
+    of_l3_agent, of_router = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
+    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
+    made = _answer(
+        _object({"auto_allocated_topology": _object(dict.fromkeys(("id", "project_id", "tenant_id"), STRING))})
+    )
     member = f"{quotas}/{{key}}"
 
     def many(name: str, of: Json) -> Json:
@@ -443,8 +471,15 @@ def _by_hand() -> dict[tuple[str, str], Json]:
         ("POST", of_agent, "Give a network", "201", _answer({"type": "null"}), _object({"network_id": STRING})),
         ("DELETE", f"{of_agent}/{{key}}", "Take a network away", "204", _EMPTY, None),
         ("GET", of_network, "Agents of a network", "200", many("agents", _schema_ref("Agent")), None),
+        ("GET", of_l3_agent, "Routers that an agent serves", "200", many("routers", _schema_ref("Router")), None),
+        ("POST", of_l3_agent, "Give a router", "201", _answer({"type": "null"}), _object({"router_id": STRING})),
+        ("DELETE", f"{of_l3_agent}/{{key}}", "Take a router away", "204", _EMPTY, None),
+        ("GET", of_router, "Agents of a router", "200", many("agents", _schema_ref("Agent")), None),
+        ("GET", topology, "A project's network, made where there is none", "200", made, None),
+        ("DELETE", topology, "Take it away", "204", _EMPTY, None),
     ]
     out = _table(table)
+    out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # a look that makes something
     for route in _PUBLIC:
         out[route]["security"] = []
     return out

@@ -235,7 +235,7 @@ class Pipeline:
 
 
 # What rules look at beyond an object's own attributes.
-POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id")
+POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
 
 
 def _parent(request: Request) -> tuple[str, ...]:

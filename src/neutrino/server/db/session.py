@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, make_url
 
 from neutrino.server import errors
+from neutrino.server.db.announce import Announcer
 from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
@@ -42,10 +43,9 @@ class Database:
 
     def __init__(self, url: str, *, pool_size: int = 10, sqlite_durable: bool = True) -> None:
         self.url = make_url(url)
-        self.announces = (
-            True  # whether PostgreSQL is to wake the feed at each commit: that queues commits behind another
-        )
+        self.announces = True  # whether PostgreSQL is to wake the feed after a commit
         self.dialect = self.url.get_backend_name()
+        self._announcer = Announcer(self.url) if self.dialect == "postgresql" else None
         if self.dialect == "sqlite":
             self._reads, self._writes = _sqlite_engines(self.url, sqlite_durable)
             self._writer_queue: _WriterQueue | None = _WriterQueue(f"{self.url.database}.lock")
@@ -64,9 +64,11 @@ class Database:
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.begin() as connection:
-                    tx = Transaction(connection, self.announces)
+                    tx = Transaction(connection)
                     yield tx
                     tx.flush()
+                if self._announcer is not None and self.announces and tx.has_changes:
+                    self._announcer.tell()
             except sa.exc.DBAPIError as error:
                 _tell(error)
                 raise
@@ -97,6 +99,8 @@ class Database:
         self._kept = threading.local()  # connections of threads go when nobody has them any more
         self._reads.dispose()
         self._writes.dispose()
+        if self._announcer is not None:
+            self._announcer.close()
 
 
 class _Read:

@@ -19,14 +19,11 @@ from neutrino.server.db.clock import now
 
 UNLIMITED = -1
 UNCOUNTED = -2  # unlimited, and known to have no counter
-CHANGED = "neutrino_changes"  # the channel on which PostgreSQL tells the feed of a commit
-_NOTIFY = sa.text(f"NOTIFY {CHANGED}")
 
 
 class Transaction:
-    def __init__(self, connection: Connection, announces: bool = True) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._announces = announces and connection.dialect.name == "postgresql"
         self._changes: list[dict[str, Any]] = []
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
@@ -49,6 +46,11 @@ class Transaction:
             {"kind": kind, "object_id": object_id, "revision": revision, "deleted": deleted, "at": now()}
         )
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether hosts may have something to hear of it."""
+        return bool(self._changes)
+
     def use(self, resource: str, project_id: str, amount: int, limit: int = UNLIMITED) -> None:
         """Count `amount` more (or less) of a resource against a project; more only up to `limit`."""
         if limit == UNCOUNTED:
@@ -63,8 +65,6 @@ class Transaction:
             if self._connection.dialect.name == "sqlite":
                 self._place_changes()
             self.insert(t.changes, self._changes)
-            if self._announces:
-                self._connection.execute(_NOTIFY)
         for key in sorted(self._usage):  # one order for all writers: counters cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))

@@ -7,16 +7,19 @@ than wanted, which serves like the rest and does no harm.
 An agent whose admin state is down keeps its networks, for it is down for the operator's reasons and comes back with
 them; it does not count, so that its networks can be given to others, and it is given no new ones. A lost agent's
 network leaves it only when another takes it: with nobody to take over, the agent finds its work when it comes back.
+
+The ports that agents serve from are written in the same transactions (`dhcp_ports.py`). A subnet may change while a
+network is being placed, each without seeing the other; therefore both look once more after their commit (`settle`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import sqlalchemy as sa
@@ -35,6 +38,8 @@ __all__ = ["Candidate", "DhcpScheduler", "Move", "choose", "zones_of"]
 
 LOG = logging.getLogger(__name__)
 BATCH = 500
+PORTS_BATCH = 50  # networks placed in one transaction where each of them gets a port
+SETTLES = 5
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
 _CUTOFF = sa.bindparam("cutoff", type_=sa.String)
 _AGENTS = (
@@ -95,6 +100,18 @@ class _Placed:
     hosted: set[str]
 
 
+class Ports(Protocol):
+    """The ports that agents serve from: what has to be done to them, and a transaction that does it with the rest."""
+
+    def steps(
+        self, connection: Connection, network_id: str, coming: Collection[str] = (), going: Collection[str] = ()
+    ) -> list[Any]: ...
+
+    def commit(self, steps: Sequence[Any], write: Callable[[Transaction], None]) -> None: ...
+
+    def in_need(self, connection: Connection, host: str) -> list[str]: ...
+
+
 class DhcpScheduler:
     def __init__(
         self,
@@ -112,12 +129,60 @@ class DhcpScheduler:
         self._default_zones = list(default_zones)
         self._automatic = automatic
         self._failover = failover and automatic
+        self._release: Callable[[str], Collection[str]] | None = None
+        self._ports: Ports | None = None  # until a core plugin is there that can make them
+
+    # --- the ports that agents serve from ---------------------------------------------------------------------------
+
+    def make_ports_with(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def release_with(self, release: Callable[[str], Collection[str]]) -> None:
+        """`release(cutoff)` lets go of ports that wait for agents which have not reported since."""
+        self._release = release
+
+    def steps(
+        self, connection: Connection, network_id: str, coming: Collection[str] = (), going: Collection[str] = ()
+    ) -> list[Any]:
+        return [] if self._ports is None else self._ports.steps(connection, network_id, coming, going)
+
+    def commit(self, steps: Sequence[Any], write: Callable[[Transaction], None]) -> None:
+        """Write, and do to the ports what has to be done, in one transaction."""
+        if self._ports is not None and steps:
+            self._ports.commit(steps, write)
+            return
+        with self._db.transaction() as tx:
+            write(tx)
+
+    def settle(self, network_id: str) -> None:
+        """Bring a network's DHCP ports to what its agents and subnets ask for, if they are not there."""
+        if self._ports is not None:
+            self._db.retrying(lambda: self._settle(network_id))
+
+    def _settle(self, network_id: str) -> None:
+        for _ in range(SETTLES):  # what changes all the time is left to those who change it
+            with self._db.read() as connection:
+                steps = self.steps(connection, network_id)
+            if not steps:
+                return
+            self.commit(steps, lambda tx: None)
+
+    def refresh(self, host: str) -> int:
+        """A host's agents are new or back: make the DHCP ports that it lacks, bind those that could not be bound."""
+        if self._ports is None:
+            return 0
+        with self._db.read() as connection:
+            networks = self._ports.in_need(connection, host)
+        for network_id in networks:
+            self.settle(network_id)
+        return len(networks)
 
     # --- a network needs agents -----------------------------------------------------------------------------------
 
     def schedule(self, network_id: str, hints: Sequence[str] = ()) -> list[str]:
         """Give a network the agents that it lacks. For networks with a DHCP subnet; the ids of the agents added."""
         if not self._automatic:
+            self.settle(network_id)
             return []
         return self._db.retrying(lambda: self._schedule(network_id, list(hints) or self._default_zones))
 
@@ -125,16 +190,24 @@ class DhcpScheduler:
         with self._db.read() as connection:
             rows = connection.execute(_AGENTS, {"network": network_id}).all()
             chosen = choose(self._candidates(rows), self._wanted, hints, {row.id for row in rows if row.hosted})
-            if not chosen:
+            steps = self.steps(connection, network_id, coming=chosen) if rows else []
+            if not chosen and not steps:
                 return []
             revision = connection.execute(sa.select(_n.revision_number).where(_n.id == network_id)).scalar()
         if revision is None:  # deleted meanwhile
             return []
-        with self._db.transaction() as tx:
+
+        def write(tx: Transaction) -> None:
             for agent_id in chosen:
                 self._give(tx, [network_id], agent_id)
-            tx.record("network", network_id, revision)
-        LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(chosen))
+            if chosen:
+                tx.record("network", network_id, revision)
+
+        self.commit(steps, write)
+        if chosen:
+            LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(chosen))
+        if steps:
+            self._settle(network_id)
         return chosen
 
     def schedule_all(self, network_ids: Sequence[str]) -> None:
@@ -167,9 +240,11 @@ class DhcpScheduler:
 
     def reported(self, report: Report) -> int:
         """After a report: an agent that is new, back or restarted takes the networks that lack one."""
-        if report.agent_type != words.DHCP or not report.needs_everything:
+        if report.agent_type not in (words.DHCP, words.OVS) or not report.needs_everything:
             return 0
-        return self.auto_schedule(report.host)
+        taken = self.auto_schedule(report.host) if report.agent_type == words.DHCP else 0
+        self.refresh(report.host)
+        return taken
 
     def auto_schedule(self, host: str) -> int:
         """Give a host's DHCP agent the networks that lack one; how many these were."""
@@ -194,29 +269,46 @@ class DhcpScheduler:
         if not self._default_zones or zone in self._default_zones:
             for_zone = sa.or_(for_zone, _n.availability_zone_hints == "[]")
         has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
+        most = BATCH if self._ports is None else PORTS_BATCH
         statement = (
             sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
             .where(_n.id > after, _HAS_DHCP, for_zone, ~has, _serving < self._wanted)
             .order_by(_n.id)
-            .limit(BATCH)
+            .limit(most)
         )
         with self._db.read() as connection:
+            if connection.execute(sa.select(_a.id).where(_a.id == agent_id)).first() is None:
+                return 0, None  # deleted meanwhile
             rows = connection.execute(statement, {"cutoff": self._registry.cutoff()}).all()
-        # The databases do not agree on whether LIKE tells "A" from "a"; zones do.
-        networks = {r.id: r.revision_number for r in rows if zone in (msgspec.json.decode(r[2]) or [zone])}
+            # The databases do not agree on whether LIKE tells "A" from "a"; zones do.
+            networks = {r.id: r.revision_number for r in rows if zone in (msgspec.json.decode(r[2]) or [zone])}
+            steps = {key: self.steps(connection, key, coming=[agent_id]) for key in networks}
+
+        def write(tx: Transaction) -> None:
+            self._give(tx, list(networks), agent_id)
+            for network_id, revision in networks.items():
+                tx.record("network", network_id, revision)
+
         if networks:
-            with self._db.transaction() as tx:
-                self._give(tx, list(networks), agent_id)
-                for network_id, revision in networks.items():
-                    tx.record("network", network_id, revision)
-        return len(networks), rows[-1].id if len(rows) == BATCH else None
+            self.commit([step for some in steps.values() for step in some], write)
+            for network_id, some in steps.items():
+                if some:
+                    self._settle(network_id)
+        return len(networks), rows[-1].id if len(rows) == most else None
 
     # --- an agent is lost -----------------------------------------------------------------------------------------
 
     def reschedule_dead(self) -> list[Move]:
-        """Move networks from agents that have been dead for a while to others, where there are others."""
-        if not self._failover:
-            return []
+        """Move networks from agents that have been dead for a while to others, where there are others.
+
+        Ports that nobody is left to serve are not held back for that.
+        """
+        moves = self._move_from_dead() if self._failover else []
+        if self._release is not None and (released := self._release(self._registry.cutoff())):
+            LOG.warning("%d ports are ACTIVE though no DHCP agent that lives serves their network", len(released))
+        return moves
+
+    def _move_from_dead(self) -> list[Move]:
         lost_before = self._registry.cutoff(times=2)
         with self._db.read() as connection:
             bindings = connection.execute(_ON_LOST_AGENTS, {"cutoff": lost_before}).all()
@@ -254,15 +346,21 @@ class DhcpScheduler:
         leave = sa.delete(t.network_dhcp_agents).where(
             _b.network_id == move.network_id, _b.agent_id.in_(list(move.from_agents))
         )
+        with self._db.read() as connection:
+            steps = self.steps(connection, move.network_id, coming=move.to_agents, going=move.from_agents)
+
+        def write(tx: Transaction) -> None:
+            if not tx.execute(leave).rowcount:
+                raise Stale
+            for agent_id in move.to_agents:
+                self._give(tx, [move.network_id], agent_id)
+            tx.record("network", move.network_id, revision)
+
         try:
-            with self._db.transaction() as tx:
-                if not tx.execute(leave).rowcount:
-                    return False
-                for agent_id in move.to_agents:
-                    self._give(tx, [move.network_id], agent_id)
-                tx.record("network", move.network_id, revision)
+            self.commit(steps, write)
         except (Stale, sa.exc.IntegrityError):
             return False  # what it was planned on has changed: the next sweep plans anew
+        self._settle(move.network_id)
         return True
 
     # --- by the operator ------------------------------------------------------------------------------------------
@@ -277,6 +375,7 @@ class DhcpScheduler:
             revision = connection.execute(sa.select(_n.revision_number).where(_n.id == network_id)).scalar()
             agent = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
             has = connection.execute(sa.select(_b.agent_id).where(both)).first() is not None
+            steps = self.steps(connection, network_id, coming=[agent_id])
         if revision is None:
             raise errors.NetworkNotFound(id=network_id)
         if agent is None:
@@ -285,9 +384,12 @@ class DhcpScheduler:
             raise errors.InvalidDHCPAgent(id=agent_id)
         if has:
             raise errors.NetworkHostedByDHCPAgent(network_id=network_id, agent_id=agent_id)
-        with self._db.transaction() as tx:
+
+        def write(tx: Transaction) -> None:
             tx.execute(sa.insert(t.network_dhcp_agents).values(network_id=network_id, agent_id=agent_id))
             tx.record("network", network_id, revision)
+
+        self.commit(steps, write)
 
     def remove(self, agent_id: str, network_id: str) -> None:
         """Take a network from an agent; no other gets it for that."""
@@ -298,11 +400,15 @@ class DhcpScheduler:
             revision = connection.execute(sa.select(_n.revision_number).where(_n.id == network_id)).scalar()
             if connection.execute(sa.select(_a.id).where(_a.id == agent_id)).first() is None:
                 raise errors.AgentNotFound(id=agent_id)
+            steps = self.steps(connection, network_id, going=[agent_id])
         leave = sa.delete(t.network_dhcp_agents).where(_b.network_id == network_id, _b.agent_id == agent_id)
-        with self._db.transaction() as tx:
+
+        def write(tx: Transaction) -> None:
             if revision is None or not tx.execute(leave).rowcount:
                 raise errors.NetworkNotHostedByDhcpAgent(network_id=network_id, agent_id=agent_id)
             tx.record("network", network_id, revision)
+
+        self.commit(steps, write)
 
     # --- questions ------------------------------------------------------------------------------------------------
 

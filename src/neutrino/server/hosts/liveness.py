@@ -1,4 +1,4 @@
-"""The sweep that takes networks from dead agents: one loop in one thread of the server's main process.
+"""The sweep that takes networks, and routers, from dead agents: one loop in one thread of the server's main process.
 
 A dead agent is one that did not report, and nobody can report to a server that is not there. So after its start, and
 after its machine's clock made a leap (a suspended machine, a corrected clock), the sweeper first gives every agent the
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from neutrino.server.hosts.dhcp_scheduler import Move
 from neutrino.server.hosts.registry import Registry
@@ -18,11 +19,25 @@ LOG = logging.getLogger(__name__)
 
 
 class Scheduler(Protocol):
-    def reschedule_dead(self) -> list[Move]: ...
+    def reschedule_dead(self) -> Sequence[Any]: ...
+
+
+def describe(move: Move) -> str:
+    others = ", ".join(move.to_agents) or "those that it also has"
+    return f"Network {move.network_id} left DHCP agents {', '.join(move.from_agents)}, which are dead, for {others}"
 
 
 class Sweeper:
-    def __init__(self, scheduler: Scheduler, registry: Registry, interval: float, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        registry: Registry,
+        interval: float,
+        stop: threading.Event,
+        describe: Callable[[Any], str] = describe,
+    ) -> None:
+        """`describe` says in words what was moved."""
+        self._describe = describe
         self._scheduler = scheduler
         self._registry = registry
         self._interval = interval
@@ -39,14 +54,9 @@ class Sweeper:
         try:
             if self._may_judge():
                 for move in self._scheduler.reschedule_dead():
-                    LOG.warning(
-                        "Network %s left DHCP agents %s, which are dead, for %s",
-                        move.network_id,
-                        ", ".join(move.from_agents),
-                        ", ".join(move.to_agents) or "those that it also has",
-                    )
+                    LOG.warning("%s", self._describe(move))
         except Exception:  # whatever it was, the next sweep may do better
-            LOG.exception("Networks could not be taken from dead agents; this is tried again in %s s", self._interval)
+            LOG.exception("Dead agents could not be relieved; this is tried again in %s s", self._interval)
 
     def _may_judge(self) -> bool:
         now, last = self._registry.clock(), self._last

@@ -26,6 +26,7 @@ from neutrino.server.api.stages import body as bodies
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Condition, View
 from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
@@ -40,6 +41,14 @@ NULL = msgspec.Raw(b"null")
 
 class Authorizer(Protocol):
     def require(self, context: Context, rule: str, target: Object) -> None: ...
+
+
+class Follower(Protocol):
+    """A plugin that gives work to agents: it hears when one may have it again, and when one goes."""
+
+    def agent_enabled(self, agent_type: str, host: str) -> None: ...
+
+    def agent_leaving(self, agent_id: str) -> None: ...
 
 
 def agent_view(registry: Registry) -> View:
@@ -86,8 +95,12 @@ class Agents:
         Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
     )
 
-    def __init__(self, db: Database, registry: Registry, scheduler: DhcpScheduler) -> None:
+    def __init__(
+        self, db: Database, registry: Registry, scheduler: DhcpScheduler, followers: Sequence[Follower] = ()
+    ) -> None:
+        """`followers`: plugins that give work to agents too."""
         self._db = db
+        self._followers = followers
         self._view = agent_view(registry)
         self._scheduler = scheduler
 
@@ -117,10 +130,15 @@ class Agents:
             self._db.retrying(attempt)
         if values.get("admin_state_up") and not before["admin_state_up"] and before["agent_type"] == words.DHCP:
             self._scheduler.auto_schedule(before["host"])
+        if values.get("admin_state_up") and not before["admin_state_up"]:
+            for follower in self._followers:
+                follower.agent_enabled(before["agent_type"], before["host"])
         return self._load(key)
 
     def delete_agent(self, context: Context, key: str, revision: int | None) -> None:
         """The agent goes, and its networks go to others. One that is still running comes back with its next report."""
+        for follower in self._followers:
+            follower.agent_leaving(key)
 
         def attempt() -> list[str]:
             with self._db.read() as connection:
@@ -129,7 +147,9 @@ class Agents:
                     .select_from(t.network_dhcp_agents.join(t.networks))
                     .where(_b.agent_id == key)
                 ).all()
-            with self._db.transaction() as tx:
+                steps = [s for n in networks for s in self._scheduler.steps(connection, n.id, going=[key])]
+
+            def write(tx: Transaction) -> None:
                 left = tx.execute(sa.delete(t.network_dhcp_agents).where(_b.agent_id == key)).rowcount
                 if left != len(networks):
                     raise Stale
@@ -138,6 +158,8 @@ class Agents:
                 tx.record("agent", key, 0, deleted=True)
                 for network in networks:
                     tx.record("network", network.id, network.revision_number)
+
+            self._scheduler.commit(steps, write)
             return [network.id for network in networks]
 
         self._scheduler.schedule_all(self._db.retrying(attempt))

@@ -95,11 +95,24 @@ class Registry:
             rows = connection.execute(_KNOWN, {"hosts": sorted({s.host for s in states})}).mappings().all()
         known = {(row["agent_type"], row["host"]): row for row in rows}
         with self._db.transaction() as tx:
-            return [self._write_one(tx, s, known.get((s.agent_type, s.host)), now) for s in states]
+            beats = [row["id"] for s in states if (row := known.get(_who(s))) and self._is_heartbeat(s, row, now)]
+            if beats:
+                statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=stamp(now))
+                if tx.execute(statement).rowcount != len(beats):
+                    raise Stale
+            return [self._write_one(tx, s, known.get(_who(s)), now) for s in states]
+
+    def _is_heartbeat(self, state: AgentState, before: Row, now: float) -> bool:
+        """Whether a report says nothing but that the agent is there: many of these are one statement."""
+        return not state.start_flag and not _news(state, before) and self.alive(before, now)
 
     def _write_one(self, tx: Transaction, state: AgentState, before: Row | None, now: float) -> Report:
         if before is None:
             return self._insert(tx, state, now)
+        if state.configurations.get(words.LOG_AGENT_HEARTBEATS):
+            LOG.info("%s on %s reported; before that at %s", *_who(state), before["heartbeat_timestamp"])
+        if self._is_heartbeat(state, before, now):
+            return Report(before["id"], *_who(state), AgentStatus.ALIVE, started=False)
         news = _news(state, before)
         revived = not self.alive(before, now)
         values: Object = {**news, "heartbeat_timestamp": stamp(now)}
@@ -112,8 +125,6 @@ class Registry:
             raise Stale
         if news or revived or state.start_flag:
             tx.record("agent", before["id"], 0)
-        if state.configurations.get(words.LOG_AGENT_HEARTBEATS):
-            LOG.info("%s on %s reported; before that at %s", *_who(state), before["heartbeat_timestamp"])
         if revived:
             LOG.info("%s on %s is back; its last report was at %s", *_who(state), before["heartbeat_timestamp"])
         status = AgentStatus.REVIVED if revived else AgentStatus.ALIVE

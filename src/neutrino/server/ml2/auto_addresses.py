@@ -13,6 +13,7 @@ from neutrino.server.db.clock import now
 from neutrino.server.db.objects import decode, encode
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 
 Object = Mapping[str, Any]
@@ -33,7 +34,7 @@ class AutoAddresses:
             sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
                 _p.network_id == subnet["network_id"],
                 _p.ip_allocation != "none",
-                _p.device_owner.not_like("network:router_%"),
+                _p.device_owner.not_in(ROUTER_OWNERS),
             )
         ).all()
 

@@ -9,6 +9,9 @@
   decides their values before the transaction, `store_…(tx, …)` may keep more in tables of its own.
 
 All methods but the ones of a type driver are optional: the core calls those it finds.
+
+A driver is made before the processes that serve are forked: whoever needs a connection or a thread opens it when it first
+has something to do, not when it is made.
 """
 
 from __future__ import annotations

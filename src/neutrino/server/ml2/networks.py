@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -86,6 +86,14 @@ VIEW = View(
 ZonesOf = Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
 
 
+@dataclass(frozen=True)
+class Spare:
+    """What a service has on a network and nobody uses: its ports' rows, and what is to be written before they go."""
+
+    ports: Sequence[Any]  # each with id, project_id and revision_number
+    write: Callable[[Transaction], None]
+
+
 class Networks:
     def __init__(
         self,
@@ -107,6 +115,8 @@ class Networks:
         self._check_zone_hints = check_zone_hints
         self._ensure_default_group = ensure_default_group
         self._just: Just[Object] = Just()
+        # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
+        self.followers: list[Callable[[Connection, Object], Spare | None]] = []
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -169,6 +179,9 @@ class Networks:
                 tx.insert(t.networks, rows)
                 for network, segments in made:
                     self._segments.insert(tx, network["id"], segments)
+                    if network.get("ha"):
+                        row = {"project_id": network["project_id"], "network_id": network["id"]}
+                        tx.insert(t.ha_networks, [row])
                     if network["shared"]:
                         sharing.open_to_all(tx, "network", network["id"], network["project_id"])
                     if network["router:external"]:
@@ -201,6 +214,10 @@ class Networks:
             "l2_adjacency": True,
             "mtu": self._mtu(values["mtu"], segments, ()),
         }
+        if network.get("ha"):
+            _check_no_ha_network(connection, network["project_id"])
+        if network["is_default"] and network["router:external"]:
+            _check_only_default(connection, network["id"])
         self._extensions.process("create", "network", values, network)
         return network, segments
 
@@ -226,6 +243,7 @@ class Networks:
                 decided = self._decide_update(connection, context, before, segments, values)
                 zones = self._zones_of(connection, [key])
                 after_segments = self._renumbered(connection, segments, values)
+                spare = self._spare(connection, before) if _turns_internal(before, values) else []
             after = {**before, **decided}
             self._extensions.process("update", "network", values, after)
             if after == before and after_segments == segments:
@@ -238,6 +256,9 @@ class Networks:
                 if after_segments != segments:
                     self._segments.renumber(tx, after_segments[0])
                 _share(tx, before, after)
+                for one in spare:
+                    one.write(tx)
+                    _delete_ports(tx, one.ports)
                 self._extensions.store("update", "network", tx, after)
                 tx.record("network", key, after["revision_number"])
 
@@ -257,9 +278,16 @@ class Networks:
             changed["mtu"] = self._mtu(changed["mtu"], segments, versions)
         if before["shared"] and values.get("shared") is False and _used_by_others(connection, before):
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
-        if before["router:external"] and values.get("router:external") is False and _has_gateways(connection, before):
-            raise errors.ExternalNetworkInUse(id=before["id"])
+        if changed.get("is_default") and changed.get("router:external", before["router:external"]):
+            _check_only_default(connection, before["id"])
+        if _turns_internal(before, values):
+            spare = {port.id for one in self._spare(connection, before) for port in one.ports}
+            if _has_gateways(connection, before, spare):
+                raise errors.ExternalNetworkInUse(id=before["id"])
         return changed
+
+    def _spare(self, connection: Connection, network: Object) -> list[Spare]:
+        return [spare for follower in self.followers if (spare := follower(connection, network)) is not None]
 
     def _renumbered(self, connection: Connection, segments: list[Segment], values: Object) -> list[Segment]:
         """The only change that a segment takes is another VLAN or tunnel id."""
@@ -295,15 +323,16 @@ class Networks:
                         t.subnets.c.network_id == key
                     )
                 ).all()
-            used = [port.id for port in ports if port.device_owner not in AUTO_DELETED]
+                spare = self._spare(connection, before)
+            unused = {port.id for one in spare for port in one.ports}
+            used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in unused]
             if used:
                 raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
 
             def write(tx: Transaction) -> None:
-                for port in ports:
-                    tx.execute(sa.delete(t.ports).where(t.ports.c.id == port.id))
-                    tx.use("port", port.project_id, -1)
-                    tx.record("port", port.id, port.revision_number, deleted=True)
+                for one in spare:
+                    one.write(tx)
+                _delete_ports(tx, ports)
                 for subnet in subnets:
                     tx.execute(sa.delete(t.subnets).where(t.subnets.c.id == subnet.id))
                     sharing.forget(tx, subnet.id)
@@ -388,11 +417,34 @@ def _used_by_others(connection: Connection, network: Object) -> bool:
     return found.first() is not None
 
 
-def _has_gateways(connection: Connection, network: Object) -> bool:
+def _check_no_ha_network(connection: Connection, project_id: str) -> None:
+    h = t.ha_networks.c
+    if connection.execute(sa.select(h.network_id).where(h.project_id == project_id)).first() is not None:
+        raise errors.DuplicatedHANetwork(project_id=project_id)
+
+
+def _check_only_default(connection: Connection, key: str) -> None:
+    other = connection.execute(sa.select(_c.id).where(_c.is_default, _c.external, _c.id != key).limit(1)).scalar()
+    if other is not None:
+        raise errors.DefaultExternalNetworkExists(net_id=other)
+
+
+def _turns_internal(before: Object, values: Object) -> bool:
+    return bool(before["router:external"]) and values.get("router:external") is False
+
+
+def _has_gateways(connection: Connection, network: Object, spare: Collection[str]) -> bool:
     p = t.ports.c
     found = connection.execute(
-        sa.select(p.id)
-        .where(p.network_id == network["id"], p.device_owner.in_(["network:router_gateway", "network:floatingip"]))
-        .limit(1)
+        sa.select(p.id).where(
+            p.network_id == network["id"], p.device_owner.in_(["network:router_gateway", "network:floatingip"])
+        )
     )
-    return found.first() is not None
+    return any(port_id not in spare for port_id in found.scalars())
+
+
+def _delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
+    for port in ports:
+        tx.execute(sa.delete(t.ports).where(t.ports.c.id == port.id))
+        tx.use("port", port.project_id, -1)
+        tx.record("port", port.id, port.revision_number, deleted=True)

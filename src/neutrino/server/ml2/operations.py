@@ -67,7 +67,8 @@ class Operations:
                 failure = error
         if failure is not None and changes[0].operation == "create":
             for change in changes:
-                self._take_back(change)
+                if change.operation == "create":  # what came along with it was there before
+                    self._take_back(change)
         self._forget([entry["id"] for entry in entries])
         if failure is not None:
             raise failure

@@ -18,8 +18,9 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.port_rows import binding_row
 from neutrino.server.ml2.port_view import RENAMED
-from neutrino.server.ml2.ports import Ports, binding_row
+from neutrino.server.ml2.ports import Ports
 from neutrino.server.query import Query
 
 Object = dict[str, Any]

@@ -12,12 +12,19 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.context import Context
+from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import ROUTER_OWNERS, Allocator, Fixed, wanted_by_default, wanted_by_request
+from neutrino.server.db.transaction import UNLIMITED, Transaction
+from neutrino.server.ipam.allocation import (
+    DHCP_OWNER,
+    ROUTER_OWNERS,
+    Allocator,
+    Fixed,
+    wanted_by_default,
+    wanted_by_request,
+)
 from neutrino.server.ipam.subnet_rules import is_auto_address
 from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.binding import UNBOUND, Binding, bind
@@ -25,6 +32,7 @@ from neutrino.server.ml2.driver_api import Change, PortToBind
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks, check_revision
 from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.port_rows import binding_row, insert_parts, replace_parts
 from neutrino.server.ml2.port_rules import address_pairs, api_port, dhcp_options, new_mac
 from neutrino.server.ml2.port_view import RENAMED, VIEW
 from neutrino.server.ml2.segments import read_segments
@@ -44,8 +52,20 @@ class Neighbours:
     agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
     ensure_default_group: Callable[[str], str]
     check_groups: Callable[[Connection, Context, Sequence[str], str], None]  # for the port's project
-    dhcp_served: Callable[[Connection, str], bool]
+    dhcp_served: Callable[[Connection, str, Sequence[str]], bool]  # a network, by the subnets that a port is on
     told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
+
+
+@dataclass(frozen=True)
+class Step:
+    """One port's part of a change: what drivers are told, and what the transaction writes."""
+
+    change: Change
+    write: Callable[[Transaction], None]
+
+
+# Asked with a port before and after a change (None: not there); may refuse, or give what is to be written with it.
+Follower = Callable[[Connection, Context, Object | None, Object | None], Callable[[Transaction], None] | None]
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,7 @@ class Ports:
         self._neighbours = neighbours
         self._settings = settings
         self.deletion_guards: list[Callable[[Connection, Object], None]] = []  # services that own ports object here
+        self.followers: list[Follower] = []  # services with things that follow a port
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -123,27 +144,39 @@ class Ports:
                 allocator = Allocator(connection, blind=next(first) == 0 and len(several) == 1)
                 made = [self._decide(connection, context, values, ground, allocator) for values in several]
                 self._check_macs(connection, several, made)
+                for port, _ in made:
+                    self._followed(connection, context, None, port)
                 limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
             changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
-
-            rows = [as_row(t.ports, port, RENAMED) for port, _ in made]
-
-            def write(tx: Transaction) -> None:
-                tx.insert(t.ports, rows)
-                self._insert_parts(tx, [port for port, _ in made])
-                for port, binding in made:
-                    self._store_binding(tx, port, binding)
-                    self._extensions.store("create", "port", tx, port)
-                    tx.use("port", port["project_id"], 1, limits[port["project_id"]])
-                    tx.record("port", port["id"], port["revision_number"])
-
-            self._operations.commit(changes, write)
+            self._operations.commit(changes, lambda tx: self._write_new(tx, made, limits))
             return [api_port(port) for port, _ in made]
 
         created = self._db.retrying(attempt)
         for port in created:
             self._neighbours.told(None, port)
         return created
+
+    def _write_new(
+        self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int] | None
+    ) -> None:
+        tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
+        insert_parts(tx, [port for port, _ in made])
+        for port, binding in made:
+            self._store_binding(tx, port, binding)
+            self._extensions.store("create", "port", tx, port)
+            tx.use("port", port["project_id"], 1, UNLIMITED if limits is None else limits[port["project_id"]])
+            tx.record("port", port["id"], port["revision_number"])
+
+    def step_create(self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]) -> Step:
+        """A port of the service's own, as a part of a larger change: no quota refuses it, and it is in no group.
+
+        `subnets` are the network's as they will be when it is written.
+        """
+        own = {**values, "security_groups": []}
+        ground = Ground({network["id"]: network}, {network["id"]: list(subnets)}, {}, {})
+        made = [self._decide(connection, admin_context(), own, ground, Allocator(connection))]
+        change = Change("create", "port", made[0][0], network=network)
+        return Step(change, lambda tx: self._write_new(tx, made, None))
 
     def _ground(
         self, connection: Connection, context: Context, several: Sequence[Object], default_groups: Mapping[str, str]
@@ -239,20 +272,17 @@ class Ports:
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
                 after, binding = self._decide_update(connection, context, before, network, values)
+                follow = self._followed(connection, context, before, after)
             if after == before and binding is None:
                 return api_port(before)
-            tried = binding is not None and after["binding:host_id"] != ""
-            now = changed(before, after, bump=1 + (BIND_REVISIONS if tried else 0))
+            step = self._step_update(before, after, binding, network)
 
             def write(tx: Transaction) -> None:
-                update_row(tx, t.ports, before, now, renamed=RENAMED)
-                self._replace_parts(tx, before, now)
-                if binding is not None:
-                    self._store_binding(tx, now, binding)
-                self._extensions.store("update", "port", tx, now)
-                tx.record("port", key, now["revision_number"])
+                step.write(tx)
+                follow(tx)
 
-            self._operations.commit([Change("update", "port", now, before, network=network)], write)
+            self._operations.commit([step.change], write)
+            now = dict(step.change.current)
             told[:] = [(before, now)]
             return api_port(now)
 
@@ -260,6 +290,53 @@ class Ports:
         for before, after in told:
             self._neighbours.told(before, after)
         return updated
+
+    def step_update(
+        self,
+        connection: Connection,
+        before: Object,
+        values: Object,
+        network: Object,
+        *,
+        rebind: bool = False,
+        bump: int | None = None,
+    ) -> Step | None:
+        """A change of a port as a part of a larger one; its addresses are decided already. `rebind`: try it again.
+
+        `bump`: as how many changes it counts, if not as many as binding makes of it.
+        """
+        after = {**before, **values}
+        self._extensions.process("update", "port", values, after, network=network, before=before)
+        binding = None
+        if rebind or any(after[name] != before[name] for name in BINDING_NAMES):
+            binding = self._rebound(connection, after, network)
+        if after == before and binding is None:
+            return None
+        return self._step_update(before, after, binding, network, bump)
+
+    def _step_update(
+        self, before: Object, after: Object, binding: Binding | None, network: Object, bump: int | None = None
+    ) -> Step:
+        tried = binding is not None and after["binding:host_id"] != ""
+        now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
+
+        def write(tx: Transaction) -> None:
+            update_row(tx, t.ports, before, now, renamed=RENAMED)
+            replace_parts(tx, before, now)
+            if binding is not None:
+                self._store_binding(tx, now, binding)
+            self._extensions.store("update", "port", tx, now)
+            tx.record("port", now["id"], now["revision_number"])
+
+        return Step(Change("update", "port", now, before, network=network), write)
+
+    def _rebound(self, connection: Connection, port: Object, network: Object) -> Binding:
+        """Bind a port anew; it is DOWN until it is wired there."""
+        binding = self._bind(connection, port, network)
+        port["binding:vif_type"] = binding.vif_type
+        port["binding:vif_details"] = dict(binding.vif_details)
+        port["status"] = provisioning.DOWN
+        return binding
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, network: Object, values: Object
@@ -287,10 +364,7 @@ class Ports:
         self._extensions.process("update", "port", values, after, network=network, before=before)
         binding = None
         if any(after[name] != before[name] for name in BINDING_NAMES):
-            binding = self._bind(connection, after, network)
-            after["binding:vif_type"] = binding.vif_type
-            after["binding:vif_details"] = dict(binding.vif_details)
-            after["status"] = provisioning.DOWN
+            binding = self._rebound(connection, after, network)
         return after, binding
 
     def _check_mac_change(self, connection: Connection, before: Object, after: Object) -> None:
@@ -302,6 +376,10 @@ class Ports:
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
         if _mac_taken(connection, after):
             raise errors.MacAddressInUse(network_id=after["network_id"], mac_address=after["mac_address"])
+
+    def readdressed(self, connection: Connection, port: Object, fixed_ips: Sequence[Mapping[str, Any]]) -> list[Object]:
+        """The addresses of a port that asks for these."""
+        return self._new_addresses(connection, port, port, {"fixed_ips": [dict(fixed) for fixed in fixed_ips]})
 
     def _new_addresses(self, connection: Connection, before: Object, after: Object, values: Object) -> list[Object]:
         """Addresses after an update: those named are kept or found, those formed from the MAC follow it."""
@@ -319,7 +397,21 @@ class Ports:
         allocator = Allocator(connection)
         return _shown(self._addresses(asked, ground, network_id, after["mac_address"], owner, allocator, keep))
 
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
+    def _followed(
+        self, connection: Connection, context: Context, before: Object | None, after: Object | None
+    ) -> Callable[[Transaction], None]:
+        """What services write along with a change of a port."""
+        asked = [follower(connection, context, before, after) for follower in self.followers]
+        writes = [write for write in asked if write is not None]
+
+        def write(tx: Transaction) -> None:
+            for one in writes:
+                one(tx)
+
+        return write
+
+    def delete(self, context: Context, key: str, revision: int | None, *, guarded: bool = True) -> None:
+        """`guarded`: it is refused where the port belongs to a service."""
         gone: list[Object] = []
 
         def attempt() -> None:
@@ -327,22 +419,31 @@ class Ports:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
-                for guard in self.deletion_guards:
+                for guard in self.deletion_guards if guarded else ():
                     guard(connection, before)
+                follow = self._followed(connection, context, before, None)
+            step = self.step_delete(before, network)
 
             def write(tx: Transaction) -> None:
-                delete_row(tx, t.ports, before)
-                if before["tags"]:
-                    sharing.forget(tx, key)
-                tx.use("port", before["project_id"], -1)
-                tx.record("port", key, before["revision_number"], deleted=True)
+                follow(tx)
+                step.write(tx)
 
-            self._operations.commit([Change("delete", "port", before, network=network)], write)
+            self._operations.commit([step.change], write)
             gone[:] = [before]
 
         self._db.retrying(attempt)
         for port in gone:
             self._neighbours.told(port, None)
+
+    def step_delete(self, before: Object, network: Object) -> Step:
+        def write(tx: Transaction) -> None:
+            delete_row(tx, t.ports, before)
+            if before["tags"]:
+                sharing.forget(tx, before["id"])
+            tx.use("port", before["project_id"], -1)
+            tx.record("port", before["id"], before["revision_number"], deleted=True)
+
+        return Step(Change("delete", "port", before, network=network), write)
 
     # --- binding --------------------------------------------------------------------------------------------------
 
@@ -383,54 +484,14 @@ class Ports:
         if not binding.is_bound:
             return []
         components = [provisioning.L2] if binding.agent_wires else []
-        if port["fixed_ips"] and self._neighbours.dhcp_served(connection, port["network_id"]):
+        subnets = [f["subnet_id"] for f in port["fixed_ips"]]
+        is_server = port["device_owner"] == DHCP_OWNER  # which gives leases, and waits for none
+        if subnets and not is_server and self._neighbours.dhcp_served(connection, port["network_id"], subnets):
             components.append(provisioning.DHCP)
         return components
 
-    # --- the narrow tables ----------------------------------------------------------------------------------------
-
-    def _insert_parts(self, tx: Transaction, ports: Sequence[Object]) -> None:
-        addresses = [row for port in ports for row in _address_rows(port, port["fixed_ips"])]
-        tx.insert(t.ip_allocations, addresses)
-        groups = [{"port_id": p["id"], "security_group_id": g} for p in ports for g in p["security_groups"]]
-        tx.insert(t.port_security_groups, groups)
-        tags = [{"object_id": p["id"], "tag": tag} for p in ports for tag in p["tags"]]
-        tx.insert(t.tags, tags)
-
-    def _replace_parts(self, tx: Transaction, before: Object, after: Object) -> None:
-        a, g = t.ip_allocations.c, t.port_security_groups.c
-        gone = [f for f in before["fixed_ips"] if f not in after["fixed_ips"]]
-        for fixed in gone:
-            tx.execute(
-                sa.delete(t.ip_allocations).where(
-                    a.subnet_id == fixed["subnet_id"], a.ip_address == fixed["ip_address"], a.port_id == before["id"]
-                )
-            )
-        added = [f for f in after["fixed_ips"] if f not in before["fixed_ips"]]
-        tx.insert(t.ip_allocations, _address_rows(after, added))
-        left = [s for s in before["security_groups"] if s not in after["security_groups"]]
-        if left:
-            tx.execute(
-                sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(left))
-            )
-        joined = [s for s in after["security_groups"] if s not in before["security_groups"]]
-        tx.insert(t.port_security_groups, [{"port_id": before["id"], "security_group_id": s} for s in joined])
-
 
 UNCHANGED: Any = object()
-
-
-def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE", host: str | None = None) -> Object:
-    return {
-        "port_id": port["id"],
-        "host": port["binding:host_id"] if host is None else host,
-        "status": status,
-        "vnic_type": port["binding:vnic_type"],
-        "vif_type": binding.vif_type,
-        "profile": port["binding:profile"],
-        "vif_details": dict(binding.vif_details),
-        "levels": [dict(level) for level in binding.levels],
-    }
 
 
 def _shown(fixed: Sequence[Fixed]) -> list[Object]:
@@ -440,18 +501,6 @@ def _shown(fixed: Sequence[Fixed]) -> list[Object]:
 def _new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
     """The new list, or the old one where it has the same items: their order means nothing and is no change."""
     return old if len(new) == len(old) and all(item in old for item in new) else new
-
-
-def _address_rows(port: Object, fixed: Sequence[Object]) -> list[Object]:
-    return [
-        {
-            "subnet_id": f["subnet_id"],
-            "ip_address": f["ip_address"],
-            "port_id": port["id"],
-            "network_id": port["network_id"],
-        }
-        for f in fixed
-    ]
 
 
 def _keeping(wish: Sequence[Object], has: Sequence[Object]) -> list[Object]:

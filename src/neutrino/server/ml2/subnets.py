@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -21,6 +21,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam import subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
+from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ml2.auto_addresses import AutoAddresses
 from neutrino.server.ml2.driver_api import Change
 from neutrino.server.ml2.drivers import Extensions
@@ -84,7 +85,6 @@ VIEW = View(
     listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
     hidden=("network:project_id", "network:shared", "shared"),
 )
-ROUTER_PORTS = "network:router_"
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,14 @@ def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, 
     return out
 
 
+class DhcpPorts(Protocol):
+    """The ports that DHCP agents serve from follow the subnets, in the same transaction."""
+
+    def steps(self, connection: Connection, network_id: str, *, subnets: Sequence[Object]) -> list[Any]: ...
+
+    def told(self, steps: Sequence[Any]) -> None: ...
+
+
 class Subnets:
     def __init__(
         self,
@@ -119,6 +127,7 @@ class Subnets:
         limits: Limits,
         auto_addresses: AutoAddresses,
         schedule: Callable[[str, Sequence[str]], Any],
+        settle: Callable[[str], None],
     ) -> None:
         self._db = db
         self._operations = operations
@@ -128,6 +137,8 @@ class Subnets:
         self._limits = limits
         self._auto_addresses = auto_addresses
         self._schedule = schedule
+        self._settle = settle
+        self.dhcp_ports: DhcpPorts | None = None  # which stand on subnets themselves: set when they are there
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -155,7 +166,10 @@ class Subnets:
                 pool = self._pool(connection, context, values)
                 subnet = self._decide(connection, values, network, siblings, pool)
                 limit = self._quotas.limit(connection, "subnet", subnet["project_id"])
-                addressed = self._auto_addresses.ports_to_address(connection, subnet)
+                served = self._dhcp_steps(connection, network["id"], [*siblings, subnet])
+                stepped = {step.change.current["id"] for step in served}
+                to_address = self._auto_addresses.ports_to_address(connection, subnet)
+                addressed = [port for port in to_address if port.id not in stepped]
             scope = _scope_of(network, subnet, pool, siblings)
 
             def write(tx: Transaction) -> None:
@@ -166,17 +180,29 @@ class Subnets:
                     subnet_pools.claim(tx, pool)
                 tx.insert(t.subnets, [as_row(t.subnets, subnet)])
                 self._auto_addresses.add(tx, subnet, addressed)
+                for step in served:
+                    step.write(tx)
                 self._extensions.store("create", "subnet", tx, subnet)
                 tx.use("subnet", subnet["project_id"], 1, limit)
                 tx.record("subnet", subnet["id"], subnet["revision_number"])
                 tx.record("network", network["id"], stamp["revision_number"])
 
-            self._operations.commit([Change("create", "subnet", subnet, network=network)], write)
+            changes = [Change("create", "subnet", subnet, network=network), *(step.change for step in served)]
+            self._operations.commit(changes, write)
+            self._told(served)
             if subnet["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
             return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
 
         return self._db.retrying(attempt)
+
+    def _dhcp_steps(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[Any]:
+        """What becomes of the network's DHCP ports when these are its subnets."""
+        return [] if self.dhcp_ports is None else self.dhcp_ports.steps(connection, network_id, subnets=subnets)
+
+    def _told(self, steps: Sequence[Any]) -> None:
+        if self.dhcp_ports is not None:
+            self.dhcp_ports.told(steps)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """One after the other; what was made is taken back when a later one is refused."""
@@ -279,18 +305,33 @@ class Subnets:
             if after == before:
                 return {**before, "tenant_id": before["project_id"]}
             now = changed(before, after)
+            served = self._dhcp_toggled(before, now)
 
             def write(tx: Transaction) -> None:
                 update_row(tx, t.subnets, before, now)
+                for step in served:
+                    step.write(tx)
                 self._extensions.store("update", "subnet", tx, now)
                 tx.record("subnet", key, now["revision_number"])
 
-            self._operations.commit([Change("update", "subnet", now, before, network=network)], write)
+            changes = [Change("update", "subnet", now, before, network=network), *(step.change for step in served)]
+            self._operations.commit(changes, write)
+            self._told(served)
             if after["enable_dhcp"] and not before["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
+            elif before["enable_dhcp"] and not after["enable_dhcp"]:
+                self._settle(network["id"])
             return {**now, "tenant_id": now["project_id"]}
 
         return self._db.retrying(attempt)
+
+    def _dhcp_toggled(self, before: Object, after: Object) -> list[Any]:
+        if after["enable_dhcp"] == before["enable_dhcp"]:
+            return []
+        with self._db.read() as connection:
+            siblings = subnets_of(connection, [before["network_id"]])[before["network_id"]]
+            subnets = [after if s["id"] == after["id"] else s for s in siblings]
+            return self._dhcp_steps(connection, before["network_id"], subnets)
 
     def _decide_update(self, connection: Connection, before: Object, values: Object) -> Object:
         prefix = ipaddress.ip_network(before["cidr"])
@@ -305,14 +346,14 @@ class Subnets:
         )
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)
+        if "gateway_ip" in values and values["gateway_ip"] != before["gateway_ip"]:
+            _check_gateway_unused(connection, before)
         if "allocation_pools" in values:
             rules.check_pools(values["allocation_pools"], prefix)
         if "gateway_ip" in values or "allocation_pools" in values:
             if values.get("gateway_ip") is not None:
                 rules.check_gateway(values["gateway_ip"], prefix)
             rules.check_gateway_outside_pools(after["gateway_ip"], after["allocation_pools"])
-        if "gateway_ip" in values and values["gateway_ip"] != before["gateway_ip"]:
-            _check_gateway_unused(connection, before)
         return values
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
@@ -323,6 +364,9 @@ class Subnets:
                 network = self._networks.load(connection, before["network_id"])
                 going, losing = _ports_on(connection, before)
                 siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
+                served = self._dhcp_steps(connection, network["id"], siblings)
+                stepped = {step.change.current["id"] for step in served}
+                going, losing = ([p for p in some if p.id not in stepped] for some in (going, losing))
 
             def write(tx: Transaction) -> None:
                 scope = {} if before["subnetpool_id"] is None else _scope_left(before, siblings)
@@ -330,6 +374,8 @@ class Subnets:
                     tx, t.networks, network, {"subnets": [s for s in network["subnets"] if s != key], **scope}
                 )
                 self._auto_addresses.remove(tx, before, losing)
+                for step in served:
+                    step.write(tx)
                 for port in going:
                     tx.execute(sa.delete(t.ports).where(t.ports.c.id == port.id))
                     tx.use("port", port.project_id, -1)
@@ -340,7 +386,9 @@ class Subnets:
                 tx.record("subnet", key, before["revision_number"], deleted=True)
                 tx.record("network", network["id"], stamp["revision_number"])
 
-            self._operations.commit([Change("delete", "subnet", before, network=network)], write)
+            changes = [Change("delete", "subnet", before, network=network), *(step.change for step in served)]
+            self._operations.commit(changes, write)
+            self._told(served)
 
         self._db.retrying(attempt)
 
@@ -376,7 +424,7 @@ def _check_gateway_unused(connection: Connection, subnet: Object) -> None:
             a.port_id == p.id,
             a.subnet_id == subnet["id"],
             a.ip_address == subnet["gateway_ip"],
-            p.device_owner.like(f"{ROUTER_PORTS}%"),
+            p.device_owner.in_(ROUTER_OWNERS),
             p.device_id != "",
         )
     ).scalar()
@@ -399,7 +447,7 @@ def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[A
         elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
         if row.device_owner in AUTO_DELETED:
             (losing if elsewhere else going).append(row)
-        elif automatic and not row.device_owner.startswith(ROUTER_PORTS):
+        elif automatic and row.device_owner not in ROUTER_OWNERS:
             losing.append(row)
         else:
             raise errors.SubnetInUse(id=subnet["id"], reason=f"port {row.id} has an address from it")

@@ -94,7 +94,7 @@ class Authorizer:
     def require_attributes(
         self, context: Context, action: str, resource: Resource, given: Iterable[str], target: Row
     ) -> None:
-        """Refuse attributes that the caller may not set; parts of a list of dictionaries may have their own rules."""
+        """Refuse attributes that the caller may not set; parts of dictionaries may have rules of their own."""
         for name in given:
             attribute = resource.by_name[name]
             if not attribute.guarded or target.get(name) == attribute.default:
@@ -103,10 +103,10 @@ class Authorizer:
             if self.has_rule(rule):
                 self.require(context, rule, target)
             value = target.get(name)
-            if isinstance(value, list):
-                for part in {key for item in value if isinstance(item, dict) for key in item}:
-                    if self.has_rule(f"{rule}:{part}"):
-                        self.require(context, f"{rule}:{part}", target)
+            items = value if isinstance(value, list) else [value]
+            for part in {key for item in items if isinstance(item, dict) for key in item}:
+                if self.has_rule(f"{rule}:{part}"):
+                    self.require(context, f"{rule}:{part}", target)
 
     # --- lists ----------------------------------------------------------------------------------------------------
 

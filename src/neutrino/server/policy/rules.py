@@ -37,6 +37,7 @@ BASE = {
     "admin_or_network_owner": "rule:context_is_admin or rule:network_owner",
     "admin_owner_or_network_owner": "rule:owner or rule:admin_or_network_owner",
     "sg_owner": "project_id:%(security_group:project_id)s",
+    "ext_parent_owner": "project_id:%(ext_parent:project_id)s",
     "admin_only": "rule:context_is_admin",
     "regular_user": "",
     "shared": "field:networks:shared=True",
@@ -59,6 +60,7 @@ NETWORK = {
     "create_network:shared": ADMIN,
     "create_network:router:external": ADMIN,
     "create_network:is_default": ADMIN,
+    "create_network:ha": ADMIN,
     "create_network:port_security_enabled": ADMIN_OR_MEMBER,
     "create_network:segments": ADMIN,
     "create_network:provider:network_type": ADMIN,
@@ -233,6 +235,85 @@ HOSTS = {
     "get_network_ip_availability": ADMIN_OR_SERVICE,
 }
 
+PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
+PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
+GATEWAY_PARTS = {"network_id": ADMIN_OR_MEMBER, "enable_snat": ADMIN, "external_fixed_ips": ADMIN}
+ROUTER = {
+    "create_router": ADMIN_OR_MEMBER,
+    "get_router": ADMIN_OR_READER,
+    "get_router:distributed": ADMIN,
+    "get_router:ha": ADMIN,
+    "get_router:tags": ADMIN_OR_READER,
+    "update_router": ADMIN_OR_MEMBER,
+    "delete_router": ADMIN_OR_MEMBER,
+    "delete_router:tags": ADMIN_OR_MEMBER,
+    **{
+        f"{verb}_router:{name}": rule
+        for verb in ("create", "update")
+        for name, rule in (
+            ("distributed", ADMIN),
+            ("ha", ADMIN),
+            ("external_gateway_info", ADMIN_OR_MEMBER),
+            *((f"external_gateway_info:{part}", rule) for part, rule in GATEWAY_PARTS.items()),
+            ("tags", ADMIN_OR_MEMBER),
+        )
+    },
+    "add_router_interface": ADMIN_OR_MEMBER,
+    "remove_router_interface": ADMIN_OR_MEMBER,
+    "add_extraroutes": ADMIN_OR_MEMBER,
+    "remove_extraroutes": ADMIN_OR_MEMBER,
+    "create_router_conntrack_helper": PARENT_MEMBER,
+    "get_router_conntrack_helper": PARENT_READER,
+    "update_router_conntrack_helper": PARENT_MEMBER,
+    "delete_router_conntrack_helper": PARENT_MEMBER,
+    "create_l3-router": ADMIN,
+    "get_l3-routers": ADMIN,
+    "update_l3-router": ADMIN,
+    "delete_l3-router": ADMIN,
+    "get_l3-agents": ADMIN,
+    "create_flavor": ADMIN,
+    "get_flavor": "role:reader",
+    "update_flavor": ADMIN,
+    "delete_flavor": ADMIN,
+    "create_service_profile": ADMIN,
+    "get_service_profile": ADMIN,
+    "update_service_profile": ADMIN,
+    "delete_service_profile": ADMIN,
+    "create_flavor_service_profile": ADMIN,
+    "delete_flavor_service_profile": ADMIN,
+    "get_service_provider": "role:reader",
+    "get_auto_allocated_topology": ADMIN_OR_READER,
+    "delete_auto_allocated_topology": ADMIN_OR_MEMBER,
+}
+
+FLOATINGIP = {
+    "create_floatingip": ADMIN_OR_MEMBER,
+    "create_floatingip:floating_ip_address": any_of(ADMIN, "role:manager and project_id:%(project_id)s"),
+    "create_floatingip:tags": ADMIN_OR_MEMBER,
+    "get_floatingip": ADMIN_OR_READER,
+    "get_floatingip:tags": ADMIN_OR_READER,
+    "update_floatingip": ADMIN_OR_MEMBER,
+    "update_floatingip:tags": ADMIN_OR_MEMBER,
+    "delete_floatingip": ADMIN_OR_MEMBER,
+    "delete_floatingip:tags": ADMIN_OR_MEMBER,
+    "get_floatingip_pool": "role:reader",
+    "create_floatingip_port_forwarding": PARENT_MEMBER,
+    "get_floatingip_port_forwarding": PARENT_READER,
+    "update_floatingip_port_forwarding": PARENT_MEMBER,
+    "delete_floatingip_port_forwarding": PARENT_MEMBER,
+}
+
 DEFAULTS: dict[str, str] = (
-    BASE | NETWORK | SUBNET | PORT | BINDING | SUBNETPOOL | ADDRESS | SECURITY_GROUP | ACCESS | HOSTS
+    BASE
+    | NETWORK
+    | SUBNET
+    | PORT
+    | BINDING
+    | SUBNETPOOL
+    | ADDRESS
+    | SECURITY_GROUP
+    | ACCESS
+    | HOSTS
+    | ROUTER
+    | FLOATINGIP
 )

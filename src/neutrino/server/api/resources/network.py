@@ -125,6 +125,7 @@ NETWORK = Resource(
         Attribute("ipv6_address_scope", Nullable(Uuid()), extension="address-scope"),
         Attribute("l2_adjacency", Bool(), extension="l2_adjacency"),
         Attribute("extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None),
+        Attribute("ha", Bool(), post=True, default=False, visible=False, guarded=True, extension="network_ha"),
         _provider("network_type", Text(32)),
         _provider("physical_network", Nullable(Text(64))),
         _provider("segmentation_id", Nullable(Integer())),

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource
-from neutrino.server.api.types import Bool, Integer, OneOf, Unconvertible, parse_attribute
+from neutrino.server.api.types import Bool, Integer, Nullable, OneOf, Unconvertible, parse_attribute
 from neutrino.server.query import Query, Sort
 
 Pairs = list[tuple[str, str]]
@@ -85,7 +85,7 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
 
 def filter_type(attribute: Attribute) -> Bool | Integer | None:
     """What a filter's text is read as; None: it stays text."""
-    kind = attribute.type
+    kind = attribute.type.of if isinstance(attribute.type, Nullable) else attribute.type
     if isinstance(kind, Bool):
         return kind
     numeric = isinstance(kind, Integer) or (isinstance(kind, OneOf) and all(isinstance(v, int) for v in kind.values))

@@ -4,6 +4,20 @@ from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies
 from neutrino.server.db.tables.base import metadata
 from neutrino.server.db.tables.changes import change_head, changes, journal
 from neutrino.server.db.tables.hosts import agents, host_credentials
+from neutrino.server.db.tables.l3 import (
+    auto_allocated_topologies,
+    conntrack_helpers,
+    dvr_host_macs,
+    flavor_service_profiles,
+    flavors,
+    floatingips,
+    ha_networks,
+    port_forwardings,
+    router_l3_agents,
+    router_ports,
+    routers,
+    service_profiles,
+)
 from neutrino.server.db.tables.networks import (
     address_scopes,
     network_dhcp_agents,
@@ -35,6 +49,8 @@ COUNTED = {
     "rbac_policy": rbac_policies,
     "security_group": security_groups,
     "security_group_rule": security_group_rules,
+    "router": routers,
+    "floatingip": floatingips,
 }
 
 __all__ = [
@@ -42,9 +58,16 @@ __all__ = [
     "address_groups",
     "address_scopes",
     "agents",
+    "auto_allocated_topologies",
     "change_head",
     "changes",
+    "conntrack_helpers",
     "default_security_groups",
+    "dvr_host_macs",
+    "flavor_service_profiles",
+    "flavors",
+    "floatingips",
+    "ha_networks",
     "host_credentials",
     "ip_allocations",
     "journal",
@@ -53,14 +76,19 @@ __all__ = [
     "network_segments",
     "networks",
     "port_bindings",
+    "port_forwardings",
     "port_security_groups",
     "ports",
     "provisioning_blocks",
     "quota_usages",
     "quotas",
     "rbac_policies",
+    "router_l3_agents",
+    "router_ports",
+    "routers",
     "security_group_rules",
     "security_groups",
+    "service_profiles",
     "subnetpools",
     "subnets",
     "tags",

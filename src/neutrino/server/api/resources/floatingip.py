@@ -1,0 +1,155 @@
+"""Floating IPs, the ports forwarded from them, and the subnets that they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neutrino.server import errors
+from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource
+from neutrino.server.api.resources.common import ID, PROJECT, STANDARD, STATUS, TAG_FILTERS, UUID_OR_NONE
+from neutrino.server.api.resources.router import PROTOCOL
+from neutrino.server.api.types import (
+    AnyObject,
+    Cidr,
+    DnsName,
+    Integer,
+    Invalid,
+    IpAddress,
+    ListOf,
+    Nullable,
+    Parsed,
+    Text,
+    Uuid,
+)
+
+_PORT = Integer(1, 65535)
+
+
+def parse_range(value: Any) -> str | None:
+    """Ports as "80" or "80:90", as the latter."""
+    if value is None:
+        return None
+    parts = [_PORT.parse(part) for part in str(value).split(":")] if isinstance(value, str | int) else []
+    if not 1 <= len(parts) <= 2 or parts[0] > parts[-1] or isinstance(value, bool):
+        raise Invalid(f"'{value}' is not a port or a range such as 80:90")
+    return f"{parts[0]}:{parts[-1]}"
+
+
+_RANGE = Parsed(parse_range, {"anyOf": [{"type": "string", "pattern": "^[0-9]+(:[0-9]+)?$"}, {"type": "null"}]})
+
+
+FLOATINGIP = Resource(
+    name="floatingip",
+    collection="floatingips",
+    quota=True,
+    tagged=True,
+    not_found=errors.FloatingIPNotFound,
+    extra_filters=TAG_FILTERS,
+    extension="router",
+    attributes=(
+        ID,
+        PROJECT,
+        Attribute("floating_network_id", Uuid(), post=True, default=REQUIRED, filter=True, sort=True),
+        Attribute(
+            "floating_ip_address",
+            Nullable(IpAddress()),
+            post=True,
+            default=None,
+            filter=True,
+            sort=True,
+            guarded=True,
+        ),
+        Attribute("subnet_id", UUID_OR_NONE, post=True, default=None, visible=False),
+        Attribute("router_id", UUID_OR_NONE, filter=True, sort=True),
+        Attribute("port_id", UUID_OR_NONE, post=True, put=True, default=None, filter=True),
+        Attribute("fixed_ip_address", Nullable(IpAddress()), post=True, put=True, default=None, filter=True, sort=True),
+        STATUS,
+        Attribute("port_details", Nullable(AnyObject()), shown_null=True, extension="fip-port-details"),
+        Attribute("dns_name", DnsName(), post=True, default="", extension="dns-integration"),
+        Attribute("dns_domain", DnsName(domain=True), post=True, default="", extension="dns-integration"),
+        Attribute("qos_policy_id", UUID_OR_NONE),
+        Attribute("port_forwardings", ListOf(AnyObject()), extension="expose-port-forwarding-in-fip"),
+        *STANDARD,
+    ),
+)
+
+PORT_FORWARDING = Resource(
+    name="port_forwarding",
+    collection="port_forwardings",
+    path="port_forwardings",
+    parent=Parent("floatingip", "floatingips"),
+    owned=False,
+    bulk=False,
+    not_found=errors.PortForwardingNotFound,
+    extension="floating-ip-port-forwarding",
+    attributes=(
+        ID,
+        Attribute("project_id", Text(255), post=True, visible=False),
+        Attribute(
+            "external_port",
+            Nullable(_PORT),
+            post=True,
+            put=True,
+            default=None,
+            filter=True,
+            sort=True,
+            extension="floating-ip-port-forwarding-port-ranges",
+        ),
+        Attribute(
+            "internal_port",
+            Nullable(_PORT),
+            post=True,
+            put=True,
+            default=None,
+            extension="floating-ip-port-forwarding-port-ranges",
+        ),
+        Attribute(
+            "external_port_range",
+            _RANGE,
+            post=True,
+            put=True,
+            default=None,
+            filter=True,
+            sort=True,
+            extension="floating-ip-port-forwarding-port-ranges",
+        ),
+        Attribute(
+            "internal_port_range",
+            _RANGE,
+            post=True,
+            put=True,
+            default=None,
+            extension="floating-ip-port-forwarding-port-ranges",
+        ),
+        Attribute("internal_ip_address", IpAddress(), post=True, put=True, default=REQUIRED),
+        Attribute("protocol", PROTOCOL, post=True, put=True, default=REQUIRED, filter=True, sort=True),
+        Attribute("internal_port_id", Uuid(), post=True, put=True, default=REQUIRED, filter=True, sort=True),
+        Attribute(
+            "description",
+            Text(255),
+            post=True,
+            put=True,
+            default="",
+            filter=True,
+            extension="floating-ip-port-forwarding-description",
+        ),
+    ),
+)
+
+FLOATINGIP_POOL = Resource(
+    name="floatingip_pool",
+    collection="floatingip_pools",
+    path="floatingip_pools",
+    key="subnet_id",
+    owned=False,
+    bulk=False,
+    verbs=frozenset({"index"}),
+    extension="floatingip-pools",
+    attributes=(
+        Attribute("subnet_id", Uuid()),
+        Attribute("subnet_name", Text(255)),
+        Attribute("network_id", Uuid()),
+        Attribute("cidr", Cidr()),
+        Attribute("project_id", Text(255)),
+    ),
+)

@@ -1,0 +1,171 @@
+"""A network for who says not which: made once for a project from the defaults, and found again.
+
+    GET /v2.0/auto-allocated-topology/{project}    makes it where there is none; with ?fields=dry-run it only says whether
+    DELETE                                         takes it away         it could be made. `None` is the caller's project.
+
+It takes a default external network and a default subnet pool. Several requests at once make several; the first to be
+written down stays, the others are taken away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.resources.network import NETWORK
+from neutrino.server.api.resources.router import ROUTER
+from neutrino.server.api.resources.subnet import SUBNET
+from neutrino.server.api.routes import PREFIX, Route
+from neutrino.server.api.stages.body import items_to_create
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.ipam import subnet_pools
+from neutrino.server.l3.interfaces import Interfaces
+from neutrino.server.l3.routers import Routers
+from neutrino.server.policy.authorizer import Authorizer
+
+Object = dict[str, Any]
+DRY_RUN = "dry-run"
+_t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
+
+
+class AutoTopology:
+    resources = ()
+    extensions = (
+        Extension(
+            "auto-allocated-topology",
+            "Auto Allocated Topology Services",
+            "A network with a router for a project that has none.",
+        ),
+    )
+
+    def __init__(self, db: Database, core: Any, routers: Routers, interfaces: Interfaces) -> None:
+        self._db = db
+        self._core = core
+        self._routers = routers
+        self._interfaces = interfaces
+
+    def routes(self, authorizer: Authorizer) -> list[Route]:
+        def show(request: Request) -> Reply:
+            project = _project(request)
+            authorizer.require(request.context, "get_auto_allocated_topology", _target(project))
+            fields = [value for name, value in request.pairs if name == "fields"]
+            if DRY_RUN in fields:
+                self._needs(request.context)
+                return _reply("dry-run=pass", project)
+            return _reply(self.ensure(request.context, project), project)
+
+        def delete(request: Request) -> Reply:
+            project = _project(request)
+            authorizer.require(request.context, "delete_auto_allocated_topology", _target(project))
+            self.delete(request.context, project)
+            return Reply(204)
+
+        path = f"{PREFIX}/auto-allocated-topology/{{key}}"
+        return [Route("GET", path, show), Route("DELETE", path, delete)]
+
+    def ensure(self, context: Context, project_id: str) -> str:
+        found = self._find(project_id)
+        if found is not None:
+            return str(found.network_id)
+        external, pools = self._needs(context)
+        network = self._core.create_network(
+            context, _values(NETWORK, context, name="auto_allocated_network", project_id=project_id)
+        )
+        made: list[str] = []
+        try:
+            for pool in pools:
+                subnet = {
+                    "name": f"auto_allocated_subnet_v{pool['ip_version']}",
+                    "network_id": network["id"],
+                    "ip_version": pool["ip_version"],
+                    "subnetpool_id": pool["id"],
+                    "project_id": project_id,
+                }
+                made.append(self._core.create_subnet(context, _values(SUBNET, context, **subnet))["id"])
+            gateway = {"network_id": external}
+            wish = {"name": "auto_allocated_router", "project_id": project_id, "external_gateway_info": gateway}
+            router = self._routers.create(context, _values(ROUTER, context, **wish))
+        except errors.ApiError as error:
+            self._take_away(context, network["id"], None)
+            raise errors.AutoAllocationFailure(reason=error.message.rstrip(".")) from error
+        return self._connect(context, project_id, network["id"], router["id"], made)
+
+    def _connect(self, context: Context, project_id: str, network_id: str, router_id: str, subnets: list[str]) -> str:
+        try:
+            for subnet_id in subnets:
+                self._interfaces.add(context, router_id, {"subnet_id": subnet_id})
+            with self._db.transaction() as tx:
+                row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
+                tx.insert(t.auto_allocated_topologies, [row])
+        except (errors.ApiError, sa.exc.IntegrityError) as error:
+            self._take_away(context, network_id, router_id)
+            other = self._find(project_id)  # another request was faster
+            if other is None:
+                raise errors.AutoAllocationFailure(reason="its parts could not be connected") from error
+            return str(other.network_id)
+        return network_id
+
+    def delete(self, context: Context, project_id: str) -> None:
+        found = self._find(project_id)
+        if found is not None:
+            self._take_away(context, found.network_id, found.router_id)
+
+    def _take_away(self, context: Context, network_id: str, router_id: str | None) -> None:
+        with self._db.read() as connection:
+            subnets = list(connection.execute(sa.select(_s.id).where(_s.network_id == network_id)).scalars())
+        if router_id is not None:
+            for subnet_id in subnets:
+                with contextlib.suppress(errors.NotFound):
+                    self._interfaces.remove(context, router_id, {"subnet_id": subnet_id})
+            with contextlib.suppress(errors.NotFound):
+                self._routers.delete(context, router_id, None)
+        with contextlib.suppress(errors.NotFound):
+            self._core.delete_network(context, network_id, None)
+
+    def _find(self, project_id: str) -> Any:
+        with self._db.read() as connection:
+            return connection.execute(sa.select(_t.network_id, _t.router_id).where(_t.project_id == project_id)).first()
+
+    def _needs(self, context: Context) -> tuple[str, list[Object]]:
+        """The default external network, and the default subnet pools."""
+        with self._db.read() as connection:
+            external = connection.execute(
+                sa.select(_n.id).where(_n.external, _n.is_default).order_by(_n.id).limit(1)
+            ).scalar()
+            found = [
+                subnet_pools.load_default(connection, version, context.project_id, everyone=context.is_admin)
+                for version in (4, 6)
+            ]
+        if external is None:
+            raise errors.AutoAllocationFailure(reason="there is no default external network")
+        pools = [pool for pool in found if pool is not None]
+        if not pools:
+            raise errors.AutoAllocationFailure(reason="there is no default subnet pool")
+        return external, pools
+
+
+def _values(resource: Any, context: Context, **given: Any) -> Object:
+    """What a client's request with these values would say, its defaults filled in."""
+    items, _ = items_to_create(resource, {resource.name: given}, context)
+    return items[0].values
+
+
+def _project(request: Request) -> str:
+    return request.context.project_id if request.key == "None" else request.key
+
+
+def _target(project_id: str) -> Object:
+    return {"project_id": project_id, "tenant_id": project_id}
+
+
+def _reply(network_id: str, project_id: str) -> Reply:
+    return Reply(
+        200, {"auto_allocated_topology": {"id": network_id, "project_id": project_id, "tenant_id": project_id}}
+    )

@@ -1,0 +1,114 @@
+"""What a router may be connected to, and which routes it may have. Pure: everything it looks at is given."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from neutrino.server import errors
+from neutrino.server.api.types import Uuid
+from neutrino.server.l3.attached import RouterPort
+from neutrino.server.l3.owners import DVR_INTERFACE, SNAT
+
+Object = Mapping[str, Any]
+_UUID = Uuid()
+
+
+def refuse(message: str, resource: str = "router") -> errors.BadRequest:
+    return errors.BadRequest(resource=resource, msg=message)
+
+
+def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str | None]:
+    """The port and the subnet that a request for an interface names; one of them, or both to remove one."""
+    named = body if isinstance(body, dict) else {}
+    if "port_id" not in named and "subnet_id" not in named:
+        raise refuse("a subnet_id or a port_id is needed")
+    for name in ("port_id", "subnet_id"):
+        if name in named:
+            try:
+                _UUID.parse(named[name])
+            except ValueError as error:
+                raise refuse(f"{name}: {str(error)[:200]}") from None
+    if not removal and "port_id" in named and "subnet_id" in named:
+        raise refuse("subnet_id and port_id exclude each other")
+    return named.get("port_id"), named.get("subnet_id")
+
+
+def check_modes(subnet: Object) -> None:
+    """A subnet whose hosts hear of their prefix from another router has no place for ours."""
+    if subnet["ip_version"] == 6 and subnet["ipv6_ra_mode"] is None and subnet["ipv6_address_mode"] is not None:
+        raise refuse(f"subnet {subnet['id']} gets its router advertisements from elsewhere (ipv6_ra_mode is not set)")
+
+
+def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: Iterable[Object] = ()) -> None:
+    """No two subnets of a router overlap; `others` are those beside the ones that its ports have addresses on."""
+    taken = {address.subnet_id: address.cidr for port in ports for address in port.addresses}
+    for subnet in new:
+        if subnet["id"] in taken:
+            raise refuse(f"the router has a port on subnet {subnet['id']} already")
+    taken |= {subnet["id"]: subnet["cidr"] for subnet in others}
+    for subnet in new:
+        prefix = ipaddress.ip_network(subnet["cidr"])
+        for other_id, cidr in taken.items():
+            if prefix.version == ipaddress.ip_network(cidr).version and prefix.overlaps(ipaddress.ip_network(cidr)):
+                raise refuse(f"{prefix} of subnet {subnet['id']} overlaps with {cidr} of subnet {other_id}")
+
+
+def check_one_ipv6_port(ports: Sequence[RouterPort], port: Object) -> None:
+    """The prefixes of a network are announced by one port of a router."""
+    if not any(":" in fixed["ip_address"] for fixed in port["fixed_ips"]):
+        return
+    for other in ports:
+        if other.network_id == port["network_id"] and has_ipv6(other) and other.type not in (SNAT, DVR_INTERFACE):
+            raise refuse(f"the router has IPv6 port {other.id} on network {other.network_id} already")
+
+
+def has_ipv6(port: RouterPort) -> bool:
+    return any(":" in address.ip_address for address in port.addresses)
+
+
+def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str) -> None:
+    """Who does not own a subnet takes no address of it that its owner has kept back."""
+    by_id = {subnet["id"]: subnet for subnet in subnets}
+    for fixed in port["fixed_ips"]:
+        subnet = by_id[fixed["subnet_id"]]
+        if subnet["project_id"] != project_id and not _in_pools(fixed["ip_address"], subnet["allocation_pools"]):
+            raise refuse(f"{fixed['ip_address']} of port {port['id']} is outside of the allocation pools of a subnet "
+                         f"({subnet['id']}) that belongs to another project")  # fmt: skip
+
+
+def _in_pools(address: str, pools: Sequence[Mapping[str, str]]) -> bool:
+    ip = int(ipaddress.ip_address(address))
+    return any(int(ipaddress.ip_address(p["start"])) <= ip <= int(ipaddress.ip_address(p["end"])) for p in pools)
+
+
+def check_routes(routes: Sequence[Mapping[str, str]], cidrs: Iterable[str], own: Iterable[str]) -> None:
+    """A nexthop is a neighbour: on a network of the router, and not the router itself."""
+    networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
+    addresses = set(own)
+    for route in routes:
+        hop = ipaddress.ip_address(route["nexthop"])
+        if not any(hop in network for network in networks):
+            raise errors.InvalidRoutes(reason=f"nexthop {hop} is on no network of the router")
+        if str(hop) in addresses:
+            raise errors.InvalidRoutes(reason=f"nexthop {hop} is an address of the router")
+
+
+def has_nexthop_in(routes: Sequence[Mapping[str, str]], cidr: str) -> bool:
+    network = ipaddress.ip_network(cidr)
+    return any(ipaddress.ip_address(route["nexthop"]) in network for route in routes)
+
+
+def routes_added(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Both, each route once."""
+    out: list[dict[str, str]] = []
+    for route in [*old, *new]:
+        if route not in out:
+            out.append(dict(route))
+    return out
+
+
+def routes_removed(old: Sequence[Mapping[str, str]], gone: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """What is left; a route that was not there is no mistake."""
+    return [dict(route) for route in old if route not in gone]

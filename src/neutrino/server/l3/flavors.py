@@ -1,0 +1,239 @@
+"""Flavors of routers: names that an administrator gives to kinds of service, and the profiles behind them.
+
+One service makes all routers here, so a flavor is kept with a router and changes nothing about it. Clients find the
+providers that they know from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.flavor import (
+    FLAVOR,
+    FLAVOR_SERVICE_PROFILE,
+    L3_ROUTER_NAT,
+    SERVICE_PROFILE,
+    SERVICE_PROVIDER,
+)
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, encode, new_id
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
+from neutrino.server.query import Query
+
+Object = dict[str, Any]
+_c, _s, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
+FLAVORS = View(
+    t.flavors,
+    columns=("id", "name", "description", "service_type", "service_profiles", "enabled"),
+    scope=sa.true(),
+)
+PROFILES = View(t.service_profiles, columns=("id", "description", "driver", "metainfo", "enabled"), scope=sa.true())
+PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
+
+
+def check_flavor(connection: Connection, key: str) -> None:
+    """Refuse a flavor for a new router that is not there, not for routers, or not enabled."""
+    row = connection.execute(sa.select(_c.service_type, _c.enabled).where(_c.id == key)).first()
+    if row is None or row.service_type != L3_ROUTER_NAT:
+        raise errors.FlavorNotFound(id=key)
+    if not row.enabled:
+        raise errors.FlavorDisabled()
+
+
+class Flavors:
+    resources = (FLAVOR, SERVICE_PROFILE, FLAVOR_SERVICE_PROFILE, SERVICE_PROVIDER)
+    extensions = (
+        Extension("flavors", "Neutron Service Flavors", "Flavors of services, and the profiles behind them."),
+        Extension("l3-flavors", "Router Flavor Extension", "Routers have a flavor."),
+        Extension("service-type", "Neutron Service Type Management", "The providers of services."),
+    )
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # --- flavors --------------------------------------------------------------------------------------------------
+
+    def get_flavors(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return FLAVORS.many(connection, query, context.project_id)
+
+    def get_flavor(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return FLAVORS.show(connection, key, project="", everyone=True, fields=fields)
+
+    def create_flavor(self, context: Context, values: Object) -> Object:
+        flavor = {"id": new_id(), **values}
+
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                for profile in flavor["service_profiles"]:
+                    _profile(connection, profile)
+            with self._db.transaction() as tx:
+                tx.insert(t.flavors, [as_row(t.flavors, flavor)])
+                _bind(tx, flavor["id"], flavor["service_profiles"])
+            return flavor
+
+        return self._db.retrying(attempt)
+
+    def update_flavor(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = _flavor(connection, key)
+                _check_unused(connection, key)
+                after = {**before, **values}
+                for profile in after["service_profiles"]:
+                    _profile(connection, profile)
+            with self._db.transaction() as tx:
+                done = tx.execute(sa.update(t.flavors).where(_c.id == key).values(as_row(t.flavors, after)))
+                if done.rowcount != 1:
+                    raise Stale
+                if after["service_profiles"] != before["service_profiles"]:
+                    tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == key))
+                    _bind(tx, key, after["service_profiles"])
+            return after
+
+        return self._db.retrying(attempt)
+
+    def delete_flavor(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                _check_unused(connection, key)
+            with self._db.transaction() as tx:
+                if not tx.execute(sa.delete(t.flavors).where(_c.id == key)).rowcount:
+                    raise errors.FlavorNotFound(id=key)
+
+        self._db.retrying(attempt)
+
+    # --- profiles -------------------------------------------------------------------------------------------------
+
+    def get_service_profiles(self, context: Context, query: Query) -> list[Object]:
+        with self._db.read() as connection:
+            return PROFILES.many(connection, query, context.project_id)
+
+    def get_service_profile(
+        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object | None:
+        with self._db.read() as connection:
+            return PROFILES.show(connection, key, project="", everyone=True, fields=fields)
+
+    def create_service_profile(self, context: Context, values: Object) -> Object:
+        _check_profile(values)
+        profile = {"id": new_id(), **values}
+        with self._db.transaction() as tx:
+            tx.insert(t.service_profiles, [as_row(t.service_profiles, profile)])
+        return profile
+
+    def update_service_profile(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = _profile(connection, key)
+                if values.keys() & {"driver", "metainfo"}:
+                    _check_unbound(connection, key)
+            after = {**before, **values}
+            _check_profile(after)
+            with self._db.transaction() as tx:
+                row = as_row(t.service_profiles, after)
+                if tx.execute(sa.update(t.service_profiles).where(_s.id == key).values(row)).rowcount != 1:
+                    raise Stale
+            return after
+
+        return self._db.retrying(attempt)
+
+    def delete_service_profile(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                _check_unbound(connection, key)
+            with self._db.transaction() as tx:
+                if not tx.execute(sa.delete(t.service_profiles).where(_s.id == key)).rowcount:
+                    raise errors.ServiceProfileNotFound(id=key)
+
+        self._db.retrying(attempt)
+
+    # --- which profiles a flavor has ------------------------------------------------------------------------------
+
+    def create_flavor_service_profile(self, context: Context, flavor_id: str, values: Object) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                flavor = _flavor(connection, flavor_id)
+                profile = _profile(connection, values["id"])
+            if profile["id"] in flavor["service_profiles"]:
+                raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=profile["id"])
+            with self._db.transaction() as tx:
+                _bind(tx, flavor_id, [profile["id"]])
+                _show(tx, flavor, [*flavor["service_profiles"], profile["id"]])
+            return {"id": profile["id"]}
+
+        return self._db.retrying(attempt)
+
+    def delete_flavor_service_profile(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                flavor = _flavor(connection, flavor_id)
+            if key not in flavor["service_profiles"]:
+                raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
+            with self._db.transaction() as tx:
+                unbind = sa.delete(t.flavor_service_profiles)
+                tx.execute(unbind.where(_b.flavor_id == flavor_id, _b.service_profile_id == key))
+                _show(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
+
+        self._db.retrying(attempt)
+
+    # --- providers ------------------------------------------------------------------------------------------------
+
+    def get_service_providers(self, context: Context, query: Query) -> list[Object]:
+        if query.marker is not None:  # they are one page, however small a page was asked for
+            return []
+        rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
+        return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
+
+
+def _flavor(connection: Connection, key: str) -> Object:
+    found = FLAVORS.load(connection, key)
+    if found is None:
+        raise errors.FlavorNotFound(id=key)
+    return found
+
+
+def _profile(connection: Connection, key: str) -> Object:
+    found = PROFILES.load(connection, key)
+    if found is None:
+        raise errors.ServiceProfileNotFound(id=key)
+    return found
+
+
+def _check_unused(connection: Connection, flavor_id: str) -> None:
+    if connection.execute(sa.select(_r.id).where(_r.flavor_id == flavor_id).limit(1)).first() is not None:
+        raise errors.FlavorInUse(flavor_id=flavor_id)
+
+
+def _check_unbound(connection: Connection, profile_id: str) -> None:
+    bound = sa.select(_b.flavor_id).where(_b.service_profile_id == profile_id)
+    if connection.execute(bound.limit(1)).first() is not None:
+        raise errors.ServiceProfileInUse(sp_id=profile_id)
+
+
+def _check_profile(values: Object) -> None:
+    if not values["driver"] and not values["metainfo"]:
+        raise errors.ServiceProfileEmpty()
+
+
+def _bind(tx: Transaction, flavor_id: str, profiles: Sequence[str]) -> None:
+    rows = [{"flavor_id": flavor_id, "service_profile_id": profile} for profile in profiles]
+    tx.insert(t.flavor_service_profiles, rows)
+
+
+def _show(tx: Transaction, flavor: Object, profiles: Sequence[str]) -> None:
+    """Write the profiles as the flavor shows them, if it still shows those that were read."""
+    as_read = sa.and_(_c.id == flavor["id"], _c.service_profiles == encode(flavor["service_profiles"]))
+    done = tx.execute(sa.update(t.flavors).where(as_read).values(service_profiles=encode(list(profiles))))
+    if done.rowcount != 1:
+        raise Stale

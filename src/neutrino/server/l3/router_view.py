@@ -1,0 +1,145 @@
+"""How routers are read.
+
+A router's row says where its gateway is; which addresses it has there is the gateway port's to say, and so is read from
+it. The zones are those of the agents that serve the router. Both are one query for a list, however long.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.api.resources.router import ROUTER
+from neutrino.server.api.stages.present import visible_names
+from neutrino.server.db import tables as t
+from neutrino.server.db.tables.base import Json
+from neutrino.server.db.view import Condition, View
+from neutrino.server.query import Query
+
+Object = dict[str, Any]
+_c, _p, _b, _a = t.routers.c, t.ports.c, t.router_l3_agents.c, t.agents.c
+_GATEWAY_IPS = sa.func.coalesce(
+    sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery(), sa.literal("[]"), type_=Json
+)
+NAMES = visible_names(ROUTER)
+GATEWAY_NAMES = ("gw_network_id", "enable_snat", "gateway_ips")
+BATCH = 500
+VIEW = View(
+    t.routers,
+    columns=(
+        "id",
+        "name",
+        "project_id",
+        "admin_state_up",
+        "status",
+        "enable_snat",
+        "distributed",
+        "ha",
+        "flavor_id",
+        "gw_port_id",
+        "gw_network_id",
+        "ha_network_id",
+        "ha_vr_id",
+        "availability_zone_hints",
+        "routes",
+        "conntrack_helpers",
+        "description",
+        "created_at",
+        "updated_at",
+        "revision_number",
+        "tags",
+    ),
+    computed={"enable_ndp_proxy": sa.literal(False, sa.Boolean), "gateway_ips": _GATEWAY_IPS},
+)
+_ZONES = (
+    sa.select(_b.router_id, _a.availability_zone)
+    .select_from(t.router_l3_agents.join(t.agents))
+    .where(_a.availability_zone != "")
+    .distinct()
+)
+_ZONES_OF = _ZONES.where(_b.router_id.in_(sa.bindparam("routers", expanding=True)))
+
+
+def many(connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
+    wanted = NAMES if query.fields is None else query.fields
+    rows = VIEW.many(connection, _with(query, _columns(wanted)), project, *conditions)
+    return _finished(connection, rows, wanted)
+
+
+def show(
+    connection: Connection, key: str, *, project: str, everyone: bool, fields: Sequence[str] | None
+) -> Object | None:
+    wanted = NAMES if fields is None else fields
+    row = VIEW.show(connection, key, project=project, everyone=everyone, fields=_columns(wanted))
+    return None if row is None else _finished(connection, [row], wanted)[0]
+
+
+def load(connection: Connection, key: str) -> Object:
+    """The router with all that the server knows of it, as plain values."""
+    found = VIEW.load(connection, key)
+    if found is None:
+        raise errors.RouterNotFound(id=key)
+    return found
+
+
+def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str]) -> Object:
+    """A router that was just written, as the API shows it."""
+    return {
+        **router,
+        "tenant_id": router["project_id"],
+        "enable_ndp_proxy": False,
+        "availability_zones": list(zones),
+        "external_gateway_info": None
+        if router["gw_port_id"] is None
+        else {
+            "network_id": router["gw_network_id"],
+            "external_fixed_ips": list(gateway_ips),
+            "enable_snat": router["enable_snat"],
+        },
+    }
+
+
+def zones_of(connection: Connection, router_ids: Sequence[str]) -> dict[str, list[str]]:
+    """The zones in which routers have agents."""
+    if len(router_ids) > BATCH:  # the whole table is less work than naming so many
+        rows = connection.execute(_ZONES).all()
+    else:
+        rows = connection.execute(_ZONES_OF, {"routers": list(router_ids)}).all() if router_ids else []
+    out: dict[str, list[str]] = defaultdict(list)
+    for router_id, zone in sorted(tuple(row) for row in rows):
+        out[router_id].append(zone)
+    return out
+
+
+def _columns(wanted: Iterable[str]) -> tuple[str, ...]:
+    names = list(wanted)
+    if "external_gateway_info" in names:
+        names += GATEWAY_NAMES
+    return tuple(dict.fromkeys(name for name in [*names, "id"] if name in VIEW.fields))
+
+
+def _with(query: Query, names: tuple[str, ...]) -> Query:
+    return Query(query.filters, names, query.sorts, query.limit, query.marker, query.reverse, query.everyone)
+
+
+def _finished(connection: Connection, rows: list[Object], wanted: Iterable[str]) -> list[Object]:
+    names = tuple(wanted)
+    zones = zones_of(connection, [row["id"] for row in rows]) if "availability_zones" in names else {}
+    for row in rows:
+        if "external_gateway_info" in names:
+            row["external_gateway_info"] = _gateway(row)
+        row["availability_zones"] = zones.get(row["id"], [])
+    return [{name: row[name] for name in names if name in row} for row in rows]
+
+
+def _gateway(row: Object) -> Object | None:
+    if row["gw_network_id"] is None:
+        return None
+    addresses: msgspec.Raw = row["gateway_ips"]
+    return {"network_id": row["gw_network_id"], "external_fixed_ips": addresses, "enable_snat": row["enable_snat"]}

@@ -1,0 +1,296 @@
+"""The ports that DHCP agents serve from: they come, follow the subnets, move and go with what is scheduled."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.model.agents import DHCP, OVS, AgentState
+from neutrino.model.dhcp import device_id
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
+from tests.api.agents import BINARIES, report, set_clock, switch
+from tests.api.client import Api
+
+Fresh = tuple[Server, Api]
+
+
+@pytest.fixture
+def fresh(another_server: Any) -> Fresh:
+    server = another_server()
+    return server, Api(server.app).as_admin()
+
+
+def serve(server: Server, host: str) -> str:
+    """A host that wires ports and serves DHCP; the DHCP agent's id."""
+    switch(server, host)
+    return report(server, DHCP, host, dhcp_port_by_server=True).agent_id
+
+
+def dhcp_ports(api: Api, network: dict[str, Any]) -> list[dict[str, Any]]:
+    return api.all("/ports", {"network_id": network["id"], "device_owner": "network:dhcp"})
+
+
+def subnets_on(port: dict[str, Any]) -> set[str]:
+    return {f["subnet_id"] for f in port["fixed_ips"]}
+
+
+def test_device_ids_are_those_that_hosts_of_neutron_have() -> None:
+    network = "11111111-2222-3333-4444-555555555555"
+    short = uuid.uuid5(uuid.NAMESPACE_DNS, "node-7")
+    assert device_id("node-7", network) == device_id("node-7.example.org", network) == f"dhcp{short}-{network}"
+
+
+def test_a_dhcp_subnet_brings_a_bound_port(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network = api.network()
+    assert dhcp_ports(api, network) == []
+    subnet = api.subnet(network, "10.0.0.0/24")
+    (port,) = dhcp_ports(api, network)
+    assert port["device_id"] == device_id("h1", network["id"])
+    assert (port["name"], port["binding:host_id"], port["binding:vif_type"]) == ("", "h1", "ovs")
+    assert subnets_on(port) == {subnet["id"]}
+    assert (port["port_security_enabled"], port["security_groups"]) == (False, [])
+    assert port["project_id"] == network["project_id"]
+    assert port["dns_assignment"][0]["ip_address"] == port["fixed_ips"][0]["ip_address"]
+
+
+def test_agents_that_make_their_own_ports_get_none(fresh: Fresh) -> None:
+    server, api = fresh
+    switch(server, "h1")
+    report(server, DHCP, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    assert len(api.get(f"/networks/{network['id']}/dhcp-agents").body["agents"]) == 1
+    assert dhcp_ports(api, network) == []
+
+
+def test_the_port_follows_the_subnets(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network = api.network()
+    one = api.subnet(network, "10.0.0.0/24")
+    (port,) = dhcp_ports(api, network)
+    address = port["fixed_ips"][0]["ip_address"]
+    two = api.subnet(network, "10.0.1.0/24")
+    slaac = {"ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    three = api.subnet(network, "2001:db8::/64", **slaac)
+    api.subnet(network, "10.0.2.0/24", enable_dhcp=False)
+    (port,) = dhcp_ports(api, network)
+    assert subnets_on(port) == {one["id"], two["id"], three["id"]}
+    assert address in {f["ip_address"] for f in port["fixed_ips"]}, "addresses that it has stay"
+    api.change("subnet", two["id"], enable_dhcp=False)
+    assert subnets_on(dhcp_ports(api, network)[0]) == {one["id"], three["id"]}
+    api.change("subnet", two["id"], enable_dhcp=True)
+    assert subnets_on(dhcp_ports(api, network)[0]) == {one["id"], two["id"], three["id"]}
+    api.delete(f"/subnets/{one['id']}").expect(204)
+    (after,) = dhcp_ports(api, network)
+    assert (after["id"], subnets_on(after)) == (port["id"], {two["id"], three["id"]})
+    api.delete(f"/subnets/{three['id']}").expect(204)
+    api.change("subnet", two["id"], enable_dhcp=False)
+    assert dhcp_ports(api, network) == [], "no DHCP subnet is left"
+    api.change("subnet", two["id"], enable_dhcp=True)
+    assert subnets_on(dhcp_ports(api, network)[0]) == {two["id"]}
+    api.delete(f"/subnets/{two['id']}").expect(204)
+    assert dhcp_ports(api, network) == []
+
+
+def test_a_network_without_a_port_can_go(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    assert dhcp_ports(api, network)
+    api.delete(f"/networks/{network['id']}").expect(204)
+    assert api.all("/ports") == []
+
+
+def test_an_agent_that_appears_later_gets_the_port(fresh: Fresh) -> None:
+    server, api = fresh
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    assert dhcp_ports(api, network) == []
+    serve(server, "late")
+    (port,) = dhcp_ports(api, network)
+    assert (port["binding:host_id"], port["binding:vif_type"]) == ("late", "ovs")
+
+
+def test_a_port_that_could_not_be_bound_is_bound_when_the_switch_is_there(fresh: Fresh) -> None:
+    server, api = fresh
+    report(server, DHCP, "h1", dhcp_port_by_server=True)
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    assert dhcp_ports(api, network)[0]["binding:vif_type"] == "binding_failed"
+    switch(server, "h1")
+    assert dhcp_ports(api, network)[0]["binding:vif_type"] == "ovs"
+
+
+def test_the_port_goes_and_comes_by_the_operators_verbs(fresh: Fresh) -> None:
+    server, api = fresh
+    one, two = serve(server, "h1"), serve(server, "h2")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    (first,) = dhcp_ports(api, network)
+    had, other = (one, two) if first["binding:host_id"] == "h1" else (two, one)
+    api.post(f"/agents/{other}/dhcp-networks", {"network_id": network["id"]}).expect(201)
+    assert {p["binding:host_id"] for p in dhcp_ports(api, network)} == {"h1", "h2"}
+    api.delete(f"/agents/{had}/dhcp-networks/{network['id']}").expect(204)
+    (left,) = dhcp_ports(api, network)
+    assert left["binding:host_id"] != first["binding:host_id"]
+    api.delete(f"/agents/{other}/dhcp-networks/{network['id']}").expect(204)
+    assert dhcp_ports(api, network) == []
+    api.post(f"/agents/{had}/dhcp-networks", {"network_id": network["id"]}).expect(201)
+    assert len(dhcp_ports(api, network)) == 1
+
+
+def test_failover_moves_the_port_with_its_address(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "dies")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    (before,) = dhcp_ports(api, network)
+    serve(server, "lives")
+    for _ in range(3):  # one of the two goes on reporting
+        set_clock(server, 60)
+        for kind in (OVS, DHCP):
+            by_server = {"dhcp_port_by_server": True, "tunnel_types": ["vxlan"], "tunneling_ip": "192.0.2.1"}
+            server.registry.report(AgentState(kind, BINARIES[kind], "lives", "topic", configurations=by_server))
+    server.scheduler.reschedule_dead()
+    (after,) = dhcp_ports(api, network)
+    assert (after["id"], after["fixed_ips"], after["mac_address"]) == (
+        before["id"],
+        before["fixed_ips"],
+        before["mac_address"],
+    )
+    assert after["binding:host_id"] == "lives"
+    assert after["device_id"] == device_id("lives", network["id"])
+
+
+def test_a_deleted_agents_port_moves_to_another(fresh: Fresh) -> None:
+    server, api = fresh
+    gone = serve(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    api.delete(f"/agents/{gone}").expect(204)
+    assert dhcp_ports(api, network) == []
+    serve(server, "h2")
+    assert [p["binding:host_id"] for p in dhcp_ports(api, network)] == ["h2"]
+
+
+def test_a_reserved_port_is_taken_first(fresh: Fresh) -> None:
+    server, api = fresh
+    network = api.network()
+    subnet = api.subnet(network, "10.0.0.0/24")
+    reserved = api.port(
+        network,
+        device_owner="network:dhcp",
+        device_id="reserved_dhcp_port",
+        fixed_ips=[{"subnet_id": subnet["id"], "ip_address": "10.0.0.7"}],
+    )
+    serve(server, "h1")
+    (port,) = dhcp_ports(api, network)
+    assert (port["id"], port["device_id"]) == (reserved["id"], device_id("h1", network["id"]))
+    assert port["fixed_ips"][0]["ip_address"] == "10.0.0.7"
+    assert port["binding:vif_type"] == "ovs"
+
+
+def test_a_port_that_somebody_deleted_is_made_anew(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    (port,) = dhcp_ports(api, network)
+    api.delete(f"/ports/{port['id']}").expect(204)
+    (again,) = dhcp_ports(api, network)
+    assert (again["id"] != port["id"], again["device_id"]) == (True, port["device_id"])
+
+
+def test_a_full_subnet_is_no_error(fresh: Fresh) -> None:
+    server, api = fresh
+    network = api.network()
+    subnet = api.subnet(network, "10.0.0.0/24", allocation_pools=[{"start": "10.0.0.5", "end": "10.0.0.5"}])
+    port = api.port(network)
+    serve(server, "h1")
+    assert dhcp_ports(api, network) == []
+    api.delete(f"/ports/{port['id']}").expect(204)
+    api.change("subnet", subnet["id"], enable_dhcp=False)
+    api.change("subnet", subnet["id"], enable_dhcp=True)
+    assert len(dhcp_ports(api, network)) == 1
+
+
+# --- ACTIVE -----------------------------------------------------------------------------------------------------------
+
+
+def blocks(server: Server, port: dict[str, Any]) -> set[str]:
+    c = t.provisioning_blocks.c
+    with server.db.read() as connection:
+        return set(connection.execute(sa.select(c.component).where(c.port_id == port["id"])).scalars())
+
+
+def test_a_port_waits_for_wiring_and_lease(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    switch(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
+    assert blocks(server, port) == {"L2", "DHCP"}
+    provisioning, revision = server.core.provisioning, port["revision_number"]
+    assert not provisioning.complete(port["id"], "L2", "h1")
+    assert not provisioning.ready(port["id"], "DHCP", revision - 1, "d1"), "news of an older state"
+    assert not provisioning.ready(port["id"], "DHCP", revision, "h1"), "h1 does not serve the network"
+    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "d1 does not wire it"
+    assert provisioning.ready(port["id"], "DHCP", revision, "d1")
+    assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
+
+
+def test_who_does_not_wait_for_dhcp(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    network = api.network()
+    served, plain = api.subnet(network, "10.0.0.0/24"), api.subnet(network, "10.0.1.0/24", enable_dhcp=False)
+    here = {"binding__host_id": "d1", "device_owner": "compute:nova"}
+    both = api.port(network, fixed_ips=[{"subnet_id": s["id"]} for s in (served, plain)], **here)
+    assert blocks(server, both) == {"L2", "DHCP"}
+    static = api.port(network, fixed_ips=[{"subnet_id": plain["id"]}], **here)
+    assert blocks(server, static) == {"L2"}
+    assert blocks(server, api.port(network, fixed_ips=[], **here)) == {"L2"}
+    assert blocks(server, dhcp_ports(api, network)[0]) == {"L2"}
+
+
+def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    switch(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
+    provisioning = server.core.provisioning
+    provisioning.complete(port["id"], "L2", "h1")
+    server.scheduler.reschedule_dead()
+    assert api.show("port", port["id"])["status"] == "DOWN", "d1 lives, and has not said that it serves the port"
+    set_clock(server, server.registry.down_time + 5)
+    switch(server, "h1")
+    server.scheduler.reschedule_dead()
+    assert api.show("port", port["id"])["status"] == "ACTIVE"
+
+
+def test_an_agent_with_the_gateways_addresses_has_a_port_without(fresh: Fresh) -> None:
+    server, api = fresh
+    switch(server, "h1")
+    report(server, DHCP, "h1", dhcp_port_by_server=True, use_gateway_ips=True)
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    api.subnet(network, "2001:db8::/64", ip_version=6, ipv6_ra_mode="slaac", ipv6_address_mode="slaac")
+    (port,) = dhcp_ports(api, network)
+    assert (port["fixed_ips"], port["binding:vif_type"]) == ([], "ovs")
+    report(server, DHCP, "h1", dhcp_port_by_server=True)
+    api.subnet(network, "10.0.1.0/24")
+    assert len(dhcp_ports(api, network)[0]["fixed_ips"]) == 3, "it has changed its mind"
+    report(server, DHCP, "h1", dhcp_port_by_server=True, use_gateway_ips=True)
+    server.scheduler.settle(network["id"])
+    assert dhcp_ports(api, network)[0]["fixed_ips"] == []

@@ -1,0 +1,243 @@
+"""Highly available and distributed routers: their ports, their agents, and how one becomes another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neutrino.server.main import Server
+from tests.api.agents import switch
+from tests.api.client import Api
+from tests.api.l3 import agents_of, attach, detach, gateway, inside, l3_agent, outside, ports_of
+from tests.faults.integrity import check
+
+Object = dict[str, Any]
+INTERFACE, GATEWAY = "network:router_interface", "network:router_gateway"
+REPLICATED, HA_PORT = "network:ha_router_replicated_interface", "network:router_ha_interface"
+DISTRIBUTED, SNAT = "network:router_interface_distributed", "network:router_centralized_snat"
+
+
+@pytest.fixture
+def cloud(another_server: Any) -> Any:
+    """A server of the test's own: agents serve everybody's routers."""
+    made: list[Server] = []
+
+    def make(**options: str) -> tuple[Server, Api]:
+        made.append(another_server({"DEFAULT": options}))
+        return made[-1], Api(made[-1].app).as_admin()
+
+    yield make
+    for server in made:
+        check(server.db)
+
+
+def owners(admin: Api, router: Object) -> list[str]:
+    return sorted(port["device_owner"] for port in ports_of(admin, router))
+
+
+def test_an_ha_router_has_several_agents_and_a_network_where_they_meet(cloud: Any) -> None:
+    server, admin = cloud()
+    for host in ("h1", "h2", "h3", "h4"):
+        l3_agent(server, host)
+    router = admin.make("router", ha=True)
+    assert router["ha"] is True
+    assert len(agents_of(admin, router)) == 3
+    (network,) = [n for n in admin.all("/networks") if n["name"] == f"HA network tenant {admin.project}"]
+    assert network["project_id"] == ""
+    ports = ports_of(admin, router, HA_PORT)
+    assert {p["binding:host_id"] for p in ports} == set(agents_of(admin, router))
+    assert {p["network_id"] for p in ports} == {network["id"]}
+    _, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    assert owners(admin, router) == [REPLICATED, HA_PORT, HA_PORT, HA_PORT]
+    admin.delete(f"/networks/{network['id']}").refused(409, "NetworkInUse")
+    detach(admin, router, subnet_id=subnet["id"]).expect(200)
+    admin.delete(f"/routers/{router['id']}").expect(204)
+    assert [n["id"] for n in admin.all("/networks") if n["id"] == network["id"]] == []
+
+
+def test_the_active_host_has_the_ports(cloud: Any) -> None:
+    server, admin = cloud(max_l3_agents_per_router="0")
+    for host in ("h1", "h2"):
+        l3_agent(server, host)
+    external = outside(admin)
+    router = admin.make("router", ha=True, external_gateway_info=gateway(external))
+    plugin = server.service_plugins["router"]
+    for active, standby in (("h1", "h2"), ("h2", "h1")):
+        plugin.scheduler.set_ha_states(standby, {router["id"]: "standby"})
+        plugin.scheduler.set_ha_states(active, {router["id"]: "active"})
+        states = {
+            agent["host"]: agent["ha_state"] for agent in admin.get(f"/routers/{router['id']}/l3-agents").body["agents"]
+        }
+        assert states == {active: "active", standby: "standby"}
+        assert {p["binding:host_id"] for p in ports_of(admin, router, GATEWAY)} == {active}
+    assert plugin.scheduler.set_ha_states("h2", {router["id"]: "active"}) == 0
+
+
+def test_vrrp_ids_are_a_projects_own(cloud: Any) -> None:
+    server, admin = cloud(l3_ha="true")
+    routers = [admin.make("router") for _ in range(3)]
+    with server.db.read() as connection:
+        rows = connection.exec_driver_sql("SELECT ha_vr_id FROM routers").scalars().all()
+    assert sorted(rows) == [1, 2, 3]
+    admin.delete(f"/routers/{routers[0]['id']}").expect(204)
+    assert [n["name"] for n in admin.all("/networks")] == [f"HA network tenant {admin.project}"]
+
+
+def test_a_new_agent_joins_ha_routers(cloud: Any) -> None:
+    server, admin = cloud()
+    l3_agent(server, "h1")
+    router = admin.make("router", ha=True)
+    assert agents_of(admin, router) == ["h1"]
+    l3_agent(server, "h2")
+    assert agents_of(admin, router) == ["h1", "h2"]
+    assert len(ports_of(admin, router, HA_PORT)) == 2
+    second = admin.get("/agents", {"host": "h2"}).body["agents"][0]["id"]
+    admin.delete(f"/agents/{second}/l3-routers/{router['id']}").expect(204)
+    assert len(ports_of(admin, router, HA_PORT)) == 1
+
+
+def test_a_kind_changes_while_the_router_is_down(cloud: Any) -> None:
+    server, admin = cloud()
+    for host in ("h1", "h2"):
+        l3_agent(server, host, agent_mode="dvr_snat")
+    router = admin.make("router", external_gateway_info=gateway(outside(admin)))
+    _, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    path = f"/routers/{router['id']}"
+    for name in ("ha", "distributed"):
+        admin.put(path, {"router": {name: True}}).refused(400, "BadRequest")
+        admin.put(path, {"router": {name: True, "admin_state_up": False}}).refused(400, "BadRequest")
+        assert admin.change("router", router["id"], **{name: False})[name] is False  # as it is
+    admin.change("router", router["id"], admin_state_up=False)
+    admin.change("router", router["id"], ha=True)
+    assert owners(admin, router) == sorted([REPLICATED, GATEWAY, HA_PORT, HA_PORT])
+    assert agents_of(admin, router) == ["h1", "h2"]
+    admin.change("router", router["id"], distributed=True)
+    assert owners(admin, router) == sorted([DISTRIBUTED, SNAT, GATEWAY, HA_PORT, HA_PORT])
+    admin.change("router", router["id"], ha=False)
+    assert owners(admin, router) == sorted([DISTRIBUTED, SNAT, GATEWAY])
+    assert len(agents_of(admin, router)) == 1
+    admin.change("router", router["id"], distributed=False)
+    assert owners(admin, router) == sorted([INTERFACE, GATEWAY])
+    assert {p["binding:host_id"] for p in ports_of(admin, router)} == set(agents_of(admin, router))
+    assert admin.all("/networks", {"name": f"HA network tenant {admin.project}"}) == []
+
+
+def test_a_distributed_router_is_everywhere_but_for_its_snat(cloud: Any) -> None:
+    server, admin = cloud(router_distributed="true")
+    switch(server, "net")
+    l3_agent(server, "net", agent_mode="dvr_snat")
+    l3_agent(server, "vm-host", agent_mode="dvr")
+    router = admin.make("router")
+    assert router["distributed"] is True
+    network, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    (port,) = ports_of(admin, router)
+    assert (port["device_owner"], port["binding:host_id"], port["binding:vif_type"]) == (DISTRIBUTED, "", "distributed")
+    assert agents_of(admin, router) == []
+    admin.change("router", router["id"], external_gateway_info=gateway(outside(admin)))
+    assert agents_of(admin, router) == ["net"]
+    (snat,) = ports_of(admin, router, SNAT)
+    assert (snat["binding:host_id"], snat["project_id"]) == ("net", "")
+    assert [f["subnet_id"] for f in snat["fixed_ips"]] == [subnet["id"]]
+    admin.make("port", network_id=network["id"], device_owner="compute:z", device_id="d", binding__host_id="vm-host")
+    assert agents_of(admin, router) == ["net", "vm-host"]
+    _, second = inside(admin, "10.1.0.0/24")
+    attach(admin, router, subnet_id=second["id"]).expect(200)
+    assert len(ports_of(admin, router, SNAT)) == 2
+    detach(admin, router, subnet_id=second["id"]).expect(200)
+    assert len(ports_of(admin, router, SNAT)) == 1
+    admin.change("router", router["id"], external_gateway_info=None)
+    assert owners(admin, router) == [DISTRIBUTED]
+
+
+def test_ipv6_prefixes_share_a_snat_port(cloud: Any) -> None:
+    server, admin = cloud(router_distributed="true")
+    l3_agent(server, "net", agent_mode="dvr_snat")
+    external = admin.network(router__external=True)
+    admin.subnet(external, "2001:db8:99::/64", enable_dhcp=False)
+    router = admin.make("router", external_gateway_info=gateway(external))
+    network = admin.network()
+    subnets = [admin.subnet(network, f"2001:db8:{i}::/64") for i in (1, 2)]
+    for subnet in subnets:
+        attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    (snat,) = ports_of(admin, router, SNAT)
+    assert {f["subnet_id"] for f in snat["fixed_ips"]} == {subnet["id"] for subnet in subnets}
+    detach(admin, router, subnet_id=subnets[0]["id"]).expect(200)
+    (snat,) = ports_of(admin, router, SNAT)
+    assert {f["subnet_id"] for f in snat["fixed_ips"]} == {subnets[1]["id"]}
+
+
+def test_what_hosts_have_for_distributed_routers(cloud: Any) -> None:
+    server, admin = cloud()
+    l3_agent(server, "h1", agent_mode="dvr")
+    external = outside(admin)
+    dvr = server.service_plugins["router"].dvr
+    port = dvr.gateway_port(external["id"], "h1")
+    assert dvr.gateway_port(external["id"], "h1")["id"] == port["id"]
+    shown = admin.show("port", port["id"])
+    assert (shown["device_owner"], shown["binding:host_id"]) == ("network:floatingip_agent_gateway", "h1")
+    mac = dvr.mac_of("h1")
+    assert mac.startswith("fa:16:3f")
+    assert dvr.mac_of("h1") == mac != dvr.mac_of("h2")
+
+
+# --- flavors and topologies -------------------------------------------------------------------------------------------
+
+
+def test_flavors(cloud: Any) -> None:
+    _, admin = cloud()
+    api = admin.as_stranger()
+    profile = admin.make("service_profile", metainfo="{}")
+    admin.post("/service_profiles", {"service_profile": {}}).refused(400, "ServiceProfileEmpty")
+    flavor = admin.make("flavor", name="f", service_type="L3_ROUTER_NAT")
+    admin.post("/flavors", {"flavor": {"service_type": "NONSENSE"}}).refused(400)
+    api.post("/flavors", {"flavor": {"service_type": "L3_ROUTER_NAT"}}).refused(403)
+    path = f"/flavors/{flavor['id']}/service_profiles"
+    admin.post(path, {"service_profile": {"id": profile["id"]}}).expect(201)
+    admin.post(path, {"service_profile": {"id": profile["id"]}}).refused(409, "FlavorServiceProfileBindingExists")
+    assert api.show("flavor", flavor["id"])["service_profiles"] == [profile["id"]]
+    admin.delete(f"/service_profiles/{profile['id']}").refused(409, "ServiceProfileInUse")
+    router = api.make("router", flavor_id=flavor["id"])
+    assert router["flavor_id"] == flavor["id"]
+    admin.delete(f"/flavors/{flavor['id']}").refused(409, "FlavorInUse")
+    api.post("/routers", {"router": {"flavor_id": profile["id"]}}).refused(404, "FlavorNotFound")
+    api.delete(f"/routers/{router['id']}").expect(204)
+    admin.change("flavor", flavor["id"], enabled=False)
+    api.post("/routers", {"router": {"flavor_id": flavor["id"]}}).refused(503, "FlavorDisabled")
+    admin.delete(f"{path}/{profile['id']}").expect(204)
+    admin.delete(f"{path}/{profile['id']}").refused(404, "FlavorServiceProfileBindingNotFound")
+    admin.delete(f"/flavors/{flavor['id']}").expect(204)
+    admin.delete(f"/service_profiles/{profile['id']}").expect(204)
+    providers = api.get("/service-providers").expect(200).body["service_providers"]
+    assert [p["name"] for p in providers if p["default"]] == ["single_node"]
+
+
+def test_a_topology_for_who_says_not_which(cloud: Any) -> None:
+    _, admin = cloud()
+    api = admin.as_stranger()
+    path = f"/auto-allocated-topology/{api.project}"
+    dry = {"fields": "dry-run"}
+    api.get(path, dry).refused(409, "AutoAllocationFailure")
+    external = outside(admin, is_default=True)
+    admin.post("/networks", {"network": {"router:external": True, "is_default": True}}).refused(
+        409, "DefaultExternalNetworkExists"
+    )
+    api.get(path, dry).refused(409, "AutoAllocationFailure")
+    pool = {"name": "p", "prefixes": ["10.64.0.0/16"], "default_prefixlen": 26, "is_default": True, "shared": True}
+    admin.make("subnetpool", **pool)
+    assert api.get(path, dry).expect(200).body["auto_allocated_topology"]["id"] == "dry-run=pass"
+    assert api.all("/networks", {"name": "auto_allocated_network"}) == []
+    found = api.get(path).expect(200).body["auto_allocated_topology"]
+    assert api.get("/auto-allocated-topology/None").body["auto_allocated_topology"] == found
+    network = api.show("network", found["id"])
+    assert (network["project_id"], len(network["subnets"])) == (api.project, 1)
+    (router,) = api.all("/routers")
+    assert router["external_gateway_info"]["network_id"] == external["id"]
+    assert len(ports_of(api, router)) == 1
+    admin.as_stranger().get(path).refused(403)
+    api.delete(path).expect(204)
+    assert (api.all("/routers"), api.all("/networks", {"name": "auto_allocated_network"})) == ([], [])
+    api.delete(path).expect(204)
