@@ -48,12 +48,12 @@ def test_connections_that_are_cut(
     credential = Credentials(server.db).add("h1")
     address = Address(path=str(tmp_path / "feed.sock"))
 
-    def port() -> str:
+    def port() -> tuple[str, int]:
         for _ in range(4):  # each connection of the pool may find out once
             body = {"port": {"network_id": network["id"], "binding:host_id": "h1", "device_owner": "compute:x"}}
             answer = api.post("/ports", body)
             if answer.status == 201:
-                return str(answer.body["port"]["id"])
+                return answer.body["port"]["id"], answer.body["port"]["revision_number"]
         raise AssertionError(answer.body)
 
     def status(key: str) -> str:
@@ -65,8 +65,8 @@ def test_connections_that_are_cut(
             await h1.client.wait_synced()
             for _ in range(3):
                 await asyncio.to_thread(cut, url)
-                made = await asyncio.to_thread(port)
-                h1.client.port_up(made, 1)
+                made, revision = await asyncio.to_thread(port)
+                h1.client.port_up(made, revision)
                 await until(lambda made=made: h1.client.state.get("port", made) is not None, "the port")  # type: ignore[misc]
                 await until(lambda: h1.client.unsaid == 0, "the server to have done it")
                 assert await asyncio.to_thread(status, made) == "ACTIVE"

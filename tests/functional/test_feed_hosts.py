@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,12 @@ from neutrino.feed.address import Address
 from neutrino.feed.messages import Ack, Hello, Problem, Put, Refused, Report
 from neutrino.model.agents import OVS, AgentState
 from neutrino.model.state import Port
-from neutrino.server.feed import service
+from neutrino.server.feed import service, wake
 from neutrino.server.feed.credentials import Credentials
 from neutrino.server.feed.log import ChangeLog
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.main import Server
-from tests.api.agents import switch
+from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.support.feed import DATABASES, HostEnd, new_database, serving, until
@@ -275,8 +276,8 @@ def test_a_host_speaks_only_for_itself(server: Server, keys: dict[str, str], add
             assert isinstance(answer[0], Problem)
             assert isinstance(answer[1], Ack)
             async with HostEnd(address, "h1", keys["h1"]) as h1:
-                h1.client.port_up(others["id"], 1)
-                h1.client.port_up(mine["id"], 1)
+                h1.client.port_up(others["id"], others["revision_number"])
+                h1.client.port_up(mine["id"], mine["revision_number"])
                 await until(lambda: h1.client.unsaid == 0, "the server to have done it")
                 assert h1.client.state.get("port", others["id"]) is None
         assert api.show("port", mine["id"])["status"] == "ACTIVE"
@@ -295,7 +296,7 @@ def test_reports_are_kept_until_they_are_done(server: Server, keys: dict[str, st
     async def test() -> None:
         async with HostEnd(address, "h1", keys["h1"]) as h1:
             h1.client.report([state])
-            h1.client.port_up(port["id"], 1)
+            h1.client.port_up(port["id"], port["revision_number"])
             h1.client.error("port", port["id"], "no such tap yet")
             assert h1.client.unsaid == 3
             async with serving(server, address):
@@ -311,6 +312,30 @@ def test_reports_are_kept_until_they_are_done(server: Server, keys: dict[str, st
         assert agent["configurations"] == {**state.configurations, "feed_behind": 0}
 
     run(test())
+
+
+def test_a_start_that_no_server_heard_of_is_told_when_one_is_there(
+    server: Server, keys: dict[str, str], address: Address
+) -> None:
+    """More may have been said before that: its first report is not replaced by the next one."""
+    api = Api(server.app).as_admin()
+    started = AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={"devices": 0}, start_flag=True)
+    wired = AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={"devices": 7})
+    switch(server, "h1")
+    before = next(a for a in api.all("/agents", {"host": "h1"}))["started_at"]
+    set_clock(server, ahead=60)
+
+    async def test() -> None:
+        async with HostEnd(address, "h1", keys["h1"]) as h1:
+            h1.client.report([started])
+            h1.client.report([wired])
+            async with serving(server, address):
+                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+
+    run(test())
+    after = next(a for a in api.all("/agents", {"host": "h1"}))
+    assert after["started_at"] > before
+    assert after["configurations"]["devices"] == 7
 
 
 def test_an_agent_that_is_behind_is_shown_so(server: Server, keys: dict[str, str], address: Address) -> None:
@@ -332,13 +357,56 @@ def test_an_agent_that_is_behind_is_shown_so(server: Server, keys: dict[str, str
     run(test())
 
 
-def test_a_socket_is_not_taken_from_who_serves_it(server: Server, address: Address) -> None:
+def test_a_socket_is_not_taken_from_who_serves_it(
+    server: Server, keys: dict[str, str], address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second feed serves where it can, and comes into the first one's place when that ends."""
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.02)
+    other = Address(path=str(tmp_path / "other.sock"))
+
     async def test() -> None:
-        async with serving(server, address):
-            assert Path(address.path).stat().st_mode & 0o777 == 0o600
-            with pytest.raises(service.InUse):
-                async with serving(server, address):
-                    pass
+        async with contextlib.AsyncExitStack() as stack:
+            async with serving(server, address):
+                assert Path(address.path).stat().st_mode & 0o777 == 0o600
+                second = await stack.enter_async_context(serving(server, other, addresses=[address, other]))
+                async with HostEnd(other, "h1", keys["h1"]) as h1, HostEnd(address, "h2", keys["h2"]) as h2:
+                    await h1.client.wait_synced()
+                    await h2.client.wait_synced()
+                assert second.listening == [other]
+            await until(lambda: address in second.listening, "the second one to take its place")
+            async with HostEnd(address, "h1", keys["h1"]) as h1:
+                await h1.client.wait_synced()
+
+    run(test())
+
+
+def test_a_file_that_is_no_socket_is_left_alone(
+    server: Server, keys: dict[str, str], address: Address, tmp_path: Path
+) -> None:
+    Path(address.path).write_text("mine")
+    other = Address(path=str(tmp_path / "other.sock"))
+
+    async def test() -> None:
+        async with serving(server, other, addresses=[address, other]), HostEnd(other, "h1", keys["h1"]) as h1:
+            await h1.client.wait_synced()
+        assert Path(address.path).read_text() == "mine"
+
+    run(test())
+
+
+@pytest.mark.parametrize("server", DATABASES[:2], indirect=True)  # MariaDB has nothing to tell with
+def test_nobody_has_to_ask_where_the_database_tells(
+    server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "SURELY", 3600.0)
+    network = Api(server.app).as_admin().network()
+
+    async def test() -> None:
+        async with serving(server, address, sqlite_interval=3600), HostEnd(address, "h1", keys["h1"]) as h1:
+            await h1.client.wait_synced()
+            for _ in range(5):
+                port = await asyncio.to_thread(bound, server, network, "h1")
+                await until(lambda port=port: h1.client.state.get("port", port["id"]) is not None, "the port")  # type: ignore[misc]
 
     run(test())
 

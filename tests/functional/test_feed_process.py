@@ -8,11 +8,15 @@ import datetime
 import ipaddress
 import os
 import signal
+import socket
 import ssl
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import requests
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -22,12 +26,17 @@ from neutrino.feed.address import Address
 from neutrino.feed.client import FeedClient, Settings
 from neutrino.feed.messages import Hello, Problem, Refused, Welcome
 from neutrino.model.agents import OVS, AgentState
+from neutrino.server.config import FEED as OPTIONS
+from neutrino.server.feed.service import RETRY_SECONDS
+from tests.bench.memory import alive, tree
 from tests.support.feed import until
 from tests.support.feed_raw import Raw
-from tests.support.neutrino import PROGRAM, Caller, Neutrino
+from tests.support.neutrino import PROGRAM, Caller, Neutrino, configuration
 from tests.support.ports import free_port
+from tests.support.process import wait_until
 
-FEED = {"feed": {"run": "true"}}
+FEED = {"feed": {"run": True}}
+AT = "the feed is at unix:"
 STATE = AgentState(
     OVS,
     "neutrino-agent",
@@ -44,15 +53,30 @@ def command(server: Neutrino, *words: str) -> str:
 
 
 def feed_of(server: Neutrino) -> int:
-    """The process id of the feed beside a server."""
-    for pid in Path(f"/proc/{server.pids[0]}/task/{server.pids[0]}/children").read_text().split():
-        if b"feed" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            return int(pid)
+    """The process id of the feed beside a server; 0 while there is none."""
+    for pid in tree(server.pids[0]):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if b"server feed" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
     return 0
 
 
-def there(path: str) -> bool:
+def there(path: str | Path) -> bool:
     return Path(path).exists()
+
+
+def served(path: Path) -> bool:
+    """Whether somebody answers at a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def wait(condition: Callable[[], bool], what: str) -> None:
+    wait_until(condition, timeout=30, what=what, failed=lambda: None)
 
 
 def test_beside_the_api_killed_and_started_again() -> None:
@@ -74,7 +98,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
             second = await asyncio.to_thread(lambda: call.create("port", **binding))
             assert client.state.get("port", first["id"]) is not None
             await until(lambda: client.state.get("port", second["id"]) is not None, "the second port", 30)
-            client.port_up(second["id"], 1)
+            client.port_up(second["id"], client.state.get("port", second["id"]).revision)
             await until(lambda: client.unsaid == 0, "the port to be up", 30)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -89,14 +113,68 @@ def test_beside_the_api_killed_and_started_again() -> None:
         call.close()
 
 
+def test_it_is_there_by_default_and_comes_again_each_time() -> None:
+    """The first is forked by the main thread, the others by the one that watches."""
+    default = next(option.default for option in OPTIONS if option.name == "run")
+    with Neutrino({"feed": {"run": default}}) as server:
+        wait(lambda: served(server.directory / "feed.sock"), "the feed")
+        for _ in range(2):
+            first = feed_of(server)
+            os.kill(first, signal.SIGKILL)
+            wait(lambda gone=first: feed_of(server) not in (0, gone), "another feed")  # type: ignore[misc]
+            wait(lambda: served(server.directory / "feed.sock"), "the feed")
+
+
 def test_it_ends_when_the_server_is_killed() -> None:
     with Neutrino(FEED) as server:
-        assert there(f"/proc/{feed_of(server)}")
+        wait(lambda: served(server.directory / "feed.sock"), "the feed")
+        os.kill(feed_of(server), signal.SIGKILL)
+        wait(lambda: feed_of(server) != 0 and served(server.directory / "feed.sock"), "another feed")
         pid = feed_of(server)
-        asyncio.run(until(lambda: there(str(server.directory / "feed.sock")), "the feed", 30))
         os.kill(server.pids[0], signal.SIGKILL)
-        asyncio.run(until(lambda: not there(f"/proc/{pid}"), "the feed to end", 30))
+        wait(lambda: not alive(pid), "the feed to end")
         server._ready = False  # it was not the server's fault
+
+
+def test_a_hangup_lets_all_begin_anew_by_the_configuration_as_it_is_now() -> None:
+    with Neutrino(FEED) as server:
+        old, new = server.directory / "feed.sock", server.directory / "other.sock"
+        wait(lambda: served(old), "the feed")
+        first = feed_of(server)
+        server.config.write_text(configuration({**server.settings, "feed": {"run": True, "bind": f"unix:{new}"}}))
+        os.kill(server.pids[0], signal.SIGHUP)
+        wait(lambda: served(new), "the feed at its new place")
+        assert not there(old)
+        assert feed_of(server) != first
+        wait(lambda: server.log.count("Stopped old worker-") == 1, "a new worker")
+        assert requests.get(f"{server.url}/v2.0/networks", timeout=10).status_code == 200
+        server.config.write_text("[feed\n")
+        os.kill(server.pids[0], signal.SIGHUP)
+        wait(lambda: server.log.count("Stopped old worker-") == 2, "another worker")
+        assert "the old one stays" in server.log
+        wait(lambda: served(new), "the feed where it was")
+        assert requests.get(f"{server.url}/v2.0/networks", timeout=10).status_code == 200
+
+
+def test_two_servers_with_one_state_path_do_not_fight() -> None:
+    """The second one serves its API; it takes the socket over when the first one ends, and not before."""
+    with Neutrino(FEED) as first:
+        path = first.directory / "feed.sock"
+        wait(lambda: served(path), "the feed")
+        shared = {"DEFAULT": {"state_path": first.directory}, "database": {"connection": first.database}, **FEED}
+        with Neutrino(shared) as second:
+            wait(lambda: "another process serves it" in second.log, "the second feed to say so")
+            assert f"unix:{path}" in second.log
+        with Neutrino(shared) as second:
+            wait(lambda: "another process serves it" in second.log, "the second feed to say so")
+            assert served(path)
+            assert AT not in second.log
+            os.kill(feed_of(first), signal.SIGSTOP)  # its place is not taken because it is slow
+            time.sleep(2 * RETRY_SECONDS)
+            assert AT not in second.log
+            os.kill(feed_of(first), signal.SIGKILL)
+            wait(lambda: (first.log + second.log).count(AT) == 2 and served(path), "one of the two to serve")
+            assert requests.get(f"{second.url}/v2.0/networks", timeout=10).status_code == 200
 
 
 def test_versions_and_messages_that_are_not_understood() -> None:

@@ -22,6 +22,7 @@ from neutrino.server.feed.reader import read_all
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.scope import scope
 from neutrino.server.feed.service import FeedServer, Settings
+from neutrino.server.l3.statuses import RouterStatuses
 from neutrino.server.main import Server
 
 DATABASES = [
@@ -52,8 +53,8 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0)
 @contextlib.asynccontextmanager
 async def serving(server: Server, address: Address, **settings: Any) -> AsyncIterator[FeedServer]:
     """The feed of a server, in this loop."""
-    reports = Reports(server.registry, server.scheduler.reported, server.core.provisioning)
-    how = replace(Settings("server-1", [address], keep_changes=3600), **settings)
+    reports = Reports(server.registry, server.scheduler.reported, server.core.provisioning, RouterStatuses(server.db))
+    how = replace(Settings("server-1", [address], keep_changes=3600, patience=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how)
     stop = asyncio.Event()
     task = asyncio.create_task(made.run(stop))

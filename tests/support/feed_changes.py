@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
+from neutrino.model.agents import DHCP
 from neutrino.server.main import Server
-from tests.api.agents import switch
+from tests.api.agents import report, switch
 from tests.api.client import Api
 
 HOSTS = ("h1", "h2", "h3")
@@ -15,8 +17,9 @@ HOSTS = ("h1", "h2", "h3")
 class RandomChanges:
     """Changes through the API, of every kind that hosts hear of."""
 
-    def __init__(self, server: Server, seed: int) -> None:
+    def __init__(self, server: Server, seed: int, hosts: Sequence[str] = HOSTS) -> None:
         self.server = server
+        self.hosts = hosts
         self.api = Api(server.app).as_admin()
         self.admin = self.api.as_admin()
         self.rng = random.Random(seed)
@@ -34,7 +37,8 @@ class RandomChanges:
 
     def step(self) -> None:
         often = ["create", "create", "create", "delete", "rebind", "groups", "addresses", "rename", "rule", "rule"]
-        name = self.rng.choice([*often, "unrule", "address_group", "subnet", "migrate", "agent", "network"])
+        dhcp = ["dhcp", "dhcp_agent", "names"]
+        name = self.rng.choice([*often, *dhcp, "unrule", "address_group", "subnet", "migrate", "agent", "network"])
         getattr(self, f"_{name}")()
 
     def _port(self) -> str | None:
@@ -42,7 +46,7 @@ class RandomChanges:
 
     def _create(self) -> None:
         groups = self.rng.sample(self.groups, self.rng.randrange(3))
-        host = self.rng.choice([*HOSTS, ""])
+        host = self.rng.choice([*self.hosts, ""])
         network = self.rng.choice(self.networks)
         values: dict[str, Any] = {"security_groups": groups, "device_owner": "compute:nova"}
         if host:
@@ -56,16 +60,18 @@ class RandomChanges:
 
     def _rebind(self) -> None:
         if port := self._port():
-            self.admin.put(f"/ports/{port}", {"port": {"binding:host_id": self.rng.choice([*HOSTS, ""])}}).expect(200)
+            self.admin.put(f"/ports/{port}", {"port": {"binding:host_id": self.rng.choice([*self.hosts, ""])}}).expect(
+                200
+            )
 
     def _migrate(self) -> None:
         if port := self._port():
-            nova, host = self.api.as_service(), self.rng.choice(HOSTS)
+            nova, host = self.api.as_service(), self.rng.choice(self.hosts)
             if nova.post(f"/ports/{port}/bindings", {"binding": {"host": host}}).status == 201:
                 if self.rng.random() < 0.6:
                     nova.put(f"/ports/{port}/bindings/{host}/activate")
                 if self.rng.random() < 0.6:
-                    nova.delete(f"/ports/{port}/bindings/{self.rng.choice(HOSTS)}")
+                    nova.delete(f"/ports/{port}/bindings/{self.rng.choice(self.hosts)}")
 
     def _groups(self) -> None:
         if port := self._port():
@@ -109,8 +115,42 @@ class RandomChanges:
         self.api.change("subnet", subnets[0]["id"], dns_nameservers=[f"192.0.2.{self.rng.randrange(9)}"])
 
     def _agent(self) -> None:
-        host = self.rng.choice(HOSTS)
+        host = self.rng.choice(self.hosts)
         switch(self.server, host, tunneling_ip=f"192.0.2.{self.rng.randrange(100)}")
+
+    def _dhcp_agent(self) -> None:
+        """One is new or back, or set down or up, or goes."""
+        found = self.admin.get("/agents", {"agent_type": DHCP}).body["agents"]
+        if not found or self.rng.random() < 0.4:
+            report(self.server, DHCP, self.rng.choice(self.hosts), dhcp_port_by_server=True)
+            return
+        agent = self.rng.choice(found)
+        if self.rng.random() < 0.3:
+            self.admin.delete(f"/agents/{agent['id']}")  # which another may have deleted
+        else:
+            self.admin.put(f"/agents/{agent['id']}", {"agent": {"admin_state_up": self.rng.random() < 0.6}})
+
+    def _dhcp(self) -> None:
+        """Served by another agent, or another subnet, or other options."""
+        network = self.rng.choice(self.networks)["id"]
+        agents = self.admin.get("/agents", {"agent_type": DHCP}).body["agents"]
+        what = self.rng.choice(["add", "remove", "subnet", "options"])
+        if what in ("add", "remove") and agents:
+            path = f"/agents/{self.rng.choice(agents)['id']}/dhcp-networks"
+            if what == "add":
+                self.admin.post(path, {"network_id": network})
+            else:
+                self.admin.delete(f"{path}/{network}")
+        elif what == "subnet":
+            subnet = self.api.all("/subnets", {"network_id": network})[0]["id"]
+            self.api.change("subnet", subnet, enable_dhcp=self.rng.random() < 0.7)
+        elif what == "options" and (port := self._port()):
+            option = {"opt_name": "server-ip-address", "opt_value": f"192.0.2.{self.rng.randrange(9)}"}
+            self.api.change("port", port, extra_dhcp_opts=[option])
+
+    def _names(self) -> None:
+        if port := self._port():
+            self.api.change("port", port, dns_name=f"n{self.rng.randrange(9)}")
 
     def _network(self) -> None:
         self.api.change("network", self.rng.choice(self.networks)["id"], admin_state_up=self.rng.random() < 0.5)

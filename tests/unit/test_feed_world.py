@@ -9,8 +9,11 @@ import pytest
 
 from neutrino.feed.messages import FROM_SERVER, Cursor, Reader, Welcome
 from neutrino.feed.state import State
+from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
+from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import (
     AddressGroup,
+    DvrMac,
     FixedIp,
     Forwarding,
     GroupMembers,
@@ -24,7 +27,7 @@ from neutrino.model.state import (
     Segment,
 )
 from neutrino.server.feed.outgoing import Outgoing
-from neutrino.server.feed.records import GroupRecord, PortRecord, Records
+from neutrino.server.feed.records import DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records, RouterRecord
 from neutrino.server.feed.scope import scope
 from neutrino.server.feed.telling import compare, next_frame, synced
 from neutrino.server.feed.world import World
@@ -33,6 +36,7 @@ HOSTS = [f"h{i}" for i in range(4)]
 NETWORKS = [f"n{i}" for i in range(4)]
 GROUPS = [f"g{i}" for i in range(4)]
 ADDRESS_GROUPS = ["a0", "a1"]
+ROUTERS = ["r0", "r1", "r2"]
 PORTS = [f"p{i}" for i in range(14)]
 
 
@@ -86,10 +90,11 @@ class Random:
 
     def step(self) -> Records:
         """One change."""
-        kind = self.rng.choices(["port", "network", "group", "address_group", "agent"], [10, 2, 3, 1, 2])[0]
+        kinds = ["port", "network", "group", "address_group", "agent", "dhcp", "dhcp_agent", "router", "dvr_mac"]
+        kind = self.rng.choices(kinds, [10, 2, 3, 1, 2, 2, 1, 2, 1])[0]
         change = Records()
         getattr(self, f"_{kind}")(change)
-        for name in ("networks", "groups", "address_groups", "agents", "ports"):
+        for name in vars(change).keys() - {"credentials"}:
             getattr(self.records, name).update(getattr(change, name))
         return change
 
@@ -120,7 +125,45 @@ class Random:
             id=key, network_id=network, host=hosts[0] if hosts else "", mac_address="m", ip_addresses=tuple(addresses)
         )
         members = frozenset(Member(a, "m") for a in addresses) if groups else frozenset[Member]()
-        change.ports[key] = PortRecord(key, network, bound, entry if tunnelled else None, frozenset(groups), members)
+        dhcp = DhcpPort(
+            id=key,
+            revision=self.rng.randrange(3),
+            network_id=network,
+            mac_address="m",
+            host=hosts[0] if hosts else "",
+            device_owner=self.rng.choice([OWNER, "compute:nova", "compute:nova"]),
+            fixed_ips=tuple(FixedIp("s", a) for a in addresses),
+        )
+        entries = entry if tunnelled else None
+        change.ports[key] = PortRecord(key, network, bound, entries, frozenset(groups), members, dhcp)
+
+    def _dhcp(self, change: Records) -> None:
+        key = self.rng.choice(NETWORKS)
+        agents = frozenset(self._some([*HOSTS, "gone"]))  # one of them is never there
+        network = DhcpNetwork(id=key, revision=self.rng.randrange(3))
+        change.dhcp[key] = DhcpRecord(network, agents) if self.rng.random() < 0.9 else None
+
+    def _dhcp_agent(self, change: Records) -> None:
+        key = self.rng.choice(HOSTS)  # an agent's id; agents of one host come and go under several
+        up, distributed = self.rng.random() < 0.7, self.rng.random() < 0.4
+        agent = DhcpAgent(self.rng.choice(HOSTS), admin_state_up=up, distributed=distributed)
+        change.dhcp_agents[key] = agent if self.rng.random() < 0.8 else None
+
+    def _router(self, change: Records) -> None:
+        """Hosts may be given different parts of it."""
+        key = self.rng.choice(ROUTERS)
+
+        def router() -> Router:
+            interfaces = (RouterInterface(id=f"{key}-{n}", network_id=n, mac_address="m") for n in self._some(NETWORKS))
+            return Router(id=key, revision=self.rng.randrange(3), interfaces=tuple(interfaces))
+
+        there = self.rng.random() < 0.9
+        change.routers[key] = RouterRecord({host: router() for host in self._some(HOSTS)}) if there else None
+
+    def _dvr_mac(self, change: Records) -> None:
+        name = self.rng.choice(HOSTS)
+        there = self.rng.random() < 0.7
+        change.dvr_macs[f"agent-{name}"] = DvrMac(id=name, mac_address=f"m{self.rng.randrange(2)}") if there else None
 
     def _network(self, change: Records) -> None:
         key = self.rng.choice(NETWORKS)
@@ -230,7 +273,8 @@ def test_what_waits_does_not_outgrow_the_objects(source: Random) -> None:
     ends = [HostEnd(world, host) for host in HOSTS]
     for _ in range(3000):
         world.apply(source.step())
-    objects = len(PORTS) * 2 + len(NETWORKS) * 2 + len(GROUPS) * 2 + len(ADDRESS_GROUPS) + len(HOSTS)
+    objects = len(PORTS) * 3 + len(NETWORKS) * 3 + len(ROUTERS) + len(GROUPS) * 2 + len(ADDRESS_GROUPS)
+    objects += len(HOSTS) * 2
     assert all(len(end.outgoing) <= objects for end in ends)
     for end in ends:
         end.hear(world)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from neutrino import __version__
+from neutrino.cli.lab import add_arguments as add_lab_arguments
+from neutrino.cli.metadata import add_arguments as add_metadata_arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,6 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     up.add_argument("--state", default="state", help="where its files are kept (default: %(default)s)")
     up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
     up.add_argument("--config-file", action="append", default=[], help="more configuration, over the defaults")
+    up.add_argument("--agent-config-file", action="append", default=[], help="the same for this machine's agent")
+    up.add_argument("--no-dataplane", action="store_true", help="serve the API only, and wire nothing")
 
     db = commands.add_parser("db", help="look after the database")
     db.add_argument("action", choices=["upgrade", "version", "recount"])
@@ -28,12 +32,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     feed = commands.add_parser("feed", help="run the feed for the hosts by itself")
     _config_files(feed)
-    feed.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
 
     host = commands.add_parser("host", help="say which hosts may connect to the feed")
     host.add_argument("action", choices=["add", "list", "remove", "rotate", "show"])
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
     _config_files(host)
+
+    agent = commands.add_parser("agent", help="run the agent of this host")
+    agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
+    agent.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
+    agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference has to last")
+    _config_files(agent)
+
+    add_lab_arguments(commands.add_parser("lab", help="several hosts on this machine, to try it on"))
+    add_metadata_arguments(commands.add_parser("metadata"))  # without help, so not listed: the agent starts it
 
     args = parser.parse_args(argv)
     try:
@@ -55,11 +67,29 @@ def _run(args: argparse.Namespace) -> int:
     if args.command == "up":
         from neutrino.cli.up import up
 
-        return up(args.state, args.port, args.config_file)
+        return up(
+            args.state,
+            args.port,
+            args.config_file,
+            dataplane=not args.no_dataplane,
+            agent_files=args.agent_config_file,
+        )
     if args.command == "feed":
         from neutrino.cli.feed import feed
 
-        return feed(args.config_file, args.parent)
+        return feed(args.config_file)
+    if args.command == "agent":
+        from neutrino.cli.agent import agent
+
+        return agent(args.action, args.config_file, dry_run=args.dry_run, wait=args.wait)
+    if args.command == "metadata":
+        from neutrino.cli.metadata import metadata
+
+        return metadata(args)
+    if args.command == "lab":
+        from neutrino.cli.lab import lab
+
+        return lab(args)
     if args.command == "host":
         from neutrino.cli.host import host
 

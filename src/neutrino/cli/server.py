@@ -1,31 +1,36 @@
 """`neutrino server`: the API on granian, one process per CPU, and the feed in a process beside it.
 
-This process only loads the code and watches over the workers; it never opens the database.
+This process only loads the code and watches over the others, which are forked from it; it never opens the database.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from oslo_config import cfg
 
-from neutrino.cli.feed import PR_SET_PDEATHSIG, beside
+from neutrino.cli.beside import PR_SET_PDEATHSIG, Beside, Work
+from neutrino.cli.feed import feed
 from neutrino.server import config
 from neutrino.server.feed.listening import addresses
 
+LOG = logging.getLogger(__name__)
 WORKER = "neutrino.cli.worker:application"
 
 
-def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None] = lambda conf: None) -> int:
-    """`starting` is called when nothing speaks against the start any more."""
+def serve(
+    config_files: Sequence[str],
+    starting: Callable[[cfg.ConfigOpts], None] = lambda conf: None,
+    further: Mapping[str, Work] | None = None,
+) -> int:
+    """`starting` is called when nothing speaks against the start any more; `further` processes run beside the API's."""
     from granian.constants import Interfaces
 
     from neutrino.cli.supervisor import Supervisor
@@ -48,11 +53,21 @@ def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None
         reason = error.strerror or error
         print(f"neutrino: cannot listen on {conf.bind_host} port {conf.bind_port}: {reason}", file=sys.stderr)
         return 1
-    os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(os.path.abspath(name) for name in config_files)
+    files = [os.path.abspath(name) for name in config_files]
+    os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(files)
     starting(conf)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     os.register_at_fork(after_in_child=worker_signals)
-    _load_for_all()
+    from neutrino.cli import image  # all of the server: not before the configuration is known to be good
+
+    try:
+        image.load(files)
+    except (cfg.Error, config.RefusedToStart, ValueError, OSError) as error:
+        print(f"neutrino: {error}", file=sys.stderr)
+        return 2
+    except Exception:
+        LOG.exception("the server cannot be put together")
+        return 1
     api = Supervisor(
         WORKER,
         address=conf.bind_host,
@@ -68,19 +83,24 @@ def serve(config_files: Sequence[str], starting: Callable[[cfg.ConfigOpts], None
         respawn_interval=0.2,
         process_name="neutrino-server",
     )
-    with beside(config_files) if conf.feed.run else contextlib.nullcontext():
+    api.on_reload(lambda: _load_anew(files))
+    with contextlib.ExitStack() as stack:
+        if conf.feed.run:
+            api.on_reload(stack.enter_context(Beside("feed", lambda: feed(files, image.loaded()))).restart)
+        for name, work in (further or {}).items():
+            stack.enter_context(Beside(name, work))
         api.serve()
     return 0
 
 
-def _load_for_all() -> None:
-    """The code that every worker needs, loaded once: workers are forked, so they share its memory and start at once."""
-    import oslo_middleware  # noqa: F401
+def _load_anew(files: Sequence[str]) -> None:
+    """The configuration as it is now, for all that start from here on. One that is wrong does not end who serves."""
+    from neutrino.cli import image
 
-    import neutrino.server.main  # noqa: F401
-
-    gc.collect()
-    gc.freeze()  # the collector of a worker leaves alone, and so leaves shared, what is there now
+    try:
+        image.load(files)
+    except Exception:
+        LOG.exception("the configuration cannot be used, the old one stays")
 
 
 def worker_signals() -> None:

@@ -34,11 +34,13 @@ from neutrino.feed.messages import (
     Hello,
     NotUnderstood,
     PortDown,
+    PortReady,
     PortUp,
     Problem,
     Reader,
     Refused,
     Report,
+    Status,
     Synced,
     Welcome,
     encode,
@@ -48,6 +50,8 @@ from neutrino.feed.state import Change, State
 from neutrino.model.agents import AgentState
 
 LOG = logging.getLogger(__name__)
+REFUSED = 12  # attempts that a refusal counts for: some seconds
+GROWTH = 1.5  # of the delay: who was without a server for a time waits for about half of it before the next attempt
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,12 @@ class Settings:
     roles: tuple[str, ...] = ()
     release: str = ""
     tls: ssl.SSLContext | None = None
-    first_delay: float = 0.1  # seconds before the first new attempt; each next one waits up to twice as long
+    first_delay: float = 0.1  # seconds before the first new attempt; each next one waits longer
     longest_delay: float = 15.0
     heartbeat: float = 10.0  # seconds between the connection's pings, in both directions
     heartbeat_timeout: float = 20.0
-    save_interval: float = 5.0  # seconds after a change within which the cache is written
+    others: tuple[Address, ...] = ()  # further servers: when one is lost, the next is tried
+    save_interval: float = 1.0  # seconds after a change within which the cache is written
 
 
 class Lost(Exception):
@@ -86,11 +91,18 @@ class FeedClient:
         self._synced = asyncio.Event()
         self._stopping = False
         self._failures = 0
+        self._addresses = (settings.address, *settings.others)
+        self._turn = 0
+        self._when_synced: list[Callable[[], None]] = []
         self.state = State()
         self.connected = False
         self.server = ""
         if cache is not None:
             self._load(cache)
+
+    @property
+    def _address(self) -> Address:
+        return self._addresses[self._turn % len(self._addresses)]
 
     @property
     def is_synced(self) -> bool:
@@ -104,6 +116,10 @@ class FeedClient:
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
+
+    def on_synced(self, tell: Callable[[], None]) -> None:
+        """Call this whenever we know everything up to a new position."""
+        self._when_synced.append(tell)
 
     async def changes(self) -> AsyncIterator[Change]:
         """Every change, the newest state of each object, until `run` ends. For one taker."""
@@ -121,13 +137,26 @@ class FeedClient:
     def report(self, states: Sequence[AgentState], applied: int | None = None) -> None:
         """The agents of this host as they are, and the position that is carried out (None: all we have heard)."""
         position = self.position if applied is None else applied
-        self._say(("report",), lambda serial: Report(serial=serial, states=tuple(states), applied=position))
+        # That an agent has started is said once: the next report may be due before a server hears us, and has it no more.
+        about = ("report", "start") if any(state.start_flag for state in states) else ("report",)
+        self._say(about, lambda serial: Report(serial=serial, states=tuple(states), applied=position))
 
     def port_up(self, port_id: str, revision: int) -> None:
         self._say(("port", port_id), lambda serial: PortUp(serial=serial, port_id=port_id, revision=revision))
 
     def port_down(self, port_id: str, reason: str = "") -> None:
         self._say(("port", port_id), lambda serial: PortDown(serial=serial, port_id=port_id, reason=reason))
+
+    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None:
+        """What this host does for a port, wherever it is bound, is done as of this revision."""
+        self._say(
+            ("ready", component, port_id),
+            lambda serial: PortReady(serial=serial, port_id=port_id, revision=revision, component=component),
+        )
+
+    def status(self, kind: str, key: str, status: str) -> None:
+        """How a floating IP or an HA router is here."""
+        self._say(("status", kind, key), lambda serial: Status(serial=serial, kind=kind, id=key, status=status))
 
     def error(self, kind: str, key: str, text: str) -> None:
         self._say(("error", kind, key), lambda serial: Problem(serial=serial, kind=kind, id=key, text=text))
@@ -175,16 +204,17 @@ class FeedClient:
             self.state.disconnected()
             self._synced.clear()
         self._failures += 1
-        most: float = min(self._settings.longest_delay, self._settings.first_delay * 2.0 ** min(self._failures - 1, 20))
+        self._turn += 1
+        most = min(self._settings.longest_delay, self._settings.first_delay * GROWTH ** min(self._failures - 1, 50))
         return most * (0.5 + 0.5 * self._jitter())
 
     def _tell(self, reason: str) -> None:
         said = LOG.info if self._failures else LOG.warning  # loudly once, then quietly
-        said("no server at %s (%s): we keep what we have and try again", self._settings.address, reason)
+        said("no server at %s (%s): we keep what we have and try again", self._address, reason)
 
     @contextlib.asynccontextmanager
     async def _connect(self) -> AsyncIterator[ClientConnection]:
-        settings = self._settings
+        settings, address = self._settings, self._address
         options: dict[str, Any] = {
             "additional_headers": {
                 HOST_HEADER: settings.host,
@@ -197,12 +227,12 @@ class FeedClient:
             "close_timeout": 2,
             "proxy": None,
         }
-        if settings.address.path:
-            with short_path(settings.address.path) as path:
+        if address.path:
+            with short_path(address.path) as path:
                 connection = await unix_connect(path, **options)
         else:
-            tls = (settings.tls or ssl.create_default_context()) if settings.address.tls else None
-            connection = await connect(str(settings.address), ssl=tls, **options)
+            tls = (settings.tls or ssl.create_default_context()) if address.tls else None
+            connection = await connect(str(address), ssl=tls, **options)
         try:
             yield connection
         finally:
@@ -243,7 +273,7 @@ class FeedClient:
 
     def _take(self, message: Any) -> None:
         if isinstance(message, Refused):
-            self._failures = max(self._failures, 8)  # coming again at once is of no use
+            self._failures = max(self._failures, REFUSED)  # coming again at once is of no use
             raise Lost(f"it refuses us: {message.reason}")
         if isinstance(message, NotUnderstood | Problem):
             LOG.warning("the server: %s", message.text if isinstance(message, Problem) else message)
@@ -261,9 +291,11 @@ class FeedClient:
             self._failures = 0
             self._synced.set()
             self._save.set()
+            for tell in self._when_synced:
+                tell()
 
     def _welcomed(self, message: Welcome) -> None:
-        LOG.info("connected to %s at %s", message.server or "the server", self._settings.address)
+        LOG.info("connected to %s at %s", message.server or "the server", self._address)
         self.server = message.server
         self.connected = True
         self._outbox.reconnected()

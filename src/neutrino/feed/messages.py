@@ -72,6 +72,24 @@ class PortDown(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port
     reason: str = ""
 
 
+class PortReady(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_ready"):
+    """What this host does for a port that may be on another one is done as of this revision: its lease can be given."""
+
+    serial: int
+    port_id: str
+    revision: int = 0
+    component: str = "DHCP"
+
+
+class Status(Message, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
+    """How something of a router is here: a floating IP that works, an HA router that is active."""
+
+    serial: int
+    kind: str
+    id: str
+    status: str
+
+
 class Problem(Message, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
     """Something could not be done for an object, or a message was not understood (then without an object)."""
 
@@ -136,11 +154,13 @@ class Ack(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ack"):
     serial: int
 
 
-FROM_HOST: Final = {cls.__struct_config__.tag: cls for cls in (Hello, Report, PortUp, PortDown, Problem)}
+FROM_HOST: Final = {
+    cls.__struct_config__.tag: cls for cls in (Hello, Report, PortUp, PortDown, PortReady, Status, Problem)
+}
 FROM_SERVER: Final = {
     cls.__struct_config__.tag: cls for cls in (Welcome, Refused, Put, Gone, Members, Entries, Synced, Ack, Problem)
 }
-HostMessage = Hello | Report | PortUp | PortDown | Problem
+HostMessage = Hello | Report | PortUp | PortDown | PortReady | Status | Problem
 ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem
 
 

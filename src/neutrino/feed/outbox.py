@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from neutrino.feed.messages import PortDown, PortUp, Problem, Report
+from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
 
 MOST: Final = 20_000
-Outward = Report | PortUp | PortDown | Problem
+Outward = Report | PortUp | PortDown | PortReady | Status | Problem
 
 
 class Outbox:

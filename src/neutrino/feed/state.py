@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from neutrino.feed.messages import Cursor, Entries, Gone, Members, Put, ServerMessage, Synced, Welcome
-from neutrino.model.state import KINDS, GroupMembers, Object
+from neutrino.model.kinds import KINDS
+from neutrino.model.state import GroupMembers, Object
 
 Key = tuple[str, str]
 _decoders = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}

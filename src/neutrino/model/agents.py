@@ -41,6 +41,13 @@ HANDLE_INTERNAL_ONLY_ROUTERS: Final = "handle_internal_only_routers"
 GATEWAY_EXTERNAL_NETWORK_ID: Final = "gateway_external_network_id"
 EXTERNAL_NETWORK_BRIDGE: Final = "external_network_bridge"
 INTERFACE_DRIVER: Final = "interface_driver"
+DHCP_PORT_BY_SERVER: Final = "dhcp_port_by_server"  # the server makes the ports that the DHCP agent serves from
+DHCP_DISTRIBUTED: Final = "dhcp_distributed"  # the DHCP agent answers the ports of its host, wherever the network is
+USE_GATEWAY_IPS: Final = "use_gateway_ips"  # the DHCP agent has the gateways' addresses: its port needs none
+DATAPLANE: Final = "dataplane"  # "up", or "down: " and why
+PROBLEMS: Final = "problems"  # things that could not be done, each with the reason
+FEED_BEHIND: Final = "feed_behind"  # written by the server: how many positions of the log are not carried out yet
+LAST_REPAIR: Final = "last_repair"  # what was not as the agent had left it
 
 # --- the report -------------------------------------------------------------------------------------------------------
 

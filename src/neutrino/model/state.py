@@ -73,6 +73,11 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     vif_type: str = ""
     vnic_type: str = "normal"
     hybrid_plug: bool = False
+    copy: bool = False  # a DHCP port of another host, for the ports of this one alone
+    distributed: bool = False  # a distributed router's: every host that needs the router has it, with the same MAC
+    replicated: bool = (
+        False  # other hosts hold the same port ready, with the same MAC: which of them has it, packets show
+    )
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,6 +133,12 @@ class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):
     ip_addresses: tuple[str, ...] = ()
 
 
+class DvrMac(Object, frozen=True, kw_only=True, omit_defaults=True):
+    """The MAC with which a host sends what distributed routers there have routed; `id` is the host's name."""
+
+    mac_address: str
+
+
 KINDS: dict[str, type[Object]] = {
     "network": Network,
     "port": Port,
@@ -136,4 +147,5 @@ KINDS: dict[str, type[Object]] = {
     "address_group": AddressGroup,
     "host": Host,
     "forwarding": Forwarding,
+    "dvr_mac": DvrMac,
 }

@@ -7,6 +7,8 @@ import os
 
 from oslo_config import cfg
 
+from neutrino.server.l3.config import OPTIONS as L3
+
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -43,7 +45,9 @@ GLOBAL = [
     ),
     cfg.StrOpt("host", default=os.uname().nodename, help="This machine's name."),
     cfg.StrOpt("core_plugin", default="ml2", help="Entry point of the core plugin."),
-    cfg.ListOpt("service_plugins", default=[], help="Entry points of further plugins, each with resources of its own."),
+    cfg.ListOpt(
+        "service_plugins", default=["router"], help="Entry points of further plugins, each with resources of its own."
+    ),
     cfg.IntOpt("pagination_max_limit", default=-1, help="The most objects that one answer to a list holds; -1: all."),
     cfg.IntOpt("max_request_body_size", default=16 * 1024 * 1024, min=1024, help="The largest body taken, in bytes."),
     cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
@@ -87,13 +91,13 @@ GENEVE = [
 FEED = [
     cfg.BoolOpt(
         "run",
-        default=False,  # until there is an agent on the hosts to speak with
+        default=True,
         help="Start the feed beside the API; else `neutrino feed` runs it by itself.",
     ),
     cfg.BoolOpt(
         "announce",
-        help="Wake the feed at each commit (PostgreSQL); else it looks once a second. By default where the feed runs "
-        "beside the API; to be set where it runs elsewhere.",
+        default=True,
+        help="Wake the feeds of a PostgreSQL database after each commit; else they look once a second.",
     ),
     cfg.ListOpt(
         "bind",
@@ -105,7 +109,9 @@ FEED = [
     cfg.StrOpt("tls_key_file", default=None, help="Its key."),
     cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
     cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between looks at MariaDB for changes."),
-    cfg.FloatOpt("sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite, where a look is cheap."),
+    cfg.FloatOpt(
+        "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite, where the kernel does not tell."
+    ),
     cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between pings to a host."),
     cfg.FloatOpt("heartbeat_timeout", default=20.0, min=0.1, help="Seconds without an answer until a host is gone."),
 ]
@@ -121,6 +127,7 @@ class RefusedToStart(Exception):
 
 def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(GLOBAL)
+    conf.register_opts(L3)
     for group, options in (
         ("database", DATABASE),
         ("ml2", ML2),

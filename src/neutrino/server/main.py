@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
@@ -66,6 +66,8 @@ class Server:
     scheduler: DhcpScheduler
     quotas: Quotas
     close: Callable[[], None]
+    stop: threading.Event  # set by `close`
+    service_plugins: Mapping[str, Any]  # by their names in the configuration
 
 
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
@@ -79,16 +81,24 @@ def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 
 
 def build(conf: cfg.ConfigOpts) -> Server:
+    """A server that is ready to serve."""
+    server = assemble(conf)
+    begin(server)
+    return server
+
+
+def assemble(conf: cfg.ConfigOpts) -> Server:
+    """The server put together, with nothing opened, started or asked: so it can be done before processes are forked."""
     config.check_listening(conf)
     db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
-    db.announces = conf.feed.run if conf.feed.announce is None else conf.feed.announce
-    schema.ensure(db, upgrade=conf.database.auto_upgrade)
+    db.announces = conf.feed.announce
 
     authorizer = Authorizer(conf)
     quotas = Quotas(db, config.quota_defaults(conf))
     registry = Registry(db, conf.agent_down_time)
     zones = conf.default_availability_zones
-    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network, default_zones=zones)
+    failover = conf.allow_automatic_dhcp_failover
+    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network, default_zones=zones, failover=failover)
     groups = SecurityGroups(db, quotas)
     notifier = notifier_from_conf(conf, conf.host)
     nova_sink = nova.nova_notifier_from_conf(conf)
@@ -96,9 +106,17 @@ def build(conf: cfg.ConfigOpts) -> Server:
     def port_changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))
 
-    services = Services(conf, db, quotas, registry, scheduler, groups, port_changed)
+    def floating_ip_changed(
+        before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, ports: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        nova_sink.send(nova.events_for_floating_ip(before, after, ports))
+
+    services = Services(conf, db, quotas, registry, scheduler, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
-    agents = Agents(db, registry, scheduler)
+    services = replace(services, core=core)
+    further = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
+    services_offered = [p for plugin in further.values() for p in (plugin, *getattr(plugin, "companions", ()))]
+    agents = Agents(db, registry, scheduler, [p for p in further.values() if hasattr(p, "agent_leaving")])
     plugins = [
         core,
         AddressScopes(db),
@@ -109,7 +127,7 @@ def build(conf: cfg.ConfigOpts) -> Server:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        *(load("neutrino.service_plugins", name)(services) for name in conf.service_plugins),
+        *services_offered,
     ]
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
@@ -126,6 +144,7 @@ def build(conf: cfg.ConfigOpts) -> Server:
         *quota_api.routes(authorizer),
         *tags.routes(authorizer, tagged),
         *agents.routes(authorizer, networks_of),
+        *(route for plugin in services_offered if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
     spec = lazily(lambda: document(served, routes, aliases))
@@ -133,14 +152,7 @@ def build(conf: cfg.ConfigOpts) -> Server:
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     app = build_app(routes, authentication, max_body=conf.max_request_body_size, public=public)
 
-    db.warm(config.api_threads(conf))
     stop = threading.Event()
-    replayed = core.operations.replay() if hasattr(core, "operations") else 0
-    if replayed:
-        LOG.warning("finished %s operations that an earlier process had left", replayed)
-    if conf.allow_automatic_dhcp_failover:
-        interval = conf.agent_down_time * (0.4 + 0.2 * random.random())  # several workers sweep: not all at once
-        threading.Thread(target=Sweeper(scheduler, registry, interval, stop).run, daemon=True, name="sweeper").start()
 
     def close() -> None:
         stop.set()
@@ -148,7 +160,25 @@ def build(conf: cfg.ConfigOpts) -> Server:
         nova_sink.close()
         db.close()
 
-    return Server(wrap(app, conf), conf, db, core, registry, scheduler, quotas, close)
+    return Server(wrap(app, conf), conf, db, core, registry, scheduler, quotas, close, stop, further)
+
+
+def begin(server: Server) -> None:
+    """Open the database, finish what an earlier process left, and start what runs beside the requests."""
+    conf = server.conf
+    schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
+    server.db.warm(config.api_threads(conf))
+    replayed = server.core.operations.replay() if hasattr(server.core, "operations") else 0
+    if replayed:
+        LOG.warning("finished %s operations that an earlier process had left", replayed)
+    interval = conf.agent_down_time * (0.4 + 0.2 * random.random())  # several workers sweep: not all at once
+    sweeper = Sweeper(server.scheduler, server.registry, interval, server.stop)
+    threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
+    for name, plugin in server.service_plugins.items():
+        if getattr(plugin, "has_failover", False):
+            interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
+            sweeper = Sweeper(plugin, server.registry, interval, server.stop, str)
+            threading.Thread(target=sweeper.run, daemon=True, name=f"sweeper-{name}").start()
 
 
 def _telling(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:

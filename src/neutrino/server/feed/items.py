@@ -30,13 +30,14 @@ def digest(value: int) -> str:
 class Item:
     """One object with what it is sent as."""
 
-    __slots__ = ("_encoded", "_number", "kind", "object")
+    __slots__ = ("_digest", "_encoded", "_number", "kind", "object")
 
     def __init__(self, kind: str, value: Object) -> None:
         self.kind = kind
         self.object = value
         self._encoded: bytes | None = None
         self._number: int | None = None
+        self._digest: str | None = None
 
     @property
     def number(self) -> int:
@@ -46,7 +47,9 @@ class Item:
 
     @property
     def digest(self) -> str:
-        return digest(self.number)
+        if self._digest is None:
+            self._digest = digest(self.number)
+        return self._digest
 
     def encoded(self) -> bytes:
         """The message that puts it."""

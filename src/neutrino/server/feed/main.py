@@ -1,12 +1,18 @@
-"""Puts the feed's process together. It needs no API, so it loads none."""
+"""Puts the feed's process together. It needs no API, so it loads none.
+
+It has the core plugin, as the API's processes do: an agent that reports may be given networks, and with them come ports,
+which the plugin's drivers bind.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import resource
 import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
@@ -14,14 +20,20 @@ from oslo_config import cfg
 from neutrino.server import config, logs
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
+from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.feed.credentials import Credentials
 from neutrino.server.feed.listening import addresses, server_tls
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.service import FeedServer, Settings
 from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
-from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.l3.build import build_dvr, build_scheduler
+from neutrino.server.l3.statuses import RouterStatuses
 from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.services import Services
 
 LOG = logging.getLogger(__name__)
 
@@ -51,11 +63,24 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
 def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Reports:
     registry = Registry(db, conf.agent_down_time)
     scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network, default_zones=conf.default_availability_zones)
+    quotas = Quotas(db, config.quota_defaults(conf))
 
     def port_changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))
 
-    return Reports(registry, scheduler.reported, Provisioning(db, port_changed))
+    services = Services(conf, db, quotas, registry, scheduler, SecurityGroups(db, quotas), port_changed)
+    core = load("neutrino.core_plugins", conf.core_plugin)(services)
+    provisioning = getattr(core, "provisioning", None) or Provisioning(db, port_changed)
+    if "router" not in conf.service_plugins:
+        return Reports(registry, scheduler.reported, provisioning, RouterStatuses(db))
+    routers, dvr = build_scheduler(replace(services, core=core)), build_dvr(replace(services, core=core))
+
+    def reported(report: Report) -> None:
+        scheduler.reported(report)
+        routers.reported(report)
+        dvr.reported(report)
+
+    return Reports(registry, reported, provisioning, RouterStatuses(db, routers.set_ha_states), dvr.settle)
 
 
 def run(conf: cfg.ConfigOpts) -> None:
@@ -68,14 +93,21 @@ def run(conf: cfg.ConfigOpts) -> None:
     db = Database(url, pool_size=conf.database.max_pool_size)
     schema.ensure(db, upgrade=conf.database.auto_upgrade)
     nova_sink = nova.nova_notifier_from_conf(conf)
+    _allow_connections()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # what the feed keeps is large and has no cycles: it need not be looked at often
     try:
         asyncio.run(_serve(FeedServer(db, Credentials(db), reports(conf, db, nova_sink), how)))
     finally:
-        for address in how.addresses:
-            if address.path:
-                Path(address.path).unlink(missing_ok=True)
         nova_sink.close()
         db.close()
+
+
+def _allow_connections() -> None:
+    """Every host is an open file: as many as the system lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(server: FeedServer) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.model.state import (
     AddressGroup,
     AddressPair,
@@ -26,8 +28,11 @@ from neutrino.model.state import (
     Subnet,
 )
 from neutrino.server.db import tables as t
+from neutrino.server.feed.dvr_reader import distributed_routers_of, read_distributed_ports, read_macs
 from neutrino.server.feed.log import Row
-from neutrino.server.feed.records import TUNNELS, GroupRecord, PortRecord, Records
+from neutrino.server.feed.records import TUNNELS, DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records
+from neutrino.server.feed.router_reader import read_replicas, read_routers, replicated_ports, routers_of
+from neutrino.server.l3.owners import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.securitygroups.checks import protocol_number
 
@@ -35,6 +40,7 @@ Ids = Sequence[str] | None  # None: all
 MOST_IDS = 1000
 _n, _s, _seg, _p, _b = t.networks.c, t.subnets.c, t.network_segments.c, t.ports.c, t.port_bindings.c
 _g, _r, _ag, _a = t.security_groups.c, t.security_group_rules.c, t.address_groups.c, t.agents.c
+_nd = t.network_dhcp_agents.c
 
 
 class _Route(msgspec.Struct):
@@ -50,37 +56,67 @@ class _Vif(msgspec.Struct):
     ovs_hybrid_plug: bool = False
 
 
+class _Option(msgspec.Struct):
+    opt_name: str
+    opt_value: str
+    ip_version: int = 4
+
+
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _addresses = msgspec.json.Decoder(frozenset[str])
 _routes = msgspec.json.Decoder(list[_Route])
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 _pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
 _levels = msgspec.json.Decoder(list[_Level])
+_options = msgspec.json.Decoder(list[_Option])
+_names = msgspec.json.Decoder(tuple[DnsName, ...])
 _vif = msgspec.json.Decoder(_Vif)
 
 
 def read_all(connection: Connection) -> Records:
+    networks = list(_networks(connection, None))
     return Records(
-        networks=dict(_networks(connection, None)),
+        networks={network.id: network for network, _ in networks},
+        dhcp={network.id: served for network, served in networks if served is not None},
+        dhcp_agents=dict(_dhcp_agents(connection, None)),
         groups=dict(_groups(connection, None)),
         address_groups=dict(_address_groups(connection, None)),
         agents=dict(_agents(connection, None)),
         ports=dict(_ports(connection, None)),
+        routers=dict(read_routers(connection, None)),
+        dvr_macs=dict(read_macs(connection, None)),
     )
 
 
-def read_changed(connection: Connection, rows: Iterable[Row]) -> Records:
-    """The objects that the rows name, as they are now: at least as new as their rows say."""
+def read_changed(
+    connection: Connection,
+    rows: Iterable[Row],
+    networks_of: Callable[[Collection[str]], Collection[str]] = lambda port_ids: (),
+) -> Records:
+    """The objects that the rows name, as they are now: at least as new as their rows say.
+
+    `networks_of` knows the networks of ports that may be deleted by now.
+    """
     named: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         named[row.kind][row.object_id] = None
     networks = {**named["network"], **dict.fromkeys(_networks_of(connection, list(named["subnet"])))}
+    found = list(_networks(connection, list(networks)))
+    agents = list(named["agent"])
+    routers = {**named["router"], **dict.fromkeys(routers_of(connection, list(named["port"]), list(networks), agents))}
+    left = networks_of(named["port"].keys())
+    routers |= dict.fromkeys(distributed_routers_of(connection, list(named["port"]), left, agents))
+    ports = {**named["port"], **dict.fromkeys(replicated_ports(connection, list(routers)))}
     return Records(
-        networks=_found(networks, _networks(connection, list(networks))),
+        networks=_found(networks, ((network.id, network) for network, _ in found)),
+        dhcp=_found(networks, ((network.id, served) for network, served in found)),
+        dhcp_agents=_found(agents, _dhcp_agents(connection, agents)),
         groups=_found(named["security_group"], _groups(connection, list(named["security_group"]))),
         address_groups=_found(named["address_group"], _address_groups(connection, list(named["address_group"]))),
-        agents=_found(named["agent"], _agents(connection, list(named["agent"]))),
-        ports=_found(named["port"], _ports(connection, list(named["port"]))),
+        agents=_found(agents, _agents(connection, agents)),
+        ports=_found(ports, _ports(connection, list(ports))),
+        routers=_found(routers, read_routers(connection, list(routers))),
+        dvr_macs=_found(agents, read_macs(connection, agents)),
         credentials=bool(named["host_credential"]),
     )
 
@@ -106,7 +142,8 @@ def _networks_of(connection: Connection, subnet_ids: Sequence[str]) -> list[str]
     return [row.network_id for row in _rows(connection, sa.select(_s.network_id), _s.id, subnet_ids)]
 
 
-def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Network]]:
+def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[Network, DhcpRecord | None]]:
+    """Networks, each with what those who serve DHCP on it get, if it is scheduled to anybody."""
     segments: dict[str, list[Segment]] = defaultdict(list)
     statement = sa.select(
         _seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id
@@ -123,22 +160,44 @@ def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Network]]
     subnets: dict[str, list[Subnet]] = defaultdict(list)
     for row in _rows(connection, sa.select(t.subnets).order_by(_s.created_at, _s.id), _s.network_id, ids):
         subnets[row.network_id].append(_subnet(row))
+    agents: dict[str, set[str]] = defaultdict(set)
+    for row in _rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids):
+        agents[row.network_id].add(row.agent_id)
     columns = (_n.id, _n.name, _n.project_id, _n.mtu, _n.admin_state_up, _n.external, _n.revision_number)
-    for row in _rows(connection, sa.select(*columns), _n.id, ids):
-        yield (
-            row.id,
-            Network(
-                id=row.id,
-                revision=row.revision_number,
-                name=row.name,
-                project_id=row.project_id,
-                mtu=row.mtu,
-                admin_state_up=bool(row.admin_state_up),
-                external=bool(row.external),
-                segments=tuple(segments[row.id]),
-                subnets=tuple(subnets[row.id]),
-            ),
+    more = (_n.dns_domain, _n.extra_dhcp_opts)
+    for row in _rows(connection, sa.select(*columns, *more), _n.id, ids):
+        network = Network(
+            id=row.id,
+            revision=row.revision_number,
+            name=row.name,
+            project_id=row.project_id,
+            mtu=row.mtu,
+            admin_state_up=bool(row.admin_state_up),
+            external=bool(row.external),
+            segments=tuple(segments[row.id]),
+            subnets=tuple(subnets[row.id]),
         )
+        yield network, _served(network, row, agents[row.id]) if row.id in agents else None
+
+
+def _served(network: Network, row: Any, agents: set[str]) -> DhcpRecord:
+    served = DhcpNetwork(
+        id=network.id,
+        revision=network.revision,
+        name=network.name,
+        project_id=network.project_id,
+        mtu=network.mtu,
+        admin_state_up=network.admin_state_up,
+        dns_domain=row.dns_domain,
+        segments=network.segments,
+        subnets=network.subnets,
+        options=_dhcp_options(row.extra_dhcp_opts),
+    )
+    return DhcpRecord(served, frozenset(agents))
+
+
+def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
+    return tuple(DhcpOption(o.opt_name, o.opt_value, o.ip_version) for o in _options.decode(text))
 
 
 def _subnet(row: Any) -> Subnet:
@@ -171,9 +230,13 @@ def _ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]
     wanted = (
         *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.device_id, _p.device_owner, _p.fixed_ips),
         *(_p.allowed_address_pairs, _p.port_security_enabled, _p.security_groups, _p.revision_number),
+        *(_p.host, _p.dns_assignment, _p.extra_dhcp_opts, _p.project_id),
     )
+    replicas = read_replicas(connection, ids)
+    distributed = read_distributed_ports(connection, ids)
     for row in _rows(connection, sa.select(*wanted), _p.id, ids):
-        yield row.id, _port_record(row, bindings.get(row.id, ()), tunnels)
+        record = _port_record(row, bindings.get(row.id, ()), tunnels, replicas.get(row.id, frozenset()))
+        yield row.id, _distributed(record, row, distributed[row.id]) if row.id in distributed else record
 
 
 def _tunnels(connection: Connection, segment_ids: Ids) -> set[str]:
@@ -187,7 +250,7 @@ def _segment_id(binding: Any) -> str:
     return levels[-1].segment_id if levels else ""
 
 
-def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str]) -> PortRecord:
+def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str], replicas: frozenset[str]) -> PortRecord:
     fixed, pairs = _fixed_ips.decode(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
     groups = _texts.decode(row.security_groups)
     base = Port(
@@ -224,10 +287,57 @@ def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str]) -> PortRe
                 mac_address=row.mac_address,
                 ip_addresses=tuple(f.ip_address for f in fixed),
             )
+    if replicas:
+        bound = _replicated(bound, replicas)
     addresses = {Member(f.ip_address, row.mac_address) for f in fixed} if groups else set()
     if groups:
         addresses |= {Member(p.ip_address, p.mac_address) for p in pairs}
-    return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), frozenset(addresses))
+    dhcp = _dhcp_port(row, fixed)
+    return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), frozenset(addresses), dhcp)
+
+
+def _replicated(bound: dict[str, Port], hosts: frozenset[str]) -> dict[str, Port]:
+    """A port of an HA router on all its hosts: wired as where it is bound, which is where the router is active."""
+    there = next((port for port in bound.values() if port.active), None)
+    if there is None:
+        return bound
+    return {host: msgspec.structs.replace(there, host=host, replicated=True) for host in sorted(hosts | {there.host})}
+
+
+def _distributed(record: PortRecord, row: Any, hosts: frozenset[str]) -> PortRecord:
+    """A port of a distributed router, which is bound nowhere, on all the router's hosts."""
+    base = Port(
+        id=row.id,
+        revision=row.revision_number,
+        network_id=row.network_id,
+        mac_address=row.mac_address,
+        host="",
+        admin_state_up=bool(row.admin_state_up),
+        device_id=row.device_id,
+        device_owner=DVR_INTERFACE,
+        fixed_ips=_fixed_ips.decode(row.fixed_ips),
+        port_security_enabled=False,
+        vif_type="ovs",
+        distributed=True,
+    )
+    bound = {host: msgspec.structs.replace(base, host=host) for host in sorted(hosts)}
+    return dataclasses.replace(record, bound=bound, forwarding=None)
+
+
+def _dhcp_port(row: Any, fixed: tuple[FixedIp, ...]) -> DhcpPort:
+    return DhcpPort(
+        id=row.id,
+        revision=row.revision_number,
+        network_id=row.network_id,
+        mac_address=row.mac_address,
+        project_id=row.project_id,
+        host=row.host,
+        device_id=row.device_id,
+        device_owner=row.device_owner,
+        fixed_ips=fixed,
+        names=_names.decode(row.dns_assignment),
+        options=_dhcp_options(row.extra_dhcp_opts),
+    )
 
 
 # --- groups and hosts -------------------------------------------------------------------------------------------------
@@ -276,3 +386,10 @@ def _agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, Host]]:
                 l2_population=bool(says.get(words.L2_POPULATION, True)),
             ),
         )
+
+
+def _dhcp_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, DhcpAgent]]:
+    columns = (_a.id, _a.host, _a.admin_state_up, _a.configurations)
+    for row in _rows(connection, sa.select(*columns).where(_a.agent_type == words.DHCP), _a.id, ids):
+        distributed = msgspec.json.decode(row.configurations).get(words.DHCP_DISTRIBUTED) is True
+        yield row.id, DhcpAgent(row.host, bool(row.admin_state_up), distributed)

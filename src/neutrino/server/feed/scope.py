@@ -6,8 +6,11 @@ any changes. It is also what `neutrino host show` prints.
 
 from __future__ import annotations
 
-from neutrino.model.state import GroupMembers, Host, Object
-from neutrino.server.feed.records import Records, is_tunnelled
+from collections.abc import Sequence
+
+from neutrino.model.state import GroupMembers, Host, Object, Port
+from neutrino.server.feed.dhcp_copies import copies, copy_hosts, distributed_hosts, is_server
+from neutrino.server.feed.records import DhcpRecord, PortRecord, Records, is_tunnelled
 
 Key = tuple[str, str]  # kind, id
 
@@ -24,14 +27,14 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
         if network is not None:
             out["network", network_id] = network
     for group_id in {g for p in own for g in p.groups}:
-        record = records.groups.get(group_id)
-        if record is None:
+        group = records.groups.get(group_id)
+        if group is None:
             continue
-        out["security_group", group_id] = record.group
-        for remote in record.remote_groups:
+        out["security_group", group_id] = group.group
+        for remote in group.remote_groups:
             members = frozenset(m for p in ports if remote in p.groups for m in p.members)
             out["group_members", remote] = GroupMembers(id=remote, members=members)
-        for address_group_id in record.address_groups:
+        for address_group_id in group.address_groups:
             address_group = records.address_groups.get(address_group_id)
             if address_group is not None:
                 out["address_group", address_group_id] = address_group
@@ -45,7 +48,36 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
                 out["host", other] = hosts[other]
         if port.forwarding is not None and port.forwarding.host != host:
             out["forwarding", port.id] = port.forwarding
+    served: set[str] = set()  # networks on which the host does something for all ports
+    for network_id, record in records.dhcp.items():
+        if record is None:
+            continue
+        here = [port for port in ports if port.network_id == network_id]
+        copied = _copies(records, record, here)
+        if host in copied or host in record.hosts(records.dhcp_agents):
+            out["dhcp_network", network_id] = record.network
+            served.add(network_id)
+        if copy := copied.get(host):
+            out["port", copy.id] = copy
+    for router_id, router in records.routers.items():
+        if router is not None and host in router.by_host:
+            out["router", router_id] = router.by_host[host]
+            served |= router.networks(host)
+    for port in ports:
+        if port.network_id in served and port.dhcp is not None:
+            out["dhcp_port", port.id] = port.dhcp
+    macs = [mac for mac in records.dvr_macs.values() if mac is not None]
+    if any(mac.id == host for mac in macs):
+        out.update((("dvr_mac", mac.id), mac) for mac in macs)
     return out
+
+
+def _copies(records: Records, network: DhcpRecord, ports: Sequence[PortRecord]) -> dict[str, Port | None]:
+    """The hosts that serve the network for their own ports, each with its copy of the DHCP port if there is one."""
+    distributed = distributed_hosts(records.dhcp_agents.values())
+    having = {host for port in ports if not is_server(port) for host in port.bound}
+    hosts = copy_hosts(network, records.dhcp_agents, distributed, having)
+    return {**dict.fromkeys(hosts), **copies([port for port in ports if is_server(port)], hosts)}
 
 
 def _hosts(records: Records) -> dict[str, Host]:

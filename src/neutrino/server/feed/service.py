@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import hmac
 import http
 import logging
 import os
 import random
 import ssl
-import stat
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,11 +26,14 @@ from neutrino.feed.messages import HOST_HEADER, MOST_BYTES
 from neutrino.server import errors
 from neutrino.server.db.session import Database
 from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.credentials import digest as digest_of
+from neutrino.server.feed.hearing import Hearing
 from neutrino.server.feed.log import BATCH, ChangeLog
 from neutrino.server.feed.reader import read_all, read_changed
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.reports import Heard, Reports
 from neutrino.server.feed.session import Session
+from neutrino.server.feed.socket_file import owned
 from neutrino.server.feed.wake import wake
 from neutrino.server.feed.world import World
 
@@ -38,6 +41,8 @@ LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 COMPACT_SECONDS = 60.0
 DATABASE_ERRORS = (sa.exc.SQLAlchemyError, errors.ApiError)
+NOT_VALID = "the credential is not valid any more"
+BACKLOG = 4096  # hosts that may knock at once, as all do after a restart; the kernel's own limit holds too
 MOST_SESSIONS = 16  # of one host: one for each of its processes, and some that are not known to be gone yet
 
 
@@ -51,14 +56,11 @@ class Settings:
     sqlite_interval: float = 0.02
     heartbeat: float = 10.0
     heartbeat_timeout: float = 20.0
+    patience: float = 0.25  # seconds that a report may wait for others, to be written with them
 
 
 class Removed(Exception):
     """Rows that were not read yet are removed: only reading everything anew helps."""
-
-
-class InUse(OSError):
-    """Somebody serves there already."""
 
 
 class FeedServer:
@@ -71,30 +73,39 @@ class FeedServer:
         self._reading = ThreadPoolExecutor(1, "feed-read")
         self._writing = ThreadPoolExecutor(4, "feed-write")
         self._woken = asyncio.Event()
+        self._unsettled = asyncio.Event()  # distributed routers, or what is on their subnets, may need something
+        self._hearing = Hearing(self._do, settings.patience)
         self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, str]] = WeakKeyDictionary()
         self._sessions: set[Session] = set()
         self._database = ""
+        self._known: Mapping[str, str] = {}  # digests of the hosts' credentials
         self.world = World()
         self.listening: list[Address] = []  # once it is, with the ports that were chosen
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop."""
         await self._read_everything()
-        async with contextlib.AsyncExitStack() as stack:
-            for address in self._settings.addresses:
-                await stack.enter_async_context(self._listen(address))
-            work = (self._wake(), self._follow(), self._compact(), stop.wait())
-            tasks = [asyncio.create_task(one) for one in work]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-        self._reading.shutdown(wait=False, cancel_futures=True)
-        self._writing.shutdown(wait=False, cancel_futures=True)
+        listening = map(self._keep_listening, self._settings.addresses)
+        work = (
+            *listening,
+            self._wake(),
+            self._follow(),
+            self._settle(),
+            self._compact(),
+            self._hearing.run(),
+            stop.wait(),
+        )
+        tasks = [asyncio.create_task(one) for one in work]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._reading.shutdown(wait=False, cancel_futures=True)
+            self._writing.shutdown(wait=False, cancel_futures=True)
 
     async def _wake(self) -> None:
         how = self._settings
@@ -107,17 +118,18 @@ class FeedServer:
 
     async def _read_everything(self) -> None:
         """The world anew. Whoever is connected comes again and is compared with it."""
-        position, identity, records = await self._run(self._reading, self._load)
+        position, identity, records, known = await self._run(self._reading, self._load)
         world = World()
         world.apply(records)
         world.position = position
-        self.world, self._database = world, identity
+        self.world, self._database, self._known = world, identity, known
         await self._close(self._sessions, "the server has read everything anew")
 
-    def _load(self) -> tuple[int, str, Records]:
+    def _load(self) -> tuple[int, str, Records, Mapping[str, str]]:
         head = self._log.head()  # before the rest: what is committed meanwhile comes behind this position
         with self._db.read() as connection:
-            return head.position, head.identity, read_all(connection)
+            records = read_all(connection)
+        return head.position, head.identity, records, self._credentials.digests()
 
     async def _follow(self) -> None:
         while True:
@@ -141,6 +153,8 @@ class FeedServer:
             return False
         self.world.apply(records)
         self.world.position = position
+        if any(record is None or record.is_distributed for record in records.routers.values()):
+            self._unsettled.set()
         if records.credentials:
             await self._check_credentials()
         return bool(count >= BATCH)
@@ -149,10 +163,22 @@ class FeedServer:
         self._log.sequence()
         with self._db.read() as connection:
             rows = self._log.after(connection, position)
-            records = read_changed(connection, rows) if rows else None
+            records = read_changed(connection, rows, self.world.networks_of) if rows else None
         if rows and self._log.head().removed > position:  # asked after the rows were read
             raise Removed
         return len(rows), rows[-1].position if rows else position, records
+
+    async def _settle(self) -> None:
+        self._unsettled.set()
+        while True:
+            await self._unsettled.wait()
+            self._unsettled.clear()
+            try:
+                await self._run(self._writing, self._reports.settle)
+            except DATABASE_ERRORS as error:
+                LOG.error("what hosts need for distributed routers cannot be made, trying again: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._unsettled.set()
 
     async def _compact(self) -> None:
         while True:
@@ -164,6 +190,22 @@ class FeedServer:
 
     # --- connections ----------------------------------------------------------------------------------------------
 
+    async def _keep_listening(self, address: Address) -> None:
+        """Where another process serves already, go on without, and take its place when it ends."""
+        told = False
+        while True:
+            try:
+                async with self._listen(address):
+                    await asyncio.Event().wait()  # until cancelled
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                if not told:
+                    reason = error.strerror or error
+                    LOG.warning("the feed cannot be at %s: %s. It goes on without, and tries again", address, reason)
+                    told = True
+            await asyncio.sleep(RETRY_SECONDS)
+
     @contextlib.asynccontextmanager
     async def _listen(self, address: Address) -> AsyncIterator[None]:
         options: dict[str, Any] = {
@@ -174,24 +216,25 @@ class FeedServer:
             "ping_timeout": self._settings.heartbeat_timeout,
             "close_timeout": 2,
             "server_header": None,
+            "backlog": BACKLOG,
         }
-        if address.path:
-            Path(address.path).parent.mkdir(parents=True, exist_ok=True)
-            with short_path(address.path) as path:
-                await _free(path, address)
-                before = os.umask(0o177)
-                try:
-                    listening = await unix_serve(self._serve, path, **options)
-                finally:
-                    os.umask(before)
-        else:
-            tls = self._settings.tls if address.tls else None
-            listening = await serve(self._serve, address.host, address.port, ssl=tls, **options)
-            address = replace(address, port=next(iter(listening.sockets)).getsockname()[1])
-        self.listening.append(address)
-        LOG.info("the feed is at %s", address)
-        async with listening:
-            yield
+        with contextlib.ExitStack() as stack:
+            if address.path:
+                stack.enter_context(owned(address.path))
+                with short_path(address.path) as path:
+                    before = os.umask(0o177)
+                    try:
+                        listening = await unix_serve(self._serve, path, **options)
+                    finally:
+                        os.umask(before)
+            else:
+                tls = self._settings.tls if address.tls else None
+                listening = await serve(self._serve, address.host, address.port, ssl=tls, **options)
+                address = replace(address, port=next(iter(listening.sockets)).getsockname()[1])
+            self.listening.append(address)
+            LOG.info("the feed is at %s", address)
+            async with listening:
+                yield
 
     async def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """Who is it? Before anything of the feed is said."""
@@ -199,11 +242,13 @@ class FeedServer:
         scheme, _, credential = words[0].partition(" ") if len(words) == 1 else ("", "", "")
         if len(hosts) != 1 or scheme.lower() != "bearer" or not credential:
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "a host's name and its credential are needed\n")
-        try:
-            digest = await self._run(self._writing, self._credentials.check, hosts[0], credential)
-        except DATABASE_ERRORS as error:
-            LOG.error("a host's credential cannot be looked up: %s", error)
-            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached\n")
+        digest: str | None = digest_of(credential)
+        if not hmac.compare_digest(self._known.get(hosts[0], ""), digest or ""):
+            try:  # a host that is new since we last looked, or has a new credential
+                digest = await self._run(self._writing, self._credentials.check, hosts[0], credential)
+            except DATABASE_ERRORS as error:
+                LOG.error("a host's credential cannot be looked up: %s", error)
+                return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached\n")
         if digest is None:
             LOG.warning("somebody without host %s's credential was turned away", hosts[0])
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
@@ -211,11 +256,14 @@ class FeedServer:
         return None
 
     async def _serve(self, connection: ServerConnection) -> None:
-        host, digest = self._admitted.pop(connection)
+        host, digest = self._admitted.pop(connection, ("", ""))
+        if not host:
+            await connection.close(1008, NOT_VALID)
+            return
         if sum(session.host == host for session in self._sessions) >= MOST_SESSIONS:
             await connection.close(1013, "too many connections of this host")
             return
-        session = Session(connection, host, digest, self.world, self._take)
+        session = Session(connection, host, digest, self.world, self._hearing.take)
         self._sessions.add(session)
         try:
             await session.run(self._settings.server, self._database)
@@ -224,30 +272,18 @@ class FeedServer:
 
     async def _check_credentials(self) -> None:
         """Hosts whose credential was taken back are not served any more."""
-        known = await self._run(self._writing, self._credentials.digests)
-        strangers = [session for session in self._sessions if known.get(session.host) != session.digest]
-        await self._close(strangers, "the credential is not valid any more")
+        known = self._known = await self._run(self._writing, self._credentials.digests)
+        for connection, (host, digest) in list(self._admitted.items()):  # on their way in
+            if known.get(host) != digest:
+                del self._admitted[connection]
+        await self._close((s for s in self._sessions if known.get(s.host) != s.digest), NOT_VALID)
 
     async def _close(self, sessions: Iterable[Session], reason: str) -> None:
-        for session in tuple(sessions):
+        going = tuple(sessions)
+        for session in going:
             LOG.warning("host %s is sent away: %s", session.host, reason)
-        await asyncio.gather(*(session.close(reason) for session in tuple(sessions)), return_exceptions=True)
+        await asyncio.gather(*(session.close(reason) for session in going), return_exceptions=True)
 
-    async def _take(self, host: str, messages: Sequence[tuple[Any, int]]) -> list[str]:
-        def all_of_them() -> list[str]:
-            return [self._reports.take(host, message, behind) for message, behind in messages]
-
-        done: list[str] = await self._run(self._writing, all_of_them)
+    async def _do(self, several: Sequence[Heard]) -> list[list[str]]:
+        done: list[list[str]] = await self._run(self._writing, self._reports.take_all, several)
         return done
-
-
-async def _free(path: str, address: Address) -> None:
-    """A socket that a process left behind is taken over, one that is served is not."""
-    try:
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise InUse(f"{address.path} is there and is no socket")
-        _, writer = await asyncio.open_unix_connection(path)
-    except (FileNotFoundError, ConnectionRefusedError):
-        return
-    writer.close()
-    raise InUse(f"another process serves the feed at {address}")

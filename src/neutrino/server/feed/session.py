@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
@@ -30,38 +30,31 @@ from neutrino.feed.messages import (
 )
 from neutrino.server import errors
 from neutrino.server.feed.outgoing import Outgoing
-from neutrino.server.feed.telling import compare, next_frame, synced
+from neutrino.server.feed.reports import Said
+from neutrino.server.feed.telling import compare, next_and_synced
 from neutrino.server.feed.world import World
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
-Done = Callable[[str, Sequence[tuple[Any, int]]], Awaitable[list[str]]]  # host, messages with how far behind it is
+READER: Final = Reader(FROM_HOST)
+Take = Callable[[str, Sequence[Said]], Awaitable[list[str]]]
 
 
 class Session:
-    def __init__(self, connection: ServerConnection, host: str, digest: str, world: World, take: Done) -> None:
+    def __init__(self, connection: ServerConnection, host: str, digest: str, world: World, take: Take) -> None:
         self._connection = connection
         self.host = host
         self.digest = digest  # of the credential that it came with
         self._world = world
         self._take = take
-        self._reader = Reader(FROM_HOST)
         self._wake = asyncio.Event()
         self.outgoing = Outgoing(host, self._wake.set)
         self._told = 0  # the position of the last `synced`
 
     async def run(self, server: str, database: str) -> None:
         try:
-            hello = await self._hello()
-            if hello is None:
-                return
-            LOG.info("host %s is here, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-            self._world.watch(self.outgoing)
-            compare(self._world, self.outgoing, hello.have)
-            self._wake.set()  # `synced` follows also where nothing differs
-            cursor = Cursor(database, self._world.position)
-            await self._send([Welcome(cursor=cursor, version=min(hello.version, VERSION), server=server)])
-            await self._talk()
+            if await self._begin(server, database):
+                await self._talk()
         except ConnectionClosed:
             pass
         except (sa.exc.SQLAlchemyError, errors.ApiError) as error:
@@ -71,12 +64,25 @@ class Session:
             self._world.unwatch(self.outgoing)
             LOG.info("host %s is gone", self.host)
 
+    async def _begin(self, server: str, database: str) -> bool:
+        """Greet, and note in what the host differs. What it says that it has is large, and not kept longer than this."""
+        hello = await self._hello()
+        if hello is None:
+            return False
+        LOG.info("host %s is here, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
+        self._world.watch(self.outgoing)
+        compare(self._world, self.outgoing, hello.have)
+        self._wake.set()  # `synced` follows also where nothing differs
+        cursor = Cursor(database, self._world.position)
+        await self._send([Welcome(cursor=cursor, version=min(hello.version, VERSION), server=server)])
+        return True
+
     async def _talk(self) -> None:
         telling = asyncio.create_task(self._tell())
         telling.add_done_callback(self._ended)
         try:
             async for data in self._connection:
-                await self._hear(self._reader.read(data))
+                await self._hear(READER.read(data))
         except NotUnderstood as error:
             await self._refuse(str(error))
         finally:
@@ -98,7 +104,7 @@ class Session:
     async def _hello(self) -> Hello | None:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                first = self._reader.read(await self._connection.recv())
+                first = READER.read(await self._connection.recv())
         except TimeoutError:
             await self._refuse("no hello came")
             return None
@@ -131,11 +137,13 @@ class Session:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while (data := next_frame(self._world, self.outgoing)) is not None:
+            is_last = False
+            while not is_last:
+                data, is_last = next_and_synced(self._world, self.outgoing)
+                if is_last:
+                    self._told = self._world.position
                 await self._connection.send(data, text=True)
                 await asyncio.sleep(0)  # the other hosts' turn
-            self._told = self._world.position
-            await self._connection.send(synced(self._world, self.outgoing), text=True)
 
     # --- hearing --------------------------------------------------------------------------------------------------
 
@@ -146,15 +154,14 @@ class Session:
             if isinstance(message, NotUnderstood):
                 answers.append(Problem(text=str(message)))
             elif not isinstance(message, Hello):
-                behind = self._behind(message) if isinstance(message, Report) else 0
-                understood.append((message, behind))
+                understood.append(Said(message, self._behind(message) if isinstance(message, Report) else 0))
         if understood:
             refusals = await self._take(self.host, understood)
-            for (message, _), refusal in zip(understood, refusals, strict=True):
+            for said, refusal in zip(understood, refusals, strict=True):
                 if refusal:
                     LOG.warning("host %s: %s", self.host, refusal)
                     answers.append(Problem(text=refusal))
-                answers.append(Ack(serial=message.serial))
+                answers.append(Ack(serial=said.message.serial))
         if answers:
             await self._send(answers)
 

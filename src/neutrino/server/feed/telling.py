@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from neutrino.feed.messages import MOST_MEMBERS, Entries, Members, Synced, encode_one, frame
@@ -12,19 +13,29 @@ from neutrino.server.feed.world import World
 
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed when it has grown to this
 Have = Mapping[str, Mapping[str, str]]
-KEYED: Final = ("network", "host", "address_group", "security_group", "port")  # in the order in which they are told
+KEYED: Final = (  # in the order in which they are told
+    "network",
+    "host",
+    "address_group",
+    "security_group",
+    "port",
+    "dhcp_network",
+    "dhcp_port",
+    "router",
+    "dvr_mac",
+)
 
 
 def compare(world: World, outgoing: Outgoing, have: Have) -> None:
     """Note all in which what the host has differs from what it should have."""
     host = outgoing.host
     wanted: dict[str, dict[str, str]] = {kind: {} for kind in KEYED}
-    for kind, key in world.keys(host):
-        item = world.lookup(host, kind, key)
-        if item is not None:
-            wanted[kind][key] = item.digest
+    for kind, key, item in world.items(host):
+        wanted[kind][key] = item.digest
     for kind, should in wanted.items():
         has = have.get(kind, {})
+        if should == has:
+            continue
         for key in {*should, *has}:
             if should.get(key) != has.get(key):
                 outgoing.touch(kind, key)
@@ -45,43 +56,70 @@ def compare(world: World, outgoing: Outgoing, have: Have) -> None:
 
 def next_frame(world: World, outgoing: Outgoing) -> bytes | None:
     """Some of what the host is to be told, as one frame; None if there is nothing."""
-    parts: list[bytes] = []
-    size = 0
-    for some in _messages(world, outgoing):
-        parts += some
-        size += sum(map(len, some))
-        if size >= FRAME_BYTES:
-            break
+    parts = _next_parts(world, outgoing)
     return frame(parts) if parts else None
 
 
 def synced(world: World, outgoing: Outgoing) -> bytes:
     """After the last frame: the host has everything, as of the world's position."""
-    digests = {n: world.entries_digest(outgoing.host, n) for n in outgoing.digests}
-    followed = world.tunnelled_networks(outgoing.host)
-    outgoing.digests.clear()
-    told = {network_id: value if network_id in followed else "" for network_id, value in digests.items()}
-    return frame([encode_one(Synced(position=world.position, entries=told))])
+    return frame([_synced(world, outgoing)])
 
 
-def _messages(world: World, outgoing: Outgoing) -> Iterator[list[bytes]]:
-    """Each is taken out of `outgoing` when it is asked for, so that what is not asked for waits."""
-    host = outgoing.host
-    while outgoing.networks:
+def next_and_synced(world: World, outgoing: Outgoing) -> tuple[bytes, bool]:
+    """The next frame, and whether it was the last: then `synced` is in it."""
+    parts = _next_parts(world, outgoing)
+    is_last = not outgoing
+    if is_last:
+        parts.append(_synced(world, outgoing))
+    return frame(parts), is_last
+
+
+def _synced(world: World, outgoing: Outgoing) -> bytes:
+    told = {}
+    if outgoing.digests:
+        followed = world.tunnelled_networks(outgoing.host)
+        told = {n: world.entries_digest(outgoing.host, n) if n in followed else "" for n in outgoing.digests}
+        outgoing.digests.clear()
+    return encode_one(Synced(position=world.position, entries=told))
+
+
+def _next_parts(world: World, outgoing: Outgoing) -> list[bytes]:
+    """Messages up to the size of a frame. What is told is taken out of `outgoing`, the rest waits there."""
+    parts: list[bytes] = []
+    size = 0
+    while outgoing.networks and size < FRAME_BYTES:
         network_id = next(iter(outgoing.networks))
         del outgoing.networks[network_id]
-        entries = world.entries(host, network_id)
+        entries = world.entries(outgoing.host, network_id)
         for key in entries:
             outgoing.keys["forwarding", key] = None
-        yield [encode_one(Entries(network_id=network_id, ids=tuple(entries)))]
-    while outgoing.members:
+        parts.append(encode_one(Entries(network_id=network_id, ids=tuple(entries))))
+        size += len(parts[-1])
+    while outgoing.members and size < FRAME_BYTES:
         group_id = next(iter(outgoing.members))
-        yield _members(world, host, group_id, outgoing.members.pop(group_id))
-    while outgoing.keys:
-        kind, key = next(iter(outgoing.keys))
-        del outgoing.keys[kind, key]
-        item = world.lookup(host, kind, key)
-        yield [gone(kind, key) if item is None else item.encoded()]
+        told = _members(world, outgoing.host, group_id, outgoing.members.pop(group_id))
+        parts += told
+        size += sum(map(len, told))
+    if size < FRAME_BYTES:
+        parts += _objects(world, outgoing, FRAME_BYTES - size)
+    return parts
+
+
+def _objects(world: World, outgoing: Outgoing, room: int) -> list[bytes]:
+    parts: list[bytes] = []
+    for kind, key in outgoing.keys:
+        item = world.lookup(outgoing.host, kind, key)
+        told = gone(kind, key) if item is None else item.encoded()
+        parts.append(told)
+        room -= len(told)
+        if room <= 0:
+            break
+    if len(parts) == len(outgoing.keys):
+        outgoing.keys.clear()
+    else:
+        for done in list(islice(outgoing.keys, len(parts))):
+            del outgoing.keys[done]
+    return parts
 
 
 def _members(world: World, host: str, group_id: str, difference: Difference | None) -> list[bytes]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.server.db.announce import CHANGED
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import CHANGED
+from neutrino.server.feed.written import Written
 
 LOG = logging.getLogger(__name__)
 SURELY = 1.0  # seconds after which to look though nobody told
+AT_ONCE, SOON = 0.05, 0.3  # seconds within which what is being written is a commit, as a rule and nearly always
 
 
 async def wake(db: Database, woken: Callable[[], None], *, sqlite_interval: float, interval: float) -> None:
@@ -33,17 +36,60 @@ async def wake(db: Database, woken: Callable[[], None], *, sqlite_interval: floa
 
 
 async def _watch_file(db: Database, woken: Callable[[], None], interval: float) -> None:
-    """SQLite counts the commits of other connections; asking reads shared memory, not the disk."""
+    """The kernel tells when the log of SQLite is written to, and SQLite when that has become a commit, a moment later."""
+    try:
+        written = Written(Path(f"{db.url.database}-wal"))
+    except OSError as error:
+        LOG.info("%s: the database is asked every %s s instead", error.strerror, interval)
+        await _ask_file(db, woken, interval)
+        return
+    loop = asyncio.get_running_loop()
+    told, at = asyncio.Event(), loop.time()
+
+    def heard() -> None:
+        nonlocal at
+        if written.read():
+            at = loop.time()
+            told.set()
+
+    loop.add_reader(written.fileno(), heard)
+    try:
+        known = None
+        while True:
+            version = _commits(db)
+            if version != known:
+                known = version
+                woken()
+            age = loop.time() - at
+            if age < SOON:
+                await asyncio.sleep(0.002 if age < AT_ONCE else 0.01)
+                continue
+            told.clear()
+            try:
+                await asyncio.wait_for(told.wait(), SURELY)
+            except TimeoutError:
+                woken()
+    finally:
+        loop.remove_reader(written.fileno())
+        written.close()
+
+
+async def _ask_file(db: Database, woken: Callable[[], None], interval: float) -> None:
     loop = asyncio.get_running_loop()
     known, last = None, 0.0
     while True:
-        with db.read() as connection:
-            driver: Any = connection.connection.driver_connection  # many times a second: without what is not needed
-            version = driver.execute("PRAGMA data_version").fetchone()
+        version = _commits(db)
         if version != known or loop.time() - last > SURELY:
             known, last = version, loop.time()
             woken()
         await asyncio.sleep(interval)
+
+
+def _commits(db: Database) -> Any:
+    """SQLite counts the commits of other connections; asking reads shared memory, not the disk."""
+    with db.read() as connection:
+        driver: Any = connection.connection.driver_connection  # many times a second: without what is not needed
+        return driver.execute("PRAGMA data_version").fetchone()
 
 
 async def _listen(db: Database, woken: Callable[[], None], interval: float) -> None:

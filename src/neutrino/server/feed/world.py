@@ -11,10 +11,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from neutrino.model.state import AddressGroup, Host, Network
+from neutrino.server.feed import dhcp_world, dvr_world, router_world
+from neutrino.server.feed.dhcp_world import DhcpWorld
+from neutrino.server.feed.dvr_world import DvrWorld
 from neutrino.server.feed.follow import Follow
 from neutrino.server.feed.items import Item, MemberSet, digest
 from neutrino.server.feed.outgoing import Key, Outgoing
 from neutrino.server.feed.records import GroupRecord, PortRecord, Records, is_tunnelled
+from neutrino.server.feed.router_world import RouterWorld
 
 
 class World:
@@ -33,8 +37,16 @@ class World:
         self._with_group = Follow()
         self._with_members = Follow()
         self._with_addresses = Follow()
+        self._follows = {
+            "network": self._on_network,
+            "security_group": self._with_group,
+            "address_group": self._with_addresses,
+        }
         self._hosts_ports: defaultdict[str, set[str]] = defaultdict(set)
         self._watched: dict[str, list[Outgoing]] = {}
+        self._dhcp = DhcpWorld(self._touch)
+        self._routers = RouterWorld(self._touch, self._dhcp)
+        self._dvr = DvrWorld(self._touch)
 
     # --- who listens ----------------------------------------------------------------------------------------------
 
@@ -61,16 +73,18 @@ class World:
     def lookup(self, host: str, kind: str, key: str) -> Item | None:
         """An object as this host has it; None if it has it not. Members of groups are asked for by `members`."""
         if kind == "port":
-            return self._bound.get((key, host))
+            return self._bound.get((key, host)) or self._dhcp.copy(host, key)
         if kind == "forwarding":
             return self._entry(host, key)
+        if kind in (dhcp_world.NETWORK, dhcp_world.PORT):
+            return self._dhcp.lookup(host, kind, key)
+        if kind == router_world.ROUTER:
+            return self._routers.lookup(host, key)
+        if kind == dvr_world.MAC:
+            return self._dvr.lookup(host, key)
         if kind == "host" and not self._shares(host, key):
             return None
-        follow = {
-            "network": self._on_network,
-            "security_group": self._with_group,
-            "address_group": self._with_addresses,
-        }.get(kind)
+        follow = self._follows.get(kind)
         if follow is not None and not follow.has(host, key):
             return None
         return self._items[kind].get(key)
@@ -87,9 +101,8 @@ class World:
         """Whether two hosts have a tunnelled network in common."""
         if host == other:
             return False
-        here, there = self._on_network.ids(host), self._on_network.ids(other)
-        fewer, more = (here, there) if len(here) < len(there) else (there, here)
-        return any(n in more and n in self._tunnelled for n in fewer)
+        common = self._on_network.ids(host) & self._on_network.ids(other)
+        return not self._tunnelled.isdisjoint(common)
 
     def members(self, host: str, group_id: str) -> MemberSet | None:
         if not self._with_members.has(host, group_id):
@@ -120,6 +133,21 @@ class World:
             yield "security_group", group_id
         for group_id in self._with_addresses.ids(host):
             yield "address_group", group_id
+        yield from self._dhcp.keys(host)
+        yield from self._routers.keys(host)
+        yield from self._dvr.keys(host)
+
+    def items(self, host: str) -> Iterator[tuple[str, str, Item]]:
+        """The same, each with its object. Peers are many, and that they are peers is what their keys were found by."""
+        peers = self._items["host"]
+        for kind, key in self.keys(host):
+            item = peers.get(key) if kind == "host" else self.lookup(host, kind, key)
+            if item is not None:
+                yield kind, key, item
+
+    def networks_of(self, port_ids: Collection[str]) -> frozenset[str]:
+        """The networks of these ports, as far as they are known here: also of those that are deleted by now."""
+        return frozenset(self._ports[key].network_id for key in port_ids if key in self._ports)
 
     def tunnelled_networks(self, host: str) -> set[str]:
         return {n for n in self._on_network.ids(host) if n in self._tunnelled}
@@ -138,6 +166,14 @@ class World:
             self.put_group(key, group)
         for key, agent in records.agents.items():
             self.put_agent(key, agent)
+        for key, dhcp_agent in records.dhcp_agents.items():
+            self._dhcp.put_agent(key, dhcp_agent)
+        for key, served in records.dhcp.items():
+            self._dhcp.put_network(key, served)
+        for key, router in records.routers.items():
+            self._routers.put_router(key, router)
+        for key, mac in records.dvr_macs.items():
+            self._dvr.put_mac(key, mac)
         for key, port in records.ports.items():
             self.put_port(key, port)
 
@@ -204,6 +240,7 @@ class World:
             del self._ports[key]
         else:
             self._ports[key] = port
+        self._dhcp.put_port(key, port)
         self._change_members(before, port)
         self._change_entry(key, before, port)
         self._change_bound(key, before, port)
