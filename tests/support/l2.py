@@ -145,7 +145,12 @@ class Cloud:
 
     def __init__(self, *hosts: str, options: Options | None = None) -> None:
         self.hosts = {
-            name: FakeHost(name, tuple(peer for peer in hosts if peer != name), options or Options()) for name in hosts
+            name: FakeHost(
+                name,
+                tuple(peer for peer in hosts if peer != name),
+                dataclasses.replace(options or Options(), host=name),
+            )
+            for name in hosts
         }
         self.silent: set[str] = set()
 
@@ -163,6 +168,7 @@ class Cloud:
             security_groups={entry.id: entry for entry in objects if isinstance(entry, state.SecurityGroup)},
             group_members={entry.id: entry for entry in objects if isinstance(entry, state.GroupMembers)},
             address_groups={entry.id: entry for entry in objects if isinstance(entry, state.AddressGroup)},
+            dvr_macs={entry.id: entry for entry in objects if isinstance(entry, state.DvrMac)},
             hosts={
                 peer: state.Host(id=peer, tunnel_types=TUNNEL_TYPES, l2_population=peer not in self.silent)
                 for peer in self.hosts
@@ -177,7 +183,7 @@ class Cloud:
                     ip_addresses=tuple(fixed.ip_address for fixed in entry.fixed_ips),
                 )
                 for entry in ports
-                if entry.host != name and entry.host not in self.silent
+                if entry.host != name and entry.host not in self.silent and not entry.copy and not entry.distributed
             },
         )
 

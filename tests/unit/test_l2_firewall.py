@@ -164,7 +164,7 @@ class TestMatrix:
         before = cloud.hosts[hosts[1]].desired
         cloud.apply(NET, OUT, group("web"), *ports)
         flushes = plan_flushes(before, cloud.hosts[hosts[1]].desired)
-        assert [flush.text() for flush in flushes] == ["flush zone 1 ingress 10.0.0.2 any protocol 6"]
+        assert [flush.text() for flush in flushes] == ["flush zone 1 ingress 10.0.0.2 any protocol 6 80:80"]
         assert not arrives(cloud, sent)
         assert not arrives(cloud, packet.reply(sent), "p2", "p1")
         assert not arrives(cloud, sent)
@@ -214,6 +214,28 @@ def test_members_that_leave_are_flushed():
     flushes = plan_flushes(desired("10.0.0.8", "10.0.0.9", "2001:db8::9"), desired("10.0.0.8"))
     assert [flush.text() for flush in flushes] == ["flush zone 1 ingress 10.0.0.2 10.0.0.9 any protocol"]
     assert plan_flushes(desired("10.0.0.8"), desired("10.0.0.8")) == ()
+
+
+def test_what_the_port_may_answer_anyway_is_not_flushed():
+    """Its answers would open the connection the other way round; the flows' mark ends it for good."""
+
+    def desired(*rules: object) -> object:
+        cloud = Cloud("h1")
+        cloud.apply(NET, group("s", *rules), port("p2", 2, groups=["s"]))
+        return cloud.hosts["h1"].desired
+
+    web = rule(protocol=TCP, port_min=80, port_max=80, remote_ip_prefix="10.1.0.0/16")
+    for free in (rule("egress"), rule("egress", protocol=TCP), rule("egress", remote_ip_prefix="10.0.0.0/8")):
+        assert plan_flushes(desired(web, free), desired(free)) == ()
+    others = [
+        rule("egress", "IPv6"),
+        rule("egress", protocol=UDP),
+        rule("egress", remote_ip_prefix="10.1.1.0/24"),
+        rule("egress", protocol=TCP, port_min=80, port_max=80),
+    ]
+    for other in others:
+        (flush,) = plan_flushes(desired(web, other), desired(other))
+        assert flush.text() == "flush zone 1 ingress 10.0.0.2 10.1.0.0/16 protocol 6 80:80"
 
 
 @pytest.mark.parametrize("members, ports, rules", [(1, 1, 1), (500, 50, 20), (1000, 10, 5)])

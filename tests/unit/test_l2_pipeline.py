@@ -6,9 +6,9 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.pipeline import Bridge, PipelineError, table, tables_of
 
 KNOWN = {
-    Bridge.INTEGRATION: {0, 23, 24, 25, 60, 71, 72, 73, 81, 82, 91, 92, 93, 94},
-    Bridge.TUNNEL: {0, 2, 3, 4, 6, 10, 20, 21, 22},
-    Bridge.PHYSICAL: {0, 2},
+    Bridge.INTEGRATION: {0, 1, 2, 23, 24, 25, 60, 71, 72, 73, 81, 82, 91, 92, 93, 94},
+    Bridge.TUNNEL: {0, 1, 2, 3, 4, 6, 9, 10, 20, 21, 22},
+    Bridge.PHYSICAL: {0, 1, 2, 3},
 }
 
 

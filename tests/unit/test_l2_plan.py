@@ -1,6 +1,5 @@
 """Plans: only differences, only ours, the same whatever came first, and nothing the second time."""
 
-import dataclasses
 import itertools
 import random
 
@@ -115,7 +114,7 @@ def test_what_somebody_changed_is_put_right():
     cloud = wired()
     host = cloud.hosts["h1"]
     one, two, *_ = sorted(host.switch.read_flows("br-int", COOKIE, MASK))
-    wrong = dataclasses.replace(two, actions="output:99")
+    wrong = two._replace(actions="output:99")
     stale = flow(60, 50, "in_port=9", "drop", cookie=cookie_of("port gone"))
     host.switch.apply_flows("br-int", add=[wrong, stale], delete=[one])
     planned = {entry.bridge: entry for entry in host.plans(host.desired)}["br-int"]

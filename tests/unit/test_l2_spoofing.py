@@ -104,3 +104,14 @@ def test_routers_and_dhcp_servers_are_trusted():
     )
     for sent in (packet.icmp(LINK_LOCAL, ALL_NODES, RA), packet.udp(ONE, TWO, 68, source_port=67)):
         assert set(cloud.send("h1", "r", sent)) == {"p2"}
+
+
+def test_a_machine_that_arrived_by_migration_may_announce_itself():
+    """The switches outside learn from it; other instances have no use for it."""
+    cloud = cloud_of()
+    said = packet.frame(mac(1), packet.BROADCAST, dl_type=0x8035)
+    assert cloud.send("h1", "p1", said) == {}
+    cloud = Cloud("h1")
+    cloud.apply(network("net", "vlan", 205, "physnet1"), OPEN, port("p1", 1, groups=["open"]))
+    assert [left.port for left in cloud.on_wire("h1", "p1", said)] == ["eth1"]
+    assert cloud.on_wire("h1", "p1", packet.frame(mac(9), packet.BROADCAST, dl_type=0x8035)) == []

@@ -1,9 +1,11 @@
 """Where packets go: networks of every type, on one host and across hosts, asked of the fake switch."""
 
 import pytest
+from msgspec import structs
 
 from neutrino.agent.l2.desired import Options
 from neutrino.dataplane.openflow import packet
+from neutrino.dataplane.openflow.fake import FakePort
 from neutrino.model.state import AddressPair
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 
@@ -149,6 +151,39 @@ def test_a_host_without_l2_population_is_flooded_to_and_learned_from():
     assert [left.port for left in cloud.on_wire("h1", "p1", towards)] == ["vxlan-h3"]
 
 
+@pytest.mark.parametrize("net", NETWORKS, ids=name_of)
+def test_machines_behind_an_unsecured_port_are_found_and_followed(net):
+    cloud = Cloud("h1", "h2")
+    free = {"port_security_enabled": False}
+    ports = [port("p1", 1, **free), *(port(f"p{n}", n, groups=["open"]) for n in (2, 3))]
+    ports += [port("p4", 4, host="h2", groups=["open"]), port("p5", 5, host="h2", **free)]
+    cloud.apply(net, OPEN, *ports)
+    towards = packet.udp(end(2), end(99), 9)
+    assert set(cloud.send("h1", "p2", towards)) == {"p1", "p5"}, "it may be behind any of these, and of no others"
+
+    cloud.send("h1", "p1", packet.udp(end(99), end(2), 9))
+    assert set(cloud.send("h1", "p2", towards)) == {"p1"}
+    assert set(cloud.send("h2", "p4", packet.udp(end(4), end(99), 9))) == {"p1", "p5"}
+
+    cloud.send("h2", "p5", packet.udp(end(99), (packet.BROADCAST, "10.0.0.255"), 9))
+    assert set(cloud.send("h1", "p2", towards)) == {"p5"}, "it has moved"
+    assert set(cloud.send("h2", "p4", packet.udp(end(4), end(99), 9))) == {"p5"}
+
+    cloud.send("h1", "p1", packet.udp(end(99), end(2), 9))
+    cloud.apply(net, OPEN, *ports[1:])
+    assert set(cloud.send("h1", "p2", towards)) == {"p5"}, "what was behind a port goes with it"
+
+
+@pytest.mark.parametrize("net", NETWORKS, ids=name_of)
+def test_an_unsecured_port_does_not_hear_what_others_say_to_each_other(net):
+    cloud = Cloud("h1", "h2")
+    ports = [port("p1", 1, port_security_enabled=False), *(port(f"p{n}", n, groups=["open"]) for n in (2, 3))]
+    cloud.apply(net, OPEN, *ports, port("p4", 4, host="h2", groups=["open"]))
+    asked = packet.udp(end(4), end(2), 9)
+    assert set(cloud.send("h2", "p4", asked)) == {"p2"}
+    assert set(cloud.send("h1", "p2", packet.reply(asked))) == {"p4"}
+
+
 def test_a_port_that_is_down_neither_hears_nor_speaks():
     cloud = Cloud("h1")
     cloud.apply(
@@ -158,6 +193,31 @@ def test_a_port_that_is_down_neither_hears_nor_speaks():
         assert cloud.send("h1", "p1", packet.udp(end(1), (destination, "10.0.0.2"), 9)) == {}
     assert cloud.send("h1", "p2", packet.udp(end(2), end(1), 9)) == {}
     assert cloud.hosts["h1"].desired.problems == {"p2": "its admin state is down"}
+
+
+def test_a_network_that_is_down_carries_nothing():
+    cloud = Cloud("h1", "h2")
+    ports = [port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]), port("p3", 3, host="h2", groups=["open"])]
+    down = structs.replace(network("net"), admin_state_up=False)
+    cloud.apply(down, OPEN, *ports)
+    for destination in (end(2), end(3), (packet.BROADCAST, "10.0.0.255")):
+        assert cloud.send("h1", "p1", packet.udp(end(1), destination, 9)) == {}
+    assert cloud.hosts["h1"].desired.problems == dict.fromkeys(("p1", "p2"), "its network's admin state is down")
+    cloud.apply(network("net"), OPEN, *ports)
+    assert set(cloud.send("h1", "p1", packet.udp(end(1), end(3), 9))) == {"p3"}
+
+
+def test_a_port_that_nobody_wired_reaches_nobody():
+    """Such as one that was plugged a moment ago: it has no tag yet, so any tag of its own would be taken."""
+    cloud = Cloud("h1")
+    cloud.apply(network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, port_security_enabled=False))
+    host = cloud.hosts["h1"]
+    for name in ("new", "newer"):
+        host.switch.set_port("br-int", FakePort(200 + len(name), name))
+    for destination in (mac(1), mac(2), mac(99), packet.BROADCAST):
+        for vlan in (None, 1, 2, 4095):
+            sent = packet.udp(end(99), (destination, "10.0.0.1"), 9)
+            assert cloud.send("h1", "new", sent.having(vlan=vlan) if vlan else sent) == {}
 
 
 def test_an_address_pair_of_two_routers_reaches_both_and_leaves_the_host():
@@ -173,3 +233,17 @@ def test_an_address_pair_of_two_routers_reaches_both_and_leaves_the_host():
         port("p4", 4, host="h2", groups=["open"], **pairs),
     )
     assert set(cloud.send("h1", "p1", packet.tcp(end(1), (shared, "10.0.0.250"), 80))) == {"p2", "p3", "p4"}
+
+
+def test_an_address_pair_of_ports_with_bridges_of_their_own():
+    shared = "00:00:5e:00:01:01"
+    pairs = {"allowed_address_pairs": (AddressPair(shared, "10.0.0.250"),), "hybrid_plug": True}
+    cloud = Cloud("h1", "h2")
+    cloud.apply(
+        network("net"),
+        OPEN,
+        port("p1", 1, groups=["open"]),
+        port("p2", 2, groups=["open"], **pairs),
+        port("p3", 3, host="h2", groups=["open"], **pairs),
+    )
+    assert set(cloud.send("h1", "p1", packet.tcp(end(1), (shared, "10.0.0.250"), 80))) == {"p2", "p3"}

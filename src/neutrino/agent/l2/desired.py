@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from ipaddress import IPv6Address, ip_network
+from functools import cached_property, lru_cache
+from ipaddress import ip_network
 from types import MappingProxyType
 from typing import TypeVar
 
+from neutrino.agent.l2.distributed import Distributed, resolve_distributed
 from neutrino.agent.l2.local_vlans import Allocation, SegmentKey
 from neutrino.model import state
+from neutrino.model.link_local import link_local
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 _T = TypeVar("_T")
@@ -35,6 +38,7 @@ class HostState:
     address_groups: Mapping[str, state.AddressGroup] = dataclasses.field(default_factory=_none)
     hosts: Mapping[str, state.Host] = dataclasses.field(default_factory=_none)
     forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=_none)
+    dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=_none)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +77,10 @@ class Options:
     tunnel_bridge: str = "br-tun"
     l2_population: bool = True
     arp_responder: bool = True
+    filters: bool = True  # False: no flows for security groups; those of hybrid ports are on their bridges
     permitted_ethertypes: tuple[int, ...] = ()
+    host: str = ""
+    distributed: bool = False  # this host takes part in distributed routers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +120,8 @@ class LocalPort:
     secured: bool = False
     hybrid: bool = False  # filtered on a Linux bridge of its own, before it comes here
     trusted: bool = False  # one of ours, such as a router's: it uses only its own MAC
+    copy: bool = False  # a DHCP port of another host: it is for the ports here alone
+    replicated: bool = False  # the same port is on other hosts too: whether its MAC is here is learned from packets
     sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups follows connections
@@ -123,8 +132,18 @@ class LocalPort:
         return self.secured and not self.hybrid
 
     @property
+    def harbours(self) -> bool:
+        """Whether only packets show what is behind it: machines with MACs of their own, or the active router or not."""
+        return self.replicated or (not self.secured and not self.trusted)
+
+    @cached_property
     def macs(self) -> frozenset[str]:
         return frozenset({self.mac, *(mac for mac, _ in self.sources)})
+
+    @cached_property
+    def ruleless(self) -> LocalPort:
+        """What a network's delivery needs of a port, so that a change of its rules does not come there."""
+        return dataclasses.replace(self, rules=frozenset())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +157,7 @@ class Desired:
     hosts: Mapping[str, state.Host]
     forwarding: tuple[state.Forwarding, ...]
     problems: Mapping[str, str]  # port, to why it is not wired
+    distributed: Distributed | None = None  # where this host takes part in distributed routers
 
 
 def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> SegmentKey | None:
@@ -158,8 +178,9 @@ def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> Segme
 
 def wanted_segments(host_state: HostState, wiring: Wiring) -> frozenset[SegmentKey]:
     """The segments that need a local VLAN here."""
-    plugged = (port for port in host_state.ports.values() if port.id in wiring.ports and _reason(port) is None)
-    keys = (segment_of(port, host_state.networks) for port in plugged)
+    networks = host_state.networks
+    plugged = (port for port in host_state.ports.values() if port.id in wiring.ports)
+    keys = (segment_of(port, networks) for port in plugged if why_silent(port, networks) is None)
     return frozenset(key for key in keys if key is not None)
 
 
@@ -167,17 +188,19 @@ def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: O
     problems: dict[str, str] = {}
     ports: list[LocalPort] = []
     networks: dict[SegmentKey, LocalNetwork] = {}
+    groups = host_state.security_groups
     for port_id, port in sorted(host_state.ports.items()):
         if port_id not in wiring.ports:
             continue
         key = segment_of(port, host_state.networks)
         network = _network(key, wiring, vlans)
-        reason = _reason(port) or (network if isinstance(network, str) else None)
+        reason = why_silent(port, host_state.networks) or (network if isinstance(network, str) else None)
         if reason is not None:
             problems[port_id] = reason
         elif key is not None and isinstance(network, LocalNetwork):
             networks[key] = network
-            ports.append(_local_port(port, wiring.ports[port_id], network.vlan, host_state.security_groups))
+            held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
+            ports.append(_local_port(port, wiring.ports[port_id], network.vlan, held, options))
     live = {port.ofport for port in ports}
     present = {key.network_id for key in networks}
     return Desired(
@@ -190,14 +213,23 @@ def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: O
         hosts=dict(host_state.hosts),
         forwarding=tuple(entry for _, entry in sorted(host_state.forwarding.items()) if entry.network_id in present),
         problems=problems,
+        distributed=resolve_distributed(
+            options.host, host_state.dvr_macs, host_state.ports, {port.id: port.vlan for port in ports}
+        )
+        if options.distributed
+        else None,
     )
 
 
-def _reason(port: state.Port) -> str | None:
+def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str | None:
+    """Why a port must not talk, whatever is plugged."""
     if not port.admin_state_up:
         return "its admin state is down"
     if not port.active:
         return "its binding to this host is not active"
+    network = networks.get(port.network_id)
+    if network is not None and not network.admin_state_up:
+        return "its network's admin state is down"
     return None
 
 
@@ -220,25 +252,32 @@ def _network(key: SegmentKey | None, wiring: Wiring, vlans: Allocation) -> Local
     return f"no bridge is mapped to physical network {key.physical_network}"
 
 
-def _local_port(port: state.Port, ofport: int, vlan: int, groups: Mapping[str, state.SecurityGroup]) -> LocalPort:
+# These are asked anew in every round, with the same arguments for all ports but those that have changed.
+
+
+@lru_cache(maxsize=2048)
+def _local_port(
+    port: state.Port, ofport: int, vlan: int, held: tuple[state.SecurityGroup, ...], options: Options
+) -> LocalPort:
     trusted = port.device_owner.startswith("network:")
     secured = port.port_security_enabled and not trusted
-    held = [groups[group_id] for group_id in port.security_groups if group_id in groups]
-    rules = (_effective(group, rule) for group in held for rule in group.rules)
     return LocalPort(
         id=port.id,
         ofport=ofport,
         vlan=vlan,
         mac=port.mac_address.lower(),
         secured=secured,
-        hybrid=port.hybrid_plug,
+        hybrid=port.hybrid_plug or not options.filters,
         trusted=trusted,
+        copy=port.copy,
+        replicated=port.replicated,
         sources=allowed_sources(port) if secured else frozenset(),
-        rules=frozenset(rules) if secured and not port.hybrid_plug else frozenset(),
+        rules=_rules_of(held) if secured else frozenset(),
         stateful=any(group.stateful for group in held),
     )
 
 
+@lru_cache(maxsize=2048)
 def allowed_sources(port: state.Port) -> frozenset[tuple[str, str]]:
     """The (MAC, prefix) pairs that a port may send from, the link-local addresses of its MACs included."""
     mac = port.mac_address.lower()
@@ -249,14 +288,12 @@ def allowed_sources(port: state.Port) -> frozenset[tuple[str, str]]:
     return frozenset(pairs | {(address, f"{link_local(address)}/128") for address in macs})
 
 
-def link_local(mac: str) -> IPv6Address:
-    """The address that a machine gives itself from its MAC."""
-    octets = [int(part, 16) for part in mac.split(":")]
-    interface = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
-    return IPv6Address(b"\xfe\x80" + bytes(6) + interface)
+@lru_cache(maxsize=256)
+def _rules_of(held: tuple[state.SecurityGroup, ...]) -> frozenset[EffectiveRule]:
+    return frozenset(_effective(rule, group.stateful) for group in held for rule in group.rules)
 
 
-def _effective(group: state.SecurityGroup, rule: state.Rule) -> EffectiveRule:
+def _effective(rule: state.Rule, stateful: bool) -> EffectiveRule:
     remote = None
     if rule.remote_group_id is not None:
         remote = f"group:{rule.remote_group_id}"
@@ -271,7 +308,7 @@ def _effective(group: state.SecurityGroup, rule: state.Rule) -> EffectiveRule:
         port_max=rule.port_max,
         prefix=prefix,
         remote=remote,
-        stateful=group.stateful,
+        stateful=stateful,
     )
 
 

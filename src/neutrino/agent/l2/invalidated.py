@@ -1,53 +1,64 @@
-"""Connections that a change of rules has ended, to be removed from conntrack.
+"""Connections that a change of rules has ended, to be removed from the switch's connection tracker.
 
-The flows themselves end a connection at the next packet of the side that opened it. Where only the other side talks, such
-as a stream that was asked for once, none comes; so what a removed rule, member or port had allowed is flushed too.
+The flows themselves end a connection at the next packet of the side that opened it: they mark it, and then drop both
+directions. Where only the other side talks, such as a stream that was asked for once, no such packet comes; so what a
+removed rule, member or port had allowed is flushed too.
+
+Not where the port's rules let it talk to the other side anyway: there its next packet would open the connection the other
+way round, and packets that the removed rule had allowed would pass as replies. Left alone, the connection keeps its mark.
+
 Flushing a connection that another rule still allows costs it nothing: its next packet opens it again.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_network
 
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class ConntrackFlush:
-    """The connections of a zone between two addresses or prefixes; an empty remote is any, a protocol of -1 is any."""
-
-    zone: int
-    family: int
-    direction: str  # of the connection's first packet, as the port sees it
-    local: str
-    remote: str = ""
-    protocol: int = -1
-
-    def text(self) -> str:
-        """A line of a plan."""
-        protocol = "any protocol" if self.protocol < 0 else f"protocol {self.protocol}"
-        return f"flush zone {self.zone} {self.direction} {self.local} {self.remote or 'any'} {protocol}"
+from neutrino.dataplane.conntrack.api import ConntrackFlush
 
 
 def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
     now = {port.id: port for port in after.ports}
+    same_remotes = before.remotes == after.remotes
     flushes: set[ConntrackFlush] = set()
     for port in before.ports:
-        if not port.filtered:
-            continue
         present = now.get(port.id)
+        if not port.filtered or (present is port and same_remotes):
+            continue
         if present is None or present.vlan != port.vlan:
             flushes.update(_of_port(port))
             continue
         kept = present.rules if present.filtered else port.rules
         for rule in port.rules:
+            if _answers_freely(kept, rule):
+                continue
             if rule not in kept:
                 flushes.update(_of_rule(port, rule, before))
             elif rule.remote is not None:
                 lost = before.remotes.get(rule.remote, frozenset()) - after.remotes.get(rule.remote, frozenset())
                 flushes.update(_between(port, rule, frozenset(lost)))
     return tuple(sorted(flushes))
+
+
+def _answers_freely(kept: Iterable[EffectiveRule], rule: EffectiveRule) -> bool:
+    """Whether the rules that are left allow, as new connections, the answers to what a rule allows."""
+    return any(
+        other.direction != rule.direction
+        and other.family == rule.family
+        and other.protocol in (None, rule.protocol)
+        and other.port_min is None
+        and (other.remote == rule.remote if other.remote is not None else _covers(other.prefix, rule.prefix))
+        for other in kept
+    )
+
+
+def _covers(wide: str | None, narrow: str | None) -> bool:
+    if wide is None or narrow is None:
+        return wide is None
+    outer, inner = ip_network(wide), ip_network(narrow)
+    return outer.prefixlen <= inner.prefixlen and inner.network_address in outer
 
 
 def _addresses(port: LocalPort, family: int) -> list[str]:
@@ -64,23 +75,21 @@ def _of_port(port: LocalPort) -> Iterator[ConntrackFlush]:
 
 
 def _of_rule(port: LocalPort, rule: EffectiveRule, before: Desired) -> Iterator[ConntrackFlush]:
-    if not rule.stateful:
-        return  # it made no connections
     if rule.remote is not None:
         yield from _between(port, rule, before.remotes.get(rule.remote, frozenset()))
-        return
-    for local in _addresses(port, rule.family):
-        yield ConntrackFlush(port.vlan, rule.family, rule.direction, local, rule.prefix or "", _protocol(rule))
+    else:
+        yield from _between(port, rule, frozenset({rule.prefix or ""}))
 
 
 def _between(port: LocalPort, rule: EffectiveRule, remotes: frozenset[str]) -> Iterator[ConntrackFlush]:
+    if not rule.stateful:
+        return  # it made no connections
+    protocol = -1 if rule.protocol is None else rule.protocol
+    if rule.family == 6 and protocol == 1:
+        protocol = 58
+    low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
     for remote in remotes:
-        if (":" in remote) == (rule.family == 6) and rule.stateful:
-            for local in _addresses(port, rule.family):
-                yield ConntrackFlush(port.vlan, rule.family, rule.direction, local, remote, _protocol(rule))
-
-
-def _protocol(rule: EffectiveRule) -> int:
-    if rule.protocol is None:
-        return -1
-    return 58 if rule.family == 6 and rule.protocol == 1 else rule.protocol
+        if remote and (":" in remote) != (rule.family == 6):
+            continue
+        for local in _addresses(port, rule.family):
+            yield ConntrackFlush(port.vlan, rule.family, rule.direction, local, remote, protocol, low, high)

@@ -35,6 +35,7 @@ class Stage(enum.Enum):
     """What tables are for, in a packet's order."""
 
     ENTRY = "entry"
+    ROUTED = "routed on one of many hosts"
     HEALTH = "health"
     SPOOFING = "spoofing"
     SWITCHING = "switching"
@@ -87,11 +88,19 @@ def _tables(bridge: Bridge, *rows: tuple[int, str, Stage, str, tuple[str, ...]])
 
 _INTEGRATION = _tables(
     Bridge.INTEGRATION,
-    (0, "LOCAL_SWITCHING", Stage.ENTRY, "TRANSIENT", ("ARP_SPOOFING", "MAC_SPOOFING")),
+    (
+        *(0, "LOCAL_SWITCHING", Stage.ENTRY, "drop"),
+        ("DVR_TO_SRC_MAC", "DVR_TO_SRC_MAC_PHYSICAL", "ARP_SPOOFING", "MAC_SPOOFING", "TRANSIENT"),
+    ),
+    (1, "DVR_TO_SRC_MAC", Stage.ROUTED, "TRANSIENT", ()),
+    (2, "DVR_TO_SRC_MAC_PHYSICAL", Stage.ROUTED, "drop", ("TRANSIENT",)),
     (23, "CANARY", Stage.HEALTH, "drop", ()),
     (24, "ARP_SPOOFING", Stage.SPOOFING, "drop", ("MAC_SPOOFING",)),
     (25, "MAC_SPOOFING", Stage.SPOOFING, "drop", ("TRANSIENT",)),
-    (60, "TRANSIENT", Stage.SWITCHING, "NORMAL", ("BASE_EGRESS", "ACCEPT_OR_INGRESS", "BASE_INGRESS")),
+    (
+        *(60, "TRANSIENT", Stage.SWITCHING, "drop"),
+        ("BASE_EGRESS", "ACCEPT_OR_INGRESS", "BASE_INGRESS", "ACCEPTED_EGRESS_NORMAL"),
+    ),
     (71, "BASE_EGRESS", Stage.EGRESS, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS")),
     (72, "RULES_EGRESS", Stage.EGRESS, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS")),
     (73, "ACCEPT_OR_INGRESS", Stage.EGRESS, "ACCEPTED_EGRESS", ("BASE_INGRESS",)),
@@ -100,16 +109,18 @@ _INTEGRATION = _tables(
     (91, "ACCEPTED_EGRESS", Stage.VERDICT, "ACCEPTED_EGRESS_NORMAL", ()),
     (92, "ACCEPTED_INGRESS", Stage.VERDICT, OUTPUT_TO_PORT, ()),
     (93, "DROPPED", Stage.VERDICT, "drop", ()),
-    (94, "ACCEPTED_EGRESS_NORMAL", Stage.VERDICT, "NORMAL", ()),
+    (94, "ACCEPTED_EGRESS_NORMAL", Stage.VERDICT, "drop", ()),
 )
 
 _TUNNEL = _tables(
     Bridge.TUNNEL,
-    (0, "TUNNEL_ENTRY", Stage.ENTRY, "drop", ("PATCH", "FROM_GRE", "FROM_VXLAN", "FROM_GENEVE")),
+    (0, "TUNNEL_ENTRY", Stage.ENTRY, "drop", ("DVR_PROCESS", "PATCH", "FROM_GRE", "FROM_VXLAN", "FROM_GENEVE")),
+    (1, "DVR_PROCESS", Stage.ROUTED, "PATCH", ()),
     (2, "PATCH", Stage.FORWARDING, "drop", ("UNICAST", "RESPONDER", "FLOOD")),
-    (3, "FROM_GRE", Stage.TRANSLATION, "drop", ("LEARN",)),
-    (4, "FROM_VXLAN", Stage.TRANSLATION, "drop", ("LEARN",)),
-    (6, "FROM_GENEVE", Stage.TRANSLATION, "drop", ("LEARN",)),
+    (3, "FROM_GRE", Stage.TRANSLATION, "drop", ("DVR_NOT_LEARN", "LEARN")),
+    (4, "FROM_VXLAN", Stage.TRANSLATION, "drop", ("DVR_NOT_LEARN", "LEARN")),
+    (6, "FROM_GENEVE", Stage.TRANSLATION, "drop", ("DVR_NOT_LEARN", "LEARN")),
+    (9, "DVR_NOT_LEARN", Stage.ROUTED, "LEARN", ()),
     (10, "LEARN", Stage.FORWARDING, "drop", ()),
     (20, "UNICAST", Stage.FORWARDING, "FLOOD", ()),
     (21, "RESPONDER", Stage.FORWARDING, "FLOOD", ("RESPONDER",)),
@@ -118,8 +129,13 @@ _TUNNEL = _tables(
 
 _PHYSICAL = _tables(
     Bridge.PHYSICAL,
-    (0, "PHYSICAL_ENTRY", Stage.ENTRY, "NORMAL", ("VLAN_TRANSLATION",)),
+    (
+        *(0, "PHYSICAL_ENTRY", Stage.ENTRY, "NORMAL"),
+        ("DVR_PROCESS_PHYSICAL", "VLAN_TRANSLATION", "DVR_NOT_LEARN_PHYSICAL"),
+    ),
+    (1, "DVR_PROCESS_PHYSICAL", Stage.ROUTED, "VLAN_TRANSLATION", ()),
     (2, "VLAN_TRANSLATION", Stage.TRANSLATION, "drop", ()),
+    (3, "DVR_NOT_LEARN_PHYSICAL", Stage.ROUTED, "NORMAL", ()),
 )
 
 TABLES: tuple[Table, ...] = (*_INTEGRATION, *_TUNNEL, *_PHYSICAL)
@@ -143,6 +159,8 @@ def miss_flows(bridge: Bridge) -> tuple[Flow, ...]:
 
 
 LOCAL_SWITCHING = table(Bridge.INTEGRATION, "LOCAL_SWITCHING")
+DVR_TO_SRC_MAC = table(Bridge.INTEGRATION, "DVR_TO_SRC_MAC")
+DVR_TO_SRC_MAC_PHYSICAL = table(Bridge.INTEGRATION, "DVR_TO_SRC_MAC_PHYSICAL")
 CANARY = table(Bridge.INTEGRATION, "CANARY")
 ARP_SPOOFING = table(Bridge.INTEGRATION, "ARP_SPOOFING")
 MAC_SPOOFING = table(Bridge.INTEGRATION, "MAC_SPOOFING")
@@ -158,6 +176,8 @@ DROPPED = table(Bridge.INTEGRATION, "DROPPED")
 ACCEPTED_EGRESS_NORMAL = table(Bridge.INTEGRATION, "ACCEPTED_EGRESS_NORMAL")
 
 TUNNEL_ENTRY = table(Bridge.TUNNEL, "TUNNEL_ENTRY")
+DVR_PROCESS = table(Bridge.TUNNEL, "DVR_PROCESS")
+DVR_NOT_LEARN = table(Bridge.TUNNEL, "DVR_NOT_LEARN")
 PATCH = table(Bridge.TUNNEL, "PATCH")
 LEARN = table(Bridge.TUNNEL, "LEARN")
 UNICAST = table(Bridge.TUNNEL, "UNICAST")
@@ -170,4 +190,6 @@ FROM_TUNNEL = {
 }
 
 PHYSICAL_ENTRY = table(Bridge.PHYSICAL, "PHYSICAL_ENTRY")
+DVR_PROCESS_PHYSICAL = table(Bridge.PHYSICAL, "DVR_PROCESS_PHYSICAL")
+DVR_NOT_LEARN_PHYSICAL = table(Bridge.PHYSICAL, "DVR_NOT_LEARN_PHYSICAL")
 VLAN_TRANSLATION = table(Bridge.PHYSICAL, "VLAN_TRANSLATION")

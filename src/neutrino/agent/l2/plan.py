@@ -14,7 +14,7 @@ from functools import partial
 
 from neutrino.agent.delta import diff
 from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, LocalNetwork, LocalPort
-from neutrino.agent.l2.flows import arp, conjunctions, firewall, integration, physical, tunnel
+from neutrino.agent.l2.flows import arp, conjunctions, dvr, firewall, integration, physical, tunnel
 from neutrino.agent.l2.ownership import owned
 from neutrino.dataplane.openflow.api import Flow, FlowKey
 
@@ -36,29 +36,49 @@ class Part:
     render: Callable[[], Iterable[Flow]]
 
 
+Contribution = Callable[[Desired], Iterable[Part]]
+"""An extension: further owners with flows of their own, from the same desired state."""
+
+
 class Renderer:
-    def __init__(self) -> None:
-        self._rendered: dict[tuple[str, str], tuple[object, frozenset[Flow]]] = {}
+    def __init__(self, extensions: Iterable[Contribution] = ()) -> None:
+        self._extensions = tuple(extensions)
+        self._rendered: dict[tuple[str, str], tuple[object, dict[FlowKey, Flow]]] = {}
 
     def render(self, desired: Desired) -> BridgeFlows:
         """All flows that should be on each of our bridges."""
-        rendered: dict[tuple[str, str], tuple[object, frozenset[Flow]]] = {}
+        rendered: dict[tuple[str, str], tuple[object, dict[FlowKey, Flow]]] = {}
         flows: defaultdict[str, dict[FlowKey, Flow]] = defaultdict(dict)
-        for part in parts_of(desired):
+        added = (part for extension in self._extensions for part in extension(desired))
+        for part in (*parts_of(desired), *added):
             known = self._rendered.get((part.bridge, part.owner))
             if known is None or known[0] != part.inputs:
-                known = part.inputs, owned(part.owner, part.render())
+                known = part.inputs, _by_key(owned(part.owner, part.render()), part)
             rendered[part.bridge, part.owner] = known
             _merge(flows[part.bridge], known[1], part)
         self._rendered = rendered
         return dict(flows)
 
 
-def _merge(into: dict[FlowKey, Flow], flows: Iterable[Flow], part: Part) -> None:
+def _by_key(flows: Iterable[Flow], part: Part) -> dict[FlowKey, Flow]:
+    found: dict[FlowKey, Flow] = {}
     for flow in flows:
-        other = into.setdefault(flow.key, flow)
+        other = found.setdefault(flow.key, flow)
         if other != flow:
-            raise ConflictingFlows(f"{part.bridge}, {part.owner}: {flow.text()} against {other.text()}")
+            raise _conflict(part, flow, other)
+    return found
+
+
+def _merge(into: dict[FlowKey, Flow], flows: Mapping[FlowKey, Flow], part: Part) -> None:
+    """Flows carry their owner's cookie, so two owners never agree about a key: if one is in both, it is a conflict."""
+    if not into.keys().isdisjoint(flows):
+        key = next(key for key in flows if key in into)
+        raise _conflict(part, flows[key], into[key])
+    into.update(flows)
+
+
+def _conflict(part: Part, flow: Flow, other: Flow) -> ConflictingFlows:
+    return ConflictingFlows(f"{part.bridge}, {part.owner}: {flow.text()} against {other.text()}")
 
 
 def parts_of(desired: Desired) -> Iterator[Part]:
@@ -68,12 +88,14 @@ def parts_of(desired: Desired) -> Iterator[Part]:
     yield from _network_parts(desired)
     yield from _tunnel_parts(desired)
     yield from _physical_parts(desired)
+    yield from _distributed_parts(desired)
 
 
 def _integration_parts(desired: Desired) -> Iterator[Part]:
     bridge, uplinks = desired.options.integration_bridge, desired.wiring.uplinks
     permitted = desired.options.permitted_ethertypes
-    yield Part(bridge, "bridge", uplinks, partial(integration.render_base, uplinks))
+    ends = uplinks, desired.wiring.patch_tun
+    yield Part(bridge, "bridge", ends, partial(integration.render_base, *ends))
     yield Part(bridge, "firewall", permitted, partial(firewall.render_base, permitted))
     uses = conjunctions.used_remotes(desired.ports)
     numbers = conjunctions.number_remotes(desired.remotes)
@@ -106,8 +128,7 @@ def _render_network(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> tupl
 def _network_parts(desired: Desired) -> Iterator[Part]:
     ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
     for port in desired.ports:
-        # What a network's delivery needs of a port, so that a change of its rules does not come here.
-        ports[port.vlan].append(dataclasses.replace(port, rules=frozenset()))
+        ports[port.vlan].append(port.ruleless)
     for network in desired.networks:
         here = tuple(ports[network.vlan])
         yield Part(
@@ -158,6 +179,22 @@ def _physical_parts(desired: Desired) -> Iterator[Part]:
                     (network, uplink),
                     partial(physical.render_provisioning, network, uplink),
                 )
+
+
+def _distributed_parts(desired: Desired) -> Iterator[Part]:
+    """What this host does for distributed routers, where it does."""
+    here, wiring, options = desired.distributed, desired.wiring, desired.options
+    if here is None:
+        return
+    arriving = here, desired.networks, wiring.uplinks, wiring.patch_tun
+    yield Part(options.integration_bridge, "dvr", arriving, partial(dvr.render_integration, *arriving))
+    if wiring.patch_int:
+        tunnelled = frozenset(each.vlan for each in desired.networks if each.key.network_type in TUNNEL_TYPES)
+        leaving = here, tunnelled, wiring.patch_int
+        yield Part(options.tunnel_bridge, "dvr", leaving, partial(dvr.render_tunnel, *leaving))
+    for uplink in wiring.uplinks:
+        outside = frozenset(each.vlan for each in desired.networks if each.uplink == uplink.integration_ofport)
+        yield Part(uplink.bridge, "dvr", (here, outside, uplink), partial(dvr.render_physical, here, outside, uplink))
 
 
 @dataclasses.dataclass(frozen=True)

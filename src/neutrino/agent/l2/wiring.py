@@ -101,7 +101,10 @@ def plan_tunnels(options: WiringOptions, hosts: Iterable[state.Host], snapshot: 
 
 
 def plan_tags(options: WiringOptions, desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
-    """Every port that is plugged in its network's VLAN, and those that must not talk in the dead one."""
+    """Every port that is plugged in its network's VLAN, and those that must not talk in the dead one.
+
+    One that is unplugged meanwhile must not come back by that.
+    """
     keys: dict[int, SegmentKey] = {network.vlan: network.key for network in desired.networks}
     vlans = {port.ofport: port.vlan for port in desired.ports}
     wanted: list[Change] = []
@@ -109,9 +112,9 @@ def plan_tags(options: WiringOptions, desired: Desired, snapshot: Snapshot) -> C
         vlan = vlans.get(interface.ofport or 0)
         if vlan is not None:
             config = keys[vlan].to_config(vlan)
-            wanted.append(SetPort(options.integration_bridge, port.name, tag=vlan, other_config=config))
+            wanted.append(SetPort(options.integration_bridge, port.name, tag=vlan, other_config=config, make=False))
         elif interface.ofport in desired.dead:
-            wanted.append(SetPort(options.integration_bridge, port.name, tag=DEAD_VLAN))
+            wanted.append(SetPort(options.integration_bridge, port.name, tag=DEAD_VLAN, make=False))
     return ConfigurationPlan(_unmet(wanted, snapshot))
 
 
@@ -137,6 +140,29 @@ def read_wiring(options: WiringOptions, hosts: Iterable[state.Host], snapshot: S
         patch_tun=_number(integration, options.int_peer_patch_port),
         patch_int=_number(tunnel, options.tun_peer_patch_port),
         tunnels=tuple(tunnels),
+    )
+
+
+def unnumbered(options: WiringOptions, snapshot: Snapshot) -> tuple[str, ...]:
+    """Bridges and patches of ours that the switch has not taken up yet: it was told a moment ago, or is down."""
+    pairs = [(options.integration_bridge, options.integration_bridge)]
+    if options.tunnel_types:
+        pairs.append((options.integration_bridge, options.int_peer_patch_port))
+        pairs.append((options.tunnel_bridge, options.tun_peer_patch_port))
+    for _, bridge in options.bridge_mappings:
+        if bridge in snapshot.bridges:
+            inner, outer = patch_names(bridge)
+            pairs += [(options.integration_bridge, inner), (bridge, outer)]
+    return tuple(name for bridge, name in pairs if not _number(snapshot.bridges.get(bridge, Bridge("")), name))
+
+
+def read_ancillary(options: WiringOptions, snapshot: Snapshot) -> frozenset[str]:
+    """The ports that are plugged into bridges that are none of ours: others wire them, we say that they are there."""
+    ours = {options.integration_bridge, options.tunnel_bridge, *(bridge for _, bridge in options.bridge_mappings)}
+    return frozenset(
+        interface.external_ids["iface-id"]
+        for bridge, _, interface in snapshot.interfaces().values()
+        if bridge not in ours and "iface-id" in interface.external_ids and (interface.ofport or 0) > 0
     )
 
 

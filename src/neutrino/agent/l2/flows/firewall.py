@@ -73,9 +73,11 @@ def render_base(permitted_ethertypes: Iterable[int] = ()) -> tuple[Flow, ...]:
 def _render_base_egress(permitted: list[str]) -> list[Flow]:
     base, rules, accepted = pipeline.BASE_EGRESS, pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS
     forbidden = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546", "icmp6,icmp_type=134")
-    # Before it has an address, a machine asks for one and whether it is free. ARP was checked in ARP_SPOOFING.
+    # Before it has an address, a machine asks for one and whether it is free. ARP was checked in ARP_SPOOFING. One that
+    # arrives by live migration is announced by RARP, from which switches outside learn where its MAC is now.
     unaddressed = (
         "arp",
+        "dl_type=0x8035",
         "udp,nw_src=0.0.0.0,tp_src=68,tp_dst=67",
         *(f"icmp6,ipv6_src=::,icmp_type={kind}" for kind in (133, 135, 143)),
         *permitted,

@@ -17,6 +17,7 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import LocalNetwork, Options, TunnelPort, Wiring
 from neutrino.agent.l2.flows.arp import render_responses
 from neutrino.agent.l2.flows.integration import push_tag
+from neutrino.agent.l2.ownership import LEARNED_COOKIE
 from neutrino.agent.l2.pipeline import Bridge
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
@@ -24,9 +25,6 @@ from neutrino.model import state
 _UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 _LEARNED_FOR = 300
-
-# Learned flows are the switch's own doing: by this cookie they are told from those that we compare and delete.
-LEARNED_COOKIE = 0x6E74726C << 32
 
 _LEARN_SENDER = (
     f"learn(table={pipeline.UNICAST.number},hard_timeout={_LEARNED_FOR},priority=1,cookie={LEARNED_COOKIE:#x},"
@@ -40,7 +38,9 @@ def render_base(wiring: Wiring, options: Options) -> tuple[Flow, ...]:
     to_integration = f"output:{wiring.patch_int}"
     flows = [
         *pipeline.miss_flows(Bridge.TUNNEL),
-        pipeline.TUNNEL_ENTRY.flow(1, f"in_port={wiring.patch_int}", then=patch),
+        pipeline.TUNNEL_ENTRY.flow(
+            1, f"in_port={wiring.patch_int}", then=pipeline.DVR_PROCESS if options.distributed else patch
+        ),
         patch.flow(1, _UNICAST, then=pipeline.UNICAST),
         patch.flow(1, _MULTICAST, then=pipeline.FLOOD),
     ]
@@ -74,7 +74,10 @@ def render_network(
     known = [entry for entry in entries if entry.network_id == network.key.network_id]
     tunnels = {port.host: port.ofport for port in wiring.tunnels if port.network_type == network.key.network_type}
     arriving = pipeline.FROM_TUNNEL[network.key.network_type].flow(
-        1, f"tun_id={network.key.segmentation_id}", push_tag(network.vlan), then=pipeline.LEARN
+        1,
+        f"tun_id={network.key.segmentation_id}",
+        push_tag(network.vlan),
+        then=pipeline.DVR_NOT_LEARN if options.distributed else pipeline.LEARN,
     )
     return (
         arriving,

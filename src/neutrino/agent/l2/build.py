@@ -1,0 +1,126 @@
+"""The L2 role from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from oslo_config import cfg
+
+from neutrino.agent.config import RefusedToStart, bridge_mappings, permitted_ethertypes
+from neutrino.agent.l2.desired import Options
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall
+from neutrino.agent.l2.plan import Contribution
+from neutrino.agent.l2.role import Intervals, L2Role
+from neutrino.agent.l2.wire import Wirer
+from neutrino.agent.l2.wiring import WiringOptions
+from neutrino.agent.role import Speaker
+from neutrino.agent.switch import Switch
+from neutrino.dataplane.conntrack.kernel import KernelConntrack
+from neutrino.dataplane.conntrack.real import OvsConntrack
+from neutrino.dataplane.iptables.real import RealIptables
+from neutrino.dataplane.openflow.decisions import OvsDecisions
+from neutrino.dataplane.openflow.real import OvsOfctl
+from neutrino.dataplane.openflow.watch import OvsWatch
+from neutrino.dataplane.ovsdb.api import Ovsdb
+from neutrino.model import agents
+
+News = Callable[[], None]
+EXTENSIONS = "neutrino.agent.l2_extensions"
+DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
+
+
+def build(conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News) -> L2Role:
+    wiring, options, extensions = wiring_options(conf), flow_options(conf), _extensions(conf)
+    # Also where flows do it: ports that are plugged through a bridge keep it, and one's rules go with the port.
+    filters = conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop"
+
+    def connect() -> tuple[Ovsdb, Wirer]:
+        ovsdb = switch.ovsdb()
+        run_directory = conf.ovs.run_directory
+        wirer = Wirer(
+            ovsdb,
+            OvsOfctl(run_directory),
+            OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
+            wiring,
+            options,
+            hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if filters else None,
+            extensions=extensions,
+            decisions=OvsDecisions(run_directory) if conf.ovs.datapath_type == "netdev" else None,
+        )
+        return ovsdb, wirer
+
+    return L2Role(
+        feed,
+        connect,
+        OvsWatch(conf.ovs.run_directory),
+        conf.ovs.integration_bridge,
+        describe(conf),
+        intervals=intervals,
+        dropping=conf.agent.drop_flows_on_start,
+        dataplane_changed=news,
+    )
+
+
+def wiring_options(conf: cfg.ConfigOpts) -> WiringOptions:
+    return WiringOptions(
+        integration_bridge=conf.ovs.integration_bridge,
+        tunnel_bridge=conf.ovs.tunnel_bridge,
+        int_peer_patch_port=conf.ovs.int_peer_patch_port,
+        tun_peer_patch_port=conf.ovs.tun_peer_patch_port,
+        bridge_mappings=bridge_mappings(conf),
+        datapath_type=conf.ovs.datapath_type,
+        tunnel_types=tuple(conf.agent.tunnel_types),
+        local_ip=conf.ovs.local_ip,
+        vxlan_udp_port=conf.agent.vxlan_udp_port,
+        dont_fragment=conf.agent.dont_fragment,
+        tunnel_csum=conf.agent.tunnel_csum,
+    )
+
+
+def flow_options(conf: cfg.ConfigOpts) -> Options:
+    return Options(
+        integration_bridge=conf.ovs.integration_bridge,
+        tunnel_bridge=conf.ovs.tunnel_bridge,
+        l2_population=conf.agent.l2_population,
+        arp_responder=conf.agent.arp_responder,
+        filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver == "openvswitch",
+        permitted_ethertypes=permitted_ethertypes(conf),
+        host=conf.host,
+        distributed=conf.agent.enable_distributed_routing,
+    )
+
+
+def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
+    """What the server and tools read of this agent."""
+    hybrid = conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver == "iptables_hybrid"
+    return agents.AgentState(
+        agent_type=agents.OVS,
+        binary="neutron-openvswitch-agent",
+        host=conf.host,
+        topic="N/A",
+        configurations={
+            agents.BRIDGE_MAPPINGS: dict(bridge_mappings(conf)),
+            agents.TUNNEL_TYPES: list(conf.agent.tunnel_types),
+            agents.TUNNELING_IP: conf.ovs.local_ip,
+            agents.L2_POPULATION: conf.agent.l2_population,
+            agents.ARP_RESPONDER_ENABLED: conf.agent.arp_responder and conf.agent.l2_population,
+            agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
+            agents.IN_DISTRIBUTED_MODE: conf.agent.enable_distributed_routing,
+            agents.EXTENSIONS: list(conf.agent.extensions),
+            agents.DATAPATH_TYPE: conf.ovs.datapath_type,
+            agents.OVS_CAPABILITIES: {"datapath_types": ["netdev", "system"], "iface_types": []},
+            agents.VHOSTUSER_SOCKET_DIR: conf.ovs.vhostuser_socket_dir,
+            agents.OVS_HYBRID_PLUG: hybrid,
+            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+        },
+    )
+
+
+def _extensions(conf: cfg.ConfigOpts) -> tuple[Contribution, ...]:
+    """Each is a function from the desired state to further parts of the bridges' flows."""
+    known = {entry.name: entry for entry in entry_points(group=EXTENSIONS)}
+    missing = [name for name in conf.agent.extensions if name not in known]
+    if missing:
+        raise RefusedToStart(f"[agent] extensions: there is no extension {', '.join(missing)}")
+    return tuple(known[name].load() for name in conf.agent.extensions)

@@ -1,0 +1,288 @@
+"""The L2 role: a round of wiring whenever something has happened, and never because time has passed.
+
+Three things wake it: the server told something, OVSDB told something (a device plugged, numbered, retagged, gone), or the
+switch came back. Whatever it was, the round looks at everything as it is now; what came meanwhile is one more round. Time
+is only for doubts: the number of our flows is looked at every few seconds, and all of them now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from neutrino.agent.l2.desired import HostState, why_silent
+from neutrino.agent.l2.wire import Outcome, Wirer
+from neutrino.agent.queue import WorkQueue
+from neutrino.agent.role import Found, Speaker
+from neutrino.dataplane.openflow.api import OpenFlowError
+from neutrino.dataplane.openflow.watch import SwitchWatch
+from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError
+from neutrino.feed.state import Change
+from neutrino.model import agents
+
+LOG = logging.getLogger(__name__)
+WIRE = "wire"
+RETRY_SECONDS, LONGEST_RETRY = 0.1, 5.0
+NUMBERING_SECONDS = 0.5  # an event comes when the switch has numbered its ports; this is for one that was missed
+FORCE_SECONDS = 1.0  # at most this often is the switch made to forget what it decided
+REFUSED_SECONDS = 5.0  # until a switch that refused a port's flows is asked again
+NOT_PLUGGED = "it is not plugged"
+KINDS = {
+    "networks": "network",
+    "ports": "port",
+    "security_groups": "security_group",
+    "group_members": "group_members",
+    "address_groups": "address_group",
+    "hosts": "host",
+    "forwarding": "forwarding",
+    "dvr_macs": "dvr_mac",
+}
+
+
+@dataclasses.dataclass
+class Intervals:
+    """Seconds; may be changed while the role runs."""
+
+    check: float = 5.0
+    repair: float = 60.0
+
+
+class L2Role:
+    """`connect` gives the drivers and the wirer once Open vSwitch can be reached, or raises OvsdbError."""
+
+    name = "l2"
+
+    def __init__(
+        self,
+        feed: Speaker,
+        connect: Callable[[], tuple[Ovsdb, Wirer]],
+        watch: SwitchWatch,
+        bridge: str,
+        describe: agents.AgentState,
+        *,
+        intervals: Intervals | None = None,
+        dropping: bool = False,
+        dataplane_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._feed = feed
+        self._connect = connect
+        self._watch = watch
+        self._bridge = bridge
+        self._description = describe
+        self._intervals = intervals or Intervals()
+        self._dropping = dropping
+        self._dataplane_changed = dataplane_changed
+        self._queue: WorkQueue[str] = WorkQueue(first_delay=RETRY_SECONDS, longest_delay=LONGEST_RETRY)
+        self._busy = asyncio.Lock()
+        self._flows_changed = asyncio.Event()
+        self._wirer: Wirer | None = None
+        self._told = False  # whether the server has told everything since we started
+        self._position: int | None = None
+        self._up: dict[str, int] = {}  # ports that we said are up, with the revision
+        self._problems: dict[str, str] = {}  # those that we said cannot be, with the reason
+        self._started = False  # whether we have said once of every port how it is
+        self._faults: Mapping[str, str] = {}
+        self._dataplane = "down: not connected yet"
+        self._last_repair: dict[str, object] = {}
+
+    # --- what the agent asks ----------------------------------------------------------------------------------------
+
+    def changed(self, change: Change) -> None:
+        """Rounds look at everything; `synced` follows."""
+
+    def synced(self) -> None:
+        self._told = True
+        self._queue.put(WIRE)
+
+    def applied(self) -> int | None:
+        return self._position
+
+    def describe(self) -> Iterable[agents.AgentState]:
+        configurations = {
+            **self._description.configurations,
+            agents.DEVICES: len(self._up),
+            agents.DATAPLANE: self._dataplane,
+            agents.PROBLEMS: _shortened({**self._faults, **self._problems}),
+            **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
+        }
+        yield dataclasses.replace(self._description, configurations=configurations)
+
+    async def settle(self) -> None:
+        async with self._busy:
+            pass
+
+    async def find(self) -> Found:
+        _, wirer = await asyncio.to_thread(self._connect)
+        try:
+            plan = await asyncio.to_thread(wirer.find, self._host_state(), complete=self._feed.is_synced)
+        except OpenFlowError as error:
+            return Found(self.name, problems={self._bridge: str(error)})
+        return Found(self.name, plan.text(), plan.problems)
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def happened(events: tuple[InterfaceEvent, ...]) -> None:
+            loop.call_soon_threadsafe(self._queue.put, WIRE)
+
+        ovsdb, self._wirer = await self._connected()
+        ovsdb.subscribe(happened)
+        if self._dropping:
+            await asyncio.to_thread(self._wirer.drop_flows)
+        self._queue.put(WIRE)  # by what we remember: the server may be away
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work(self._wirer))
+            group.create_task(self._follow_switch(self._wirer))
+            group.create_task(self._look_for_drift(self._wirer))
+            group.create_task(self._see_to_force(self._wirer))
+
+    async def _connected(self) -> tuple[Ovsdb, Wirer]:
+        delay = RETRY_SECONDS
+        while True:
+            try:
+                return await asyncio.to_thread(self._connect)
+            except OvsdbError as error:
+                self._set_dataplane(f"down: {error}")
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY)
+
+    async def _work(self, wirer: Wirer) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                async with self._busy:
+                    outcome = await self._round(wirer)
+            except (OvsdbError, OpenFlowError) as error:
+                wirer.forget()
+                delay = self._queue.failed(key)
+                self._set_dataplane(f"down: {error}")
+                LOG.warning("the ports could not be wired, again in %.1f s: %s", delay, error)
+                continue
+            self._queue.done(key)
+            if outcome.changed:
+                self._flows_changed.set()
+            if not outcome.ready:
+                self._queue.later(key, NUMBERING_SECONDS)
+                self._set_dataplane("down: the switch has not taken up our bridges yet")
+                continue
+            self._set_dataplane("up")
+            if outcome.refused:
+                self._queue.later(key, REFUSED_SECONDS)
+
+    async def _round(self, wirer: Wirer) -> Outcome:
+        host_state, position, complete = self._host_state(), self._feed.position, self._told
+        outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)
+        if outcome.changed:
+            LOG.info("wired %d ports, %d changes", len(outcome.wired), outcome.changed)
+        if outcome.ready:
+            self._tell(host_state, outcome, complete)
+            self._position = position if complete else self._position
+        return outcome
+
+    def _host_state(self) -> HostState:
+        return HostState(**{field: dict(self._feed.state.objects[kind]) for field, kind in KINDS.items()})  # type: ignore[arg-type]
+
+    def _tell(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
+        """What is up, with the revision that is in force; what is not, and why. Each once."""
+        for port_id, revision in outcome.wired.items():
+            if self._up.get(port_id) != revision:
+                self._feed.port_up(port_id, revision)
+                self._up[port_id] = revision
+        if not complete:
+            return
+        for port_id, port in host_state.ports.items():
+            if port_id not in outcome.wired and port.active:
+                meant = why_silent(port, host_state.networks) is not None
+                self._tell_down(port_id, outcome.problems.get(port_id), meant=meant)
+        self._up = {port_id: self._up[port_id] for port_id in outcome.wired}
+        self._problems = {key: text for key, text in outcome.problems.items() if host_state.ports[key].active}
+        if not self._started:
+            self._started = True
+            self._dataplane_changed()  # the first report said that we are behind
+        self._tell_faults(outcome.faults)
+
+    def _tell_down(self, port_id: str, problem: str | None, *, meant: bool) -> None:
+        """A port that was never plugged since we started is no news; one that we were not there to see go is."""
+        known = self._problems.get(port_id)
+        if problem is None:
+            if port_id in self._up or known is not None or not self._started:
+                self._feed.port_down(port_id, NOT_PLUGGED)
+        elif problem != known:
+            self._feed.port_down(port_id, problem)
+            if not meant:
+                self._feed.error("port", port_id, problem)
+                LOG.warning("port %s is not wired: %s", port_id, problem)
+
+    def _tell_faults(self, faults: Mapping[str, str]) -> None:
+        for name, reason in faults.items():
+            if self._faults.get(name) != reason:
+                LOG.error("%s: %s", name, reason)
+                self._feed.error("l2", name, reason)
+        self._faults = faults
+
+    def _set_dataplane(self, text: str) -> None:
+        if text != self._dataplane:
+            (LOG.info if text == "up" else LOG.warning)("the dataplane is %s", text)
+            self._dataplane = text
+            self._dataplane_changed()
+
+    async def _see_to_force(self, wirer: Wirer) -> None:
+        """At once after a change; while there are many, now and then: it costs every conversation a look at the flows."""
+        while True:
+            await self._flows_changed.wait()
+            self._flows_changed.clear()
+            try:
+                await asyncio.to_thread(wirer.forget_decisions)
+            except OpenFlowError as error:
+                LOG.warning("%s", error)
+            await asyncio.sleep(FORCE_SECONDS)
+
+    # --- doubts -----------------------------------------------------------------------------------------------------
+
+    async def _follow_switch(self, wirer: Wirer) -> None:
+        """The switch was restarted: it has none of our flows any more."""
+        while True:
+            await self._watch.present(self._bridge)
+            await self._watch.gone(self._bridge)
+            LOG.warning("the switch is gone; its flows are made again as soon as it is back")
+            self._set_dataplane("down: the switch is gone")
+            await self._watch.present(self._bridge)
+            async with self._busy:
+                wirer.forget()
+            self._queue.put(WIRE)
+
+    async def _look_for_drift(self, wirer: Wirer) -> None:
+        """Somebody deleted our flows, or the switch came back without them: put right, and told."""
+        loop = asyncio.get_running_loop()
+        repaired = loop.time()
+        while True:
+            await asyncio.sleep(self._intervals.check)
+            try:
+                whole = loop.time() - repaired >= self._intervals.repair
+                async with self._busy:
+                    bridges = await asyncio.to_thread(wirer.counts_differ)
+                    found = await asyncio.to_thread(wirer.drift) if whole or bridges else {}
+                    for bridge in found:
+                        wirer.forget(bridge)
+            except OpenFlowError as error:
+                LOG.warning("the flows cannot be read: %s", error)
+                continue
+            if whole:
+                repaired = loop.time()
+            if found:
+                self._last_repair = {
+                    bridge: f"{missing} flows missing or changed, {extra} too many"
+                    for bridge, (missing, extra) in found.items()
+                }
+                LOG.warning("flows were not as we left them and are put right: %s", self._last_repair)
+                self._queue.put(WIRE)
+                self._dataplane_changed()
+
+
+def _shortened(problems: Mapping[str, str], most: int = 10) -> dict[str, str]:
+    """The first of them: a report is no log."""
+    return dict(sorted(problems.items())[:most])

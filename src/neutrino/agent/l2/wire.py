@@ -1,0 +1,329 @@
+"""One round of wiring: from what the server said and what is plugged to a switch that does it.
+
+    bridges and patches → tunnels → numbers read → local VLANs → tags → hybrid bridges → flows, one bundle a bridge
+    → connections that are not allowed any more
+
+Each step plans against what is there and changes only what differs, so a round after which nothing has happened changes
+nothing. What is on the bridges is read once, then remembered: nobody else writes our flows. `forget` is for when
+somebody did, or the switch was restarted.
+
+`complete` says whether the server has told everything. Until it has, flows and tunnels are added and nothing else, and not
+to what a port is allowed: what was there before us is newer than what we remember.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from neutrino.agent.l2.desired import Desired, HostState, Options, resolve, wanted_segments
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall
+from neutrino.agent.l2.hybrid.plan import HybridPlan
+from neutrino.agent.l2.hybrid.render import ConflictingPorts
+from neutrino.agent.l2.invalidated import plan_flushes
+from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, restore
+from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
+from neutrino.agent.l2.plan import BridgePlan, Contribution, Renderer, plan
+from neutrino.agent.l2.wiring import (
+    ConfigurationPlan,
+    WiringOptions,
+    plan_bridges,
+    plan_tags,
+    plan_tunnels,
+    read_ancillary,
+    read_wiring,
+    unnumbered,
+)
+from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
+from neutrino.dataplane.iptables.api import IptablesError
+from neutrino.dataplane.openflow.api import Flow, FlowKey, OpenFlow, OpenFlowError
+from neutrino.dataplane.openflow.decisions import Decisions
+from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
+
+LOG = logging.getLogger(__name__)
+HYBRID = "hybrid firewall"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a round has done, as far as others must know."""
+
+    wired: Mapping[str, int]  # port, to the revision that is in force
+    problems: Mapping[str, str]  # port, to why it is not
+    faults: Mapping[str, str]  # physical network or host, to why it cannot be reached
+    ready: bool = True  # False: the switch has still to number what we made
+    refused: bool = False  # the switch did not take the flows of a port
+    changed: int = 0  # flows and settings
+
+
+@dataclasses.dataclass(frozen=True)
+class WirePlan:
+    """All that differs, as one look sees it."""
+
+    configuration: tuple[ConfigurationPlan, ...] = ()
+    flows: tuple[BridgePlan, ...] = ()
+    hybrid: HybridPlan | None = None
+    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def text(self) -> str:
+        parts = [part.text() for part in self.configuration] + [part.text() for part in self.flows]
+        if self.hybrid:
+            parts.append(self.hybrid.text())
+        return "\n".join(filter(None, parts))
+
+
+def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
+    return {flow.key: flow for flow in flows}
+
+
+class Wirer:
+    """Blocking, and for one thread at a time."""
+
+    def __init__(
+        self,
+        ovsdb: Ovsdb,
+        openflow: OpenFlow,
+        conntrack: Conntrack,
+        wiring: WiringOptions,
+        options: Options,
+        *,
+        hybrid: HybridFirewall | None = None,
+        extensions: Iterable[Contribution] = (),
+        decisions: Decisions | None = None,
+    ) -> None:
+        self._ovsdb = ovsdb
+        self._openflow = openflow
+        self._conntrack = conntrack
+        self._wiring = wiring
+        self._options = options
+        self._hybrid = hybrid
+        self._renderer = Renderer(extensions)
+        self._decisions = decisions
+        self._vlans: dict[SegmentKey, int] = {}
+        self._there: dict[str, dict[FlowKey, Flow]] = {}  # our flows, by bridge, as we know them to be
+        self._before: Desired | None = None
+
+    def forget(self, bridge: str | None = None) -> None:
+        """What is on the bridges has to be read again."""
+        if bridge is None:
+            self._there.clear()
+            if self._hybrid is not None:
+                self._hybrid.forget()
+        else:
+            self._there.pop(bridge, None)
+
+    def forget_decisions(self) -> None:
+        """Packets from now on meet the flows that are there, on a switch that cannot be relied on to see to it."""
+        if self._decisions is not None:
+            self._decisions.forget()
+
+    # --- a round --------------------------------------------------------------------------------------------------
+
+    def wire(self, host_state: HostState, *, complete: bool) -> Outcome:
+        bridges = plan_bridges(self._wiring, self._ovsdb.read())
+        changed = self._configure(bridges)
+        tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
+        changed += self._configure(tunnels)
+        snapshot = self._ovsdb.read()
+        faults = {**bridges.problems, **tunnels.problems}
+        if unnumbered(self._wiring, snapshot):
+            return Outcome({}, {}, faults, ready=False, changed=changed)
+        desired = self._resolve(host_state, snapshot, complete)
+        changed += self._configure(plan_tags(self._wiring, desired, snapshot))
+        unfiltered = self._apply_hybrid(desired) if complete else None
+        if unfiltered is not None:
+            faults[HYBRID] = unfiltered
+            desired = self._without_new_hybrid_ports(desired, unfiltered)
+        failed = self._apply_flows(desired, complete)
+        changed += failed.changed
+        self._end_connections(desired, complete)
+        self._before = desired
+        problems = {**desired.problems, **failed.problems}
+        wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
+        for port_id in read_ancillary(self._wiring, snapshot):
+            if port_id in host_state.ports:
+                wired.setdefault(port_id, host_state.ports[port_id].revision)
+        return Outcome(wired, problems, faults, refused=bool(failed.problems or unfiltered), changed=changed)
+
+    def _configure(self, difference: ConfigurationPlan) -> int:
+        if difference.changes:
+            LOG.debug("%s", difference.text())
+            self._ovsdb.apply(difference.changes)
+        return len(difference.changes)
+
+    def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
+        wanted = plan_tunnels(self._wiring, host_state.hosts.values(), snapshot)
+        if complete:
+            return wanted
+        kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
+        return dataclasses.replace(wanted, changes=kept)
+
+    def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
+        wiring = read_wiring(self._wiring, host_state.hosts.values(), snapshot)
+        allocation = self._allocate(wanted_segments(host_state, wiring), snapshot, complete)
+        self._vlans = dict(allocation.vlans)
+        desired = resolve(host_state, wiring, allocation, self._options)
+        if complete:
+            return desired
+        # A port that we do not know may be one of which we have not heard yet.
+        return dataclasses.replace(desired, dead=())
+
+    def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
+        ports = snapshot.bridges.get(self._wiring.integration_bridge, Bridge("")).ports.values()
+        held = restore((port.tag, port.other_config) for port in ports)
+        ours = {**held, **self._vlans}
+        foreign = {
+            port.tag
+            for port in ports
+            if port.tag is not None
+            and FIRST <= port.tag <= LAST
+            and not any("iface-id" in interface.external_ids for interface in port.interfaces)
+        }
+        if not complete:
+            foreign |= {*ours.values()} - {ours[key] for key in wanted if key in ours}
+        return allocate(wanted, ours, foreign)
+
+    # --- ports that are filtered on a bridge of their own ----------------------------------------------------------
+
+    def _apply_hybrid(self, desired: Desired) -> str | None:
+        """Their filter is there before their flows are: no packet passes without. Why not, if it could not be."""
+        if self._hybrid is None:
+            return None
+        try:
+            difference = self._hybrid.plan(desired)
+            if difference:
+                LOG.debug("%s", difference.text())
+                self._hybrid.apply(difference)
+        except (IptablesError, ConntrackError, ConflictingPorts) as error:
+            self._hybrid.forget()
+            return str(error)
+        return None
+
+    def _without_new_hybrid_ports(self, desired: Desired, reason: str) -> Desired:
+        """Those that were filtered before stay as they are; those that were not do not talk."""
+        known = {port.id for port in self._before.ports} if self._before is not None else set()
+        new = {port.id: reason for port in desired.ports if port.hybrid and port.secured and port.id not in known}
+        ports = tuple(port for port in desired.ports if port.id not in new)
+        return dataclasses.replace(desired, ports=ports, problems={**desired.problems, **new})
+
+    # --- flows ----------------------------------------------------------------------------------------------------
+
+    @dataclasses.dataclass(frozen=True)
+    class _Applied:
+        problems: Mapping[str, str]
+        changed: int
+
+    def _apply_flows(self, desired: Desired, complete: bool) -> _Applied:
+        problems: dict[str, str] = {}
+        changed = 0
+        for bridge, wanted in self._renderer.render(desired).items():
+            difference = self._flow_plan(bridge, wanted, desired, complete)
+            changed += len(difference.set) + len(difference.delete)
+            try:
+                if difference:
+                    self._openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
+                self._there[bridge] = wanted if complete else self._there[bridge] | _by_key(difference.add)
+            except OpenFlowError as error:
+                self.forget(bridge)
+                problems.update(self._apply_by_owner(difference, desired, error))
+        return self._Applied(problems, changed)
+
+    def _flow_plan(self, bridge: str, wanted: Mapping[FlowKey, Flow], desired: Desired, complete: bool) -> BridgePlan:
+        there = self._there.get(bridge)
+        if there is None:
+            there = self._there[bridge] = _by_key(self._openflow.read_flows(bridge, COOKIE, MASK))
+        difference = plan(bridge, wanted, there.values())
+        if complete:
+            return difference
+        # What is there is newer than what we remember. A rule or a member that has gone since must not come back: whoever
+        # has flows that say what is allowed keeps them as they are.
+        judging = {cookie_of("remotes"), *(cookie_of(f"port {port.id}") for port in desired.ports)}
+        kept = judging & {flow.cookie for flow in there.values()}
+        return BridgePlan(bridge, add=tuple(flow for flow in difference.add if flow.cookie not in kept))
+
+    def _apply_by_owner(self, difference: BridgePlan, desired: Desired, error: OpenFlowError) -> dict[str, str]:
+        """The switch refused the bundle: whoever is to blame, the others get their flows. The ports that do not, by id."""
+        owners: defaultdict[int, tuple[list[Flow], list[Flow]]] = defaultdict(lambda: ([], []))
+        for flow in difference.delete:
+            owners[flow.cookie][0].append(flow)
+        for flow in difference.set:
+            owners[flow.cookie][1].append(flow)
+        if len(owners) == 1 or not self._answers(difference.bridge):
+            raise error
+        LOG.error("bridge %s refused a change (%s): each owner's flows by themselves", difference.bridge, error)
+        ports = {cookie_of(f"port {port.id}"): port.id for port in desired.ports}
+        problems = {}
+        for cookie, (delete, add) in owners.items():
+            try:
+                self._openflow.apply_flows(difference.bridge, add=add, delete=delete)
+            except OpenFlowError as refusal:
+                if cookie not in ports:
+                    raise
+                problems[ports[cookie]] = f"the switch refused its flows: {refusal}"
+        return problems
+
+    def _answers(self, bridge: str) -> bool:
+        try:
+            self._openflow.count_flows(bridge, COOKIE, MASK)
+        except OpenFlowError:
+            return False
+        return True
+
+    def _end_connections(self, desired: Desired, complete: bool) -> None:
+        """Connections that what changed has forbidden. The flows stop most of them already: a failure is told, no more."""
+        if self._before is None or not complete:
+            return
+        flushes = plan_flushes(self._before, desired)
+        if not flushes:
+            return
+        try:
+            self._conntrack.flush(flushes)
+        except ConntrackError as error:
+            LOG.warning("connections that are not allowed any more could not be ended: %s", error)
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def counts_differ(self) -> list[str]:
+        """The bridges that have another number of our flows than we put there: a quick look."""
+        return [
+            bridge
+            for bridge, flows in self._there.items()
+            if self._openflow.count_flows(bridge, COOKIE, MASK) != len(flows)
+        ]
+
+    def drift(self) -> dict[str, tuple[int, int]]:
+        """Bridge, to the flows that are missing or other, and those that are too many, against what we put there."""
+        found = {}
+        for bridge, flows in self._there.items():
+            difference = plan(bridge, flows, self._openflow.read_flows(bridge, COOKIE, MASK))
+            if difference:
+                found[bridge] = len(difference.set), len(difference.delete)
+        return found
+
+    def find(self, host_state: HostState, *, complete: bool) -> WirePlan:
+        """All that a round would change, changing nothing. What follows from a step not done yet is not seen."""
+        snapshot = self._ovsdb.read()
+        bridges = plan_bridges(self._wiring, snapshot)
+        tunnels = self._tunnel_plan(host_state, snapshot, complete)
+        faults = {**bridges.problems, **tunnels.problems}
+        if bridges.changes:
+            return WirePlan((bridges, tunnels), problems=faults)
+        desired = self._resolve(host_state, snapshot, complete)
+        tags = plan_tags(self._wiring, desired, snapshot)
+        flows = tuple(
+            difference
+            for bridge, wanted in self._renderer.render(desired).items()
+            if (difference := self._flow_plan(bridge, wanted, desired, complete))
+        )
+        hybrid = self._hybrid.plan(desired) if self._hybrid is not None and complete else None
+        return WirePlan((bridges, tunnels, tags), flows, hybrid, {**faults, **desired.problems})
+
+    def drop_flows(self) -> None:
+        """Take all our flows off the bridges that we know."""
+        for bridge in self._ovsdb.read().bridges:
+            ours = self._openflow.read_flows(bridge, COOKIE, MASK)
+            if ours:
+                self._openflow.apply_flows(bridge, add=(), delete=ours)
+        self.forget()

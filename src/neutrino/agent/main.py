@@ -1,0 +1,166 @@
+"""The composition root of the host agent: the only place that knows which drivers and roles there are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from oslo_config import cfg
+from oslo_log import log
+
+from neutrino import __version__
+from neutrino.agent import config, loop
+from neutrino.agent.config import RefusedToStart
+from neutrino.agent.dhcp import build as dhcp
+from neutrino.agent.l2 import build as l2
+from neutrino.agent.l2.role import Intervals
+from neutrino.agent.l3 import build as l3
+from neutrino.agent.metadata import build as metadata
+from neutrino.agent.report import Reporter
+from neutrino.agent.role import Found, Role
+from neutrino.agent.switch import Switch
+from neutrino.feed.address import BadAddress, parse
+from neutrino.feed.client import FeedClient, Settings, with_credential
+
+LOG = logging.getLogger(__name__)
+CACHE = "feed.json"
+LOOK_SECONDS = 10.0
+
+
+def run(files: Sequence[str]) -> None:
+    """The agent, until SIGTERM or SIGINT."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    conf = _configuration(files)
+    log.setup(conf, "neutrino")
+    with _alone(Path(conf.state_path)):
+        asyncio.run(_run(conf, files))
+
+
+def find(files: Sequence[str], seconds: float = LOOK_SECONDS) -> tuple[list[Found], bool]:
+    """What is not as it should be on this host; the agent may be running or not."""
+    conf = _configuration(files)
+    logging.basicConfig(level=logging.WARNING)  # an answer is wanted, no story
+
+    async def look() -> tuple[list[Found], bool]:
+        client, switch = _feed(conf, cache=None), _switch(conf)
+        try:
+            roles = _roles(conf, client, switch, Intervals(), lambda: None)
+            return await loop.look(client, roles, seconds, Path(conf.state_path) / CACHE)
+        finally:
+            await asyncio.to_thread(switch.close)
+
+    return asyncio.run(look())
+
+
+def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
+    conf = config.configuration(files)
+    config.check(conf)
+    return conf
+
+
+async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
+    client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
+    intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
+    current = [conf]
+    reporter = Reporter(client, lambda: float(current[0].agent.report_interval))
+    roles = reporter.roles = _roles(conf, client, switch, intervals, reporter.soon)
+    stop = asyncio.Event()
+    events = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        events.add_signal_handler(number, stop.set)
+    events.add_signal_handler(signal.SIGHUP, lambda: _reload(current, files, intervals, reporter))
+    LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
+    try:
+        await loop.run(client, roles, reporter, stop, conf.agent.quitting_rpc_timeout)
+    finally:
+        await asyncio.to_thread(switch.close)
+
+
+def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
+    try:
+        addresses = [parse(text, tls=True) for text in conf.feed.server]
+    except BadAddress as error:
+        raise RefusedToStart(f"[feed] server: {error}") from None
+    for address in addresses:
+        if not address.tls and not address.is_local:
+            raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
+    tls = None
+    if any(address.tls for address in addresses):
+        try:
+            tls = ssl.create_default_context(cafile=conf.feed.ca_file)
+        except OSError as error:
+            raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
+    settings = Settings(
+        addresses[0],
+        conf.host,
+        "",
+        roles=tuple(conf.roles),
+        release=__version__,
+        tls=tls,
+        longest_delay=conf.feed.longest_delay,
+        others=tuple(addresses[1:]),
+    )
+    try:
+        settings = with_credential(settings, Path(conf.feed.credential_file))
+    except OSError as error:
+        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {error.strerror}") from None
+    return FeedClient(settings, cache=cache)
+
+
+def _switch(conf: cfg.ConfigOpts) -> Switch:
+    return Switch(conf.ovs.ovsdb_connection, conf.ovs.ovsdb_timeout)
+
+
+def _roles(conf: cfg.ConfigOpts, client: FeedClient, switch: Switch, intervals: Intervals, news: l2.News) -> list[Role]:
+    """In the order in which they start: what others stand on comes first."""
+    makers: dict[str, Callable[[], Role]] = {
+        "l2": lambda: l2.build(conf, client, switch, intervals, news),
+        "dhcp": lambda: dhcp.build(conf, client, switch, lambda: intervals.repair, news),
+        "l3": lambda: l3.build(conf, client, switch, lambda: intervals.repair, news),
+        "metadata": lambda: metadata.build(conf, client, news),
+    }
+    unknown = [name for name in conf.roles if name not in makers]
+    if unknown:
+        raise RefusedToStart(f"roles: this release has no role {unknown[0]}")
+    return [make() for name, make in makers.items() if name in conf.roles]
+
+
+def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: Reporter) -> None:
+    """SIGHUP: the files are read again. What can be changed at run time is, and what cannot is named."""
+    try:
+        conf = _configuration(files)
+    except (cfg.Error, RefusedToStart) as error:
+        LOG.error("the configuration is not reloaded: %s", error)
+        return
+    before, after = config.values(current[0]), config.values(conf)
+    changed = [key for key in after if after[key] != before[key]]
+    waiting = [f"[{group}] {name}" for group, name in changed if (group, name) not in config.RELOADED]
+    if waiting:
+        LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
+    log.setup(conf, "neutrino")
+    current[0] = conf
+    intervals.check, intervals.repair = conf.agent.check_interval, conf.agent.repair_interval
+    reporter.soon()
+    LOG.info("configuration reloaded")
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Two agents with one memory would undo each other's work."""
+    state.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(state / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RefusedToStart(f"another agent runs with state_path={state}") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,71 @@
+"""`neutrino agent`: the host agent; what it would change; whether all is as it should be."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from oslo_config import cfg
+
+from neutrino.agent.role import Found
+
+Find = Callable[[], tuple[list[Found], bool]]
+
+
+def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wait: float = 5.0) -> int:
+    from neutrino.agent import main
+    from neutrino.agent.config import RefusedToStart
+    from neutrino.dataplane.ovsdb.api import OvsdbError
+
+    for name in config_files:
+        if not os.path.isfile(name):
+            print(f"neutrino: there is no configuration file {name}", file=sys.stderr)
+            return 2
+    try:
+        if action == "verify":
+            return _verify(lambda: main.find(config_files), wait)
+        if dry_run:
+            return _dry_run(lambda: main.find(config_files))
+        main.run(config_files)
+    except (cfg.Error, RefusedToStart) as error:
+        print(f"neutrino: {error}", file=sys.stderr)
+        return 2
+    except OvsdbError as error:
+        print(f"neutrino: Open vSwitch cannot be reached: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _dry_run(find: Find) -> int:
+    found, synced = find()
+    if not synced:
+        print("# The server does not answer: this is by what the host remembers, and nothing is deleted.")
+    for each in found:
+        print(f"# {each.role}: {'nothing to change' if not each.plan else 'would change'}")
+        if each.plan:
+            print(each.plan)
+        for name, problem in sorted(each.problems.items()):
+            print(f"# {each.role}: {name}: {problem}")
+    return 0
+
+
+def _verify(find: Find, wait: float) -> int:
+    """A change that is under way is no drift: what differs is looked at again until it lasts for `wait` seconds."""
+    give_up = time.monotonic() + wait
+    while True:
+        found, synced = find()
+        if not synced:
+            print("verify: the server does not answer, so what should be is not known", file=sys.stderr)
+            return 3
+        drift = [each for each in found if each.plan]
+        if not drift or time.monotonic() > give_up:
+            break
+        time.sleep(0.5)
+    for each in drift:
+        print(each.plan)
+        print(f"verify: {each.role}: {len(each.plan.splitlines())} differences", file=sys.stderr)
+    if not drift:
+        print("verify: all is as it should be")
+    return 1 if drift else 0

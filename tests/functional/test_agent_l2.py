@@ -1,0 +1,241 @@
+"""The agent as a process, on a real server, a real feed and a real Open vSwitch: from a plugged device to ACTIVE."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.agent import Agent, wait_for_status
+from tests.support.neutrino import Caller, Neutrino
+from tests.support.openvswitch import OpenVSwitch
+from tests.support.process import wait_until
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Neutrino]:
+    with Neutrino({"feed": {"run": True}}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[OpenVSwitch]:
+    with OpenVSwitch() as running:
+        running.vsctl("add-br", "br-phys", "--", "set", "bridge", "br-phys", "datapath_type=dummy")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def agent(server: Neutrino, switch: OpenVSwitch) -> Iterator[Agent]:
+    with Agent(server, switch, "h1") as running:
+        yield running
+
+
+@pytest.fixture
+def api(server: Neutrino, agent: Agent) -> Iterator[Caller]:
+    caller = Caller(server.url)
+    yield caller
+    caller.close()
+
+
+@pytest.fixture
+def network(api: Caller) -> Iterator[dict[str, Any]]:
+    made = api.create("network", name="blue")
+    api.create("subnet", network_id=made["id"], ip_version=4, cidr="10.0.0.0/24")
+    yield made
+    for port in api("GET", f"/v2.0/ports?network_id={made['id']}").json()["ports"]:
+        api("DELETE", f"/v2.0/ports/{port['id']}")
+    assert api("DELETE", f"/v2.0/networks/{made['id']}").status_code == 204
+
+
+def plug(switch: OpenVSwitch, port_id: str) -> str:
+    name = f"tap{port_id[:11]}"
+    switch.vsctl(
+        *("add-port", "br-int", name, "--", "set", "interface", name, "type=dummy", f"external_ids:iface-id={port_id}")
+    )
+    return name
+
+
+def unplug(switch: OpenVSwitch, port_id: str) -> None:
+    switch.vsctl("del-port", "br-int", f"tap{port_id[:11]}")
+
+
+def bound(api: Caller, network: dict[str, Any]) -> str:
+    port_id: str = api.create("port", network_id=network["id"], **{"binding:host_id": "h1"})["id"]
+    return port_id
+
+
+def flows(switch: OpenVSwitch, bridge: str = "br-int") -> set[str]:
+    output = switch.call(
+        *("ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", f"unix:{switch.directory}/{bridge}.mgmt")
+    )
+    return {line.strip() for line in output.splitlines() if "actions" in line}
+
+
+def settled(agent: Agent, switch: OpenVSwitch) -> set[str]:
+    """The flows when what went before is over."""
+    assert agent.look("verify").returncode == 0
+    return flows(switch)
+
+
+def test_a_plugged_port_becomes_active_and_an_unplugged_one_down(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch
+) -> None:
+    port_id = bound(api, network)
+    name = plug(switch, port_id)
+    wait_for_status(api, port_id, "ACTIVE")
+    assert switch.vsctl("get", "port", name, "tag") == "1"
+    unplug(switch, port_id)
+    wait_for_status(api, port_id, "DOWN")
+
+
+def test_a_device_may_be_there_before_its_port_is_bound(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch
+) -> None:
+    port_id = api.create("port", network_id=network["id"])["id"]
+    name = plug(switch, port_id)
+    wait_until(lambda: switch.vsctl("get", "port", name, "tag") == "4095", timeout=20, what="dead", failed=lambda: None)
+    api("PUT", f"/v2.0/ports/{port_id}", {"port": {"binding:host_id": "h1"}})
+    wait_for_status(api, port_id, "ACTIVE")
+    unplug(switch, port_id)
+
+
+def test_admin_state_down_stops_a_port_and_up_wires_it_again(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch
+) -> None:
+    port_id = bound(api, network)
+    name = plug(switch, port_id)
+    wait_for_status(api, port_id, "ACTIVE")
+    api("PUT", f"/v2.0/ports/{port_id}", {"port": {"admin_state_up": False}})
+    wait_for_status(api, port_id, "DOWN")
+    wait_until(lambda: switch.vsctl("get", "port", name, "tag") == "4095", timeout=20, what="dead", failed=lambda: None)
+    api("PUT", f"/v2.0/ports/{port_id}", {"port": {"admin_state_up": True}})
+    wait_for_status(api, port_id, "ACTIVE")
+    unplug(switch, port_id)
+
+
+def test_verify_sees_no_drift_and_sees_a_flow_that_was_deleted(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
+) -> None:
+    port_id = bound(api, network)
+    plug(switch, port_id)
+    wait_for_status(api, port_id, "ACTIVE")
+    good = agent.look("verify")
+    assert (good.returncode, good.stdout) == (0, "verify: all is as it should be\n"), good.stderr
+    assert "nothing to change" in agent.look("--dry-run").stdout
+    agent.end()
+    switch.call("ovs-ofctl", "-O", "OpenFlow14", "del-flows", f"unix:{switch.directory}/br-int.mgmt", "table=25")
+    bad = agent.look("verify", "--wait", "0")
+    assert bad.returncode == 1
+    assert "br-int + " in bad.stdout
+    agent.start()
+    assert agent.look("verify").returncode == 0
+    unplug(switch, port_id)
+
+
+def test_flows_deleted_by_hand_are_put_back_and_told(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
+) -> None:
+    before = settled(agent, switch)
+    switch.call("ovs-ofctl", "-O", "OpenFlow14", "del-flows", f"unix:{switch.directory}/br-int.mgmt", "table=60")
+    wait_until(lambda: flows(switch) == before, timeout=20, what="the flows", failed=lambda: None)
+
+    def told() -> bool:
+        (seen,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
+        return "br-int" in seen["configurations"].get("last_repair", {})
+
+    wait_until(told, timeout=20, what="a report of it", failed=lambda: None)
+
+
+def test_what_changed_while_the_agent_was_away_is_done_when_it_is_back(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
+) -> None:
+    staying, going, gone = (bound(api, network) for _ in range(3))
+    for port_id in (staying, going, gone):
+        plug(switch, port_id)
+        wait_for_status(api, port_id, "ACTIVE")
+    agent.end(signal.SIGKILL)
+    unplug(switch, gone)
+    api("DELETE", f"/v2.0/ports/{going}")
+    coming = bound(api, network)
+    plug(switch, coming)
+    agent.start()
+    wait_for_status(api, coming, "ACTIVE")
+    wait_for_status(api, gone, "DOWN")
+    wait_for_status(api, staying, "ACTIVE")
+    tag = switch.vsctl("get", "port", f"tap{going[:11]}", "tag")
+    assert tag == "4095"
+    for port_id in (staying, going, coming):
+        unplug(switch, port_id)
+
+
+def test_a_restarted_switch_is_wired_again(
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
+) -> None:
+    port_id = bound(api, network)
+    plug(switch, port_id)
+    wait_for_status(api, port_id, "ACTIVE")
+    before = settled(agent, switch)
+    switch.stop_switch()
+    switch.start_switch()
+
+    def wired_again() -> bool:
+        with contextlib.suppress(RuntimeError):  # the bridge is not there yet
+            return flows(switch) == before
+        return False
+
+    wait_until(wired_again, timeout=20, what="the flows", failed=lambda: None)
+    unplug(switch, port_id)
+
+
+def test_sigterm_ends_the_agent_and_leaves_the_flows(switch: OpenVSwitch, agent: Agent) -> None:
+    before = settled(agent, switch)
+    assert before
+    assert agent.end() == 0
+    assert flows(switch) == before
+    agent.start()
+
+
+def test_sighup_names_what_needs_a_restart(agent: Agent) -> None:
+    text = agent.config.read_text()
+    agent.config.write_text(text.replace("check_interval = 0.2", "check_interval = 0.3\nvxlan_udp_port = 4790"))
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "configuration reloaded" in agent.log, timeout=20, what="reload", failed=lambda: None)
+    assert "need a restart of the agent: [agent] vxlan_udp_port" in agent.log
+    agent.config.write_text(text)
+
+
+def test_a_second_agent_on_the_same_state_is_refused(agent: Agent) -> None:
+    done = agent.look()
+    assert done.returncode == 2
+    assert "another agent runs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("section", "options", "said"),
+    [
+        ("ovs", {"local_ip": ""}, "[ovs] local_ip is not set"),
+        ("ovs", {"local_ip": "fd00::1"}, "of IP version 6"),
+        ("ovs", {"local_ip": "here"}, "is not an IP address"),
+        ("ovs", {"bridge_mappings": "physnet1"}, "is not physical_network:bridge"),
+        ("ovs", {"bridge_mappings": "physnet1:br-int"}, "the agent's own bridge"),
+        ("agent", {"l2_population": False, "enable_distributed_routing": True}, "needs l2_population"),
+        ("agent", {"extensions": "nonesuch"}, "there is no extension nonesuch"),
+        ("feed", {"server": "ws://192.0.2.9:9697"}, "without TLS"),
+        ("feed", {"credential_file": "/nonexistent"}, "credential_file=/nonexistent"),
+        ("securitygroup", {"permitted_ethertypes": "0x5"}, "is not an ethertype"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_by_name(
+    server: Neutrino, switch: OpenVSwitch, section: str, options: dict[str, Any], said: str, request: Any
+) -> None:
+    agent = Agent(server, switch, f"bad-{abs(hash(request.node.name))}", {section: options})
+    try:
+        done = agent.look()
+        assert done.returncode == 2
+        assert said in done.stderr
+    finally:
+        agent.stop()

@@ -1,0 +1,90 @@
+"""The host agent under test, started as a user does, on an Open vSwitch of its own and a server's feed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping
+
+from tests.support.neutrino import PROGRAM, Caller, Neutrino, Settings, configuration
+from tests.support.openvswitch import OpenVSwitch
+from tests.support.process import TemporaryServer, wait_until
+
+LOCAL_IP = "192.0.2.1"
+UP = "the dataplane is up"
+
+
+class Agent(TemporaryServer):
+    """`with Agent(server, switch, "h1") as agent:` runs `neutrino agent`; it is ready when the server knows it."""
+
+    name = "agent"
+
+    def __init__(self, server: Neutrino, switch: OpenVSwitch, host: str, settings: Settings | None = None) -> None:
+        super().__init__()
+        self.server, self.switch, self.host = server, switch, host
+        self.write("credential", add_host(server, host))
+        defaults: dict[str, dict[str, object]] = {
+            "DEFAULT": {"host": host, "state_path": self.directory / "state"},
+            "feed": {
+                "server": f"unix:{server.directory}/feed.sock",
+                "credential_file": self.directory / "credential",
+                "longest_delay": 0.2,
+            },
+            "ovs": {
+                "ovsdb_connection": switch.database,
+                "run_directory": switch.run_directory,
+                "datapath_type": "dummy",
+                "local_ip": LOCAL_IP,
+                "bridge_mappings": "physnet1:br-phys",
+            },
+            "agent": {"tunnel_types": "vxlan,gre,geneve", "check_interval": 0.2},
+        }
+        given: Mapping[str, Mapping[str, object]] = settings or {}
+        self.settings = {
+            section: {**defaults.get(section, {}), **given.get(section, {})}
+            for section in dict.fromkeys([*defaults, *given])
+        }
+        self.config = self.write("agent.conf", configuration(self.settings))
+
+    def start(self) -> None:
+        for path in self.directory.glob("*.log"):
+            path.unlink()  # what it and the server say may be of an agent before this one
+        self.spawn([PROGRAM, "agent", "--config-file", self.config], ready=lambda: UP in self.log and self.is_alive())
+
+    def is_alive(self) -> bool:
+        caller = Caller(self.server.url)
+        try:
+            agents = caller("GET", f"/v2.0/agents?host={self.host}").json()["agents"]
+        finally:
+            caller.close()
+        return any(agent["alive"] and agent["configurations"].get("dataplane") == "up" for agent in agents)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        return self._processes[-1][0]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        process, _ = self._processes.pop()
+        process.send_signal(number)
+        return process.wait(timeout=20)
+
+    def look(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`neutrino agent` for a question, such as `verify`."""
+        command = [str(PROGRAM), "agent", *arguments, "--config-file", str(self.config)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in sorted(self.directory.glob("*.log")))
+
+
+def add_host(server: Neutrino, host: str) -> str:
+    command = [str(PROGRAM), "host", "add", host, "--config-file", str(server.config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def wait_for_status(caller: Caller, port_id: str, status: str, timeout: float = 20) -> None:
+    def has_it() -> bool:
+        return bool(caller("GET", f"/v2.0/ports/{port_id}").json()["port"]["status"] == status)
+
+    wait_until(has_it, timeout=timeout, what=f"port {port_id} {status}", failed=lambda: None)

@@ -1,0 +1,92 @@
+"""Work by key: once for many asks, the urgent first, what fails later and later, and never two at once on one thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from neutrino.agent.queue import WorkQueue
+
+
+def run(coroutine: object) -> object:
+    return asyncio.run(coroutine)  # type: ignore[arg-type]
+
+
+def test_a_key_asked_for_twice_is_taken_once() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.put("a")
+        queue.put("a")
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert len(queue) == 0
+
+    run(scenario())
+
+
+def test_the_urgent_comes_first_and_equals_in_their_order() -> None:
+    async def scenario() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        for key, priority in (("late", 10), ("later", 10), ("urgent", 1), ("later", 5)):
+            queue.put(key, priority)
+        return [await queue.get() for _ in range(3)]
+
+    assert run(scenario()) == ["urgent", "later", "late"]
+
+
+def test_what_is_asked_for_while_it_is_worked_on_is_done_once_more_afterwards() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.put("a")
+        assert await queue.get() == "a"
+        for _ in range(1000):
+            queue.put("a")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.get(), 0.02)  # nobody else may work on it now
+        queue.done("a")
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert len(queue) == 0
+
+    run(scenario())
+
+
+def test_what_fails_waits_twice_as_long_each_time_up_to_a_bound_and_starts_anew_after_a_success() -> None:
+    async def scenario() -> list[float]:
+        queue: WorkQueue[str] = WorkQueue(first_delay=0.001, longest_delay=0.004)
+        delays = []
+        queue.put("a")
+        for _ in range(4):
+            delays.append(queue.failed(await queue.get()))
+        queue.done(await queue.get())
+        queue.put("a")
+        delays.append(queue.failed(await queue.get()))
+        return delays
+
+    assert run(scenario()) == [0.001, 0.002, 0.004, 0.004, 0.001]
+
+
+def test_news_of_a_thing_that_waits_after_a_failure_make_it_be_tried_now() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(first_delay=1000, longest_delay=1000)
+        queue.put("a")
+        queue.failed(await queue.get())
+        queue.put("a")
+        assert await asyncio.wait_for(queue.get(), 5) == "a"
+
+    run(scenario())
+
+
+def test_a_thing_that_is_gone_is_not_tried_again() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(first_delay=0.001)
+        queue.put("a")
+        queue.failed(await queue.get())
+        queue.put("b")
+        queue.forget("a")
+        queue.forget("b")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.get(), 0.02)
+
+    run(scenario())

@@ -1,0 +1,276 @@
+"""Rounds of wiring on a whole fake switch: what they make, what they leave alone, what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
+from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.agent.l2.wiring import WiringOptions
+from neutrino.dataplane.openflow.api import Flow, OpenFlowError, flow
+from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
+from neutrino.model import state
+from tests.support.l2 import OPEN, group, network, port, rule
+from tests.support.switch_host import PEER, WIRING, SwitchHost
+
+NET = network("net")
+
+
+@pytest.fixture
+def host() -> SwitchHost:
+    return SwitchHost()
+
+
+def test_a_plugged_port_is_wired_and_told_with_its_revision(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    outcome = host.wire(NET, OPEN, port("p1", 1, groups=["open"], revision=7))
+    assert outcome.wired == {"p1": 7}
+    assert outcome.problems == {}
+    assert host.tag("p1") == 1
+
+
+def test_a_second_round_changes_nothing(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    objects = (NET, OPEN, PEER, port("p1", 1, groups=["open"]))
+    host.wire(*objects)
+    host.wire(*objects)  # the tunnel has got its number
+    assert host.wire(*objects).changed == 0
+    host.new_wirer()  # nor does an agent that remembers nothing
+    assert host.wire(*objects).changed == 0
+
+
+def test_local_vlans_survive_the_agent(host: SwitchHost) -> None:
+    host.wire()
+    first, second = network("a", number=1), network("b", number=2)
+    for name in ("p1", "p2"):
+        host.plug(name)
+    host.wire(first, second, port("p1", 1, "a"), port("p2", 2, "b"))
+    before = host.tag("p2")
+    host.unplug("p1")
+    host.new_wirer()
+    host.wire(first, second, port("p2", 2, "b"))
+    assert host.tag("p2") == before == 2
+
+
+def test_a_port_that_nobody_knows_must_not_talk(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("stranger")
+    assert host.wire().wired == {}
+    assert host.tag("stranger") == DEAD_VLAN
+
+
+def test_before_the_server_has_told_everything_nothing_is_taken_away(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.plug("p2")
+    objects = (NET, OPEN, PEER, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]))
+    host.wire(*objects)
+    host.wire(*objects)
+    before, tunnels = host.flows(), set(host.switch.snapshot.bridges["br-tun"].ports)
+    host.new_wirer()
+    host.wire(complete=False)  # an agent without a cache, and no server
+    assert host.flows() == before
+    assert set(host.switch.snapshot.bridges["br-tun"].ports) == tunnels
+    assert host.tag("p2") == 1
+    # With an old cache: what it knows is added where it is missing, and what is there is not changed back.
+    host.new_wirer()
+    host.wire(NET, OPEN, port("p1", 1), complete=False)
+    assert before <= host.flows()
+    assert host.wire(*objects).wired.keys() == {"p1", "p2"}
+    assert host.flows() == before
+
+
+def test_a_rule_that_was_removed_does_not_come_back_from_an_old_cache(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    member = state.GroupMembers(id="friends", members=frozenset({state.Member("10.0.0.9", "fa:16:3e:00:00:09")}))
+    nobody = msgspec.structs.replace(member, members=frozenset())
+    old = group("g", rule(protocol=6, port_min=80, port_max=80), rule(remote_group_id="friends"))
+    new = group("g", rule(remote_group_id="friends"))
+    host.wire(NET, old, member, port("p1", 1, groups=["g"]))
+    host.wire(NET, new, nobody, port("p1", 1, groups=["g"]))
+    before = host.flows()
+    host.new_wirer()
+    host.wire(NET, old, member, port("p1", 1, groups=["g"]), complete=False)
+    assert host.flows() == before
+    # A switch that has lost everything gets what is remembered: that is better than nothing.
+    host.switch.restart()
+    host.wirer.forget()
+    host.wire(NET, old, member, port("p1", 1, groups=["g"]), complete=False)
+    assert any("tp_dst=80" in line for line in host.flows())
+
+
+def test_a_new_network_from_an_old_cache_does_not_take_the_vlan_of_one_it_does_not_know(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, port("p1", 1))
+    host.new_wirer()
+    host.plug("p2")
+    host.wire(network("other", number=9), port("p2", 2, "other"), complete=False)
+    assert host.tag("p2") == 2
+    assert host.tag("p1") == 1
+
+
+def test_a_tag_changed_by_hand_is_put_right(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, port("p1", 1))
+    host.switch.ovsdb.apply([SetPort("br-int", "tapp1", tag=77)])
+    host.wire(NET, port("p1", 1))
+    assert host.tag("p1") == 1
+
+
+def test_flows_and_ports_of_others_are_left_alone(host: SwitchHost) -> None:
+    host.wire()
+    foreign = flow(0, 7, "in_port=99", "drop", cookie=0x1234)
+    host.switch.openflow.apply_flows("br-int", add=[foreign], delete=[])
+    host.switch.ovsdb.apply([SetPort("br-int", "theirs", tag=12), SetPort("br-tun", "gre-theirs", "gre")])
+    host.plug("p1")
+    host.wire(NET, PEER, port("p1", 1))
+    host.wire()
+    assert foreign in host.switch.openflow.read_flows("br-int", 0x1234, 0xFFFF)
+    assert host.switch.snapshot.bridges["br-int"].ports["theirs"].tag == 12
+    assert "gre-theirs" in host.switch.snapshot.bridges["br-tun"].ports
+
+
+def test_a_restarted_switch_gets_all_its_flows_again(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, port("p1", 1))
+    before = host.flows()
+    host.switch.restart()
+    assert host.wirer.counts_differ()
+    host.wirer.forget()
+    host.wire(NET, port("p1", 1))
+    assert host.flows() == before
+
+
+def test_flows_deleted_by_hand_are_found_and_counted(host: SwitchHost) -> None:
+    host.wire()
+    gone = next(iter(host.switch.openflow.read_flows("br-int", COOKIE, MASK)))
+    assert host.wirer.drift() == {}
+    host.switch.openflow.apply_flows("br-int", add=[], delete=[gone])
+    assert host.wirer.counts_differ() == ["br-int"]
+    assert host.wirer.drift() == {"br-int": (1, 0)}
+
+
+def test_a_physical_network_without_its_bridge_is_a_fault_and_the_rest_works() -> None:
+    wiring = WiringOptions(
+        bridge_mappings=(("physnet1", "br-phys"), ("physnet2", "br-none")),
+        tunnel_types=("vxlan",),
+        local_ip="192.0.2.1",
+    )
+    host = SwitchHost(wiring)
+    host.wire()
+    host.plug("p1")
+    host.plug("p2")
+    outcome = host.wire(NET, network("flat", "flat", 0, "physnet2"), port("p1", 1), port("p2", 2, "flat"))
+    assert outcome.faults == {"physnet2": "bridge br-none does not exist"}
+    assert outcome.problems == {"p2": "no bridge is mapped to physical network physnet2"}
+    assert "p1" in outcome.wired
+
+
+def test_a_port_on_another_bridge_is_told_as_up_and_not_wired(host: SwitchHost) -> None:
+    host.switch.ovsdb.apply([SetBridge("br-theirs")])
+    host.wire()
+    host.plug("p1", "br-theirs")
+    before = host.flows()
+    assert host.wire(NET, port("p1", 1, revision=3)).wired == {"p1": 3}
+    assert host.flows() == before
+
+
+def test_a_flow_that_the_switch_refuses_costs_its_own_port_and_no_other(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.plug("p2")
+
+    class Refusing:
+        """A switch that does not take flows with the MAC of the first port."""
+
+        def __init__(self) -> None:
+            self.switch = host.switch.openflow
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.switch, name)
+
+        def apply_flows(self, bridge: str, *, add: tuple[Flow, ...], delete: tuple[Flow, ...]) -> None:
+            if any("arp_spa=10.0.0.1," in f"{each.match}," for each in add):
+                raise OpenFlowError("bad flow")
+            self.switch.apply_flows(bridge, add=add, delete=delete)
+
+    host.wirer._openflow = Refusing()  # type: ignore[assignment]
+    outcome = host.wire(NET, OPEN, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]))
+    assert list(outcome.wired) == ["p2"]
+    assert outcome.refused
+    assert "bad flow" in outcome.problems["p1"]
+
+
+def test_what_a_removed_rule_had_allowed_is_ended(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, OPEN, port("p1", 1, groups=["open"]))
+    assert host.connections.flushed == []
+    closed = msgspec.structs.replace(OPEN, rules=())
+    host.wire(NET, closed, port("p1", 1, groups=["open"]))
+    assert {entry.local for entry in host.connections.flushed} >= {"10.0.0.1", "2001:db8::1"}
+
+
+def test_looking_says_what_would_change_and_changes_nothing(host: SwitchHost) -> None:
+    from tests.support.switch_host import host_state
+
+    host.wire()
+    host.plug("p1")
+    before = host.flows(), host.switch.snapshot
+    found = host.new_wirer().find(host_state(NET, port("p1", 1)), complete=True)
+    assert "set port br-int tapp1 tag=1" in found.text()
+    assert "br-int + " in found.text()
+    assert (host.flows(), host.switch.snapshot) == before
+    host.new_wirer()
+    host.wire(NET, port("p1", 1))
+    assert host.new_wirer().find(host_state(NET, port("p1", 1)), complete=True).text() == ""
+
+
+def test_an_extension_adds_flows_of_its_own(host: SwitchHost) -> None:
+    from neutrino.agent.l2.plan import Part
+    from neutrino.agent.l2.wire import Wirer
+
+    marked = flow(60, 200, "dl_type=0x88b5", "drop")
+
+    def extension(desired: object) -> list[Part]:
+        return [Part("br-int", "extension test", None, lambda: [marked])]
+
+    wirer = Wirer(
+        host.switch.ovsdb, host.switch.openflow, host.connections, WIRING, host.options, extensions=[extension]
+    )
+    from tests.support.switch_host import host_state
+
+    wirer.wire(host_state(), complete=True)
+    keys = {entry.key for entry in host.switch.openflow.read_flows("br-int", COOKIE, MASK)}
+    assert marked.key in keys
+    host.wirer.wire(host_state(), complete=True)  # without it, they go
+    assert marked.key not in {entry.key for entry in host.switch.openflow.read_flows("br-int", COOKIE, MASK)}
+
+
+def test_dropping_takes_our_flows_and_no_others(host: SwitchHost) -> None:
+    host.wire()
+    foreign = flow(0, 7, "in_port=99", "drop", cookie=0x1234)
+    host.switch.openflow.apply_flows("br-int", add=[foreign], delete=[])
+    host.wirer.drop_flows()
+    assert host.switch.openflow.read_flows("br-int", 0, 0) == {foreign}
+
+
+def test_without_a_firewall_ports_are_still_kept_from_spoofing() -> None:
+    from neutrino.agent.l2.desired import Options
+
+    host = SwitchHost(options=dataclasses.replace(Options(), filters=False))
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, OPEN, port("p1", 1, groups=["open"]))
+    ours = cookie_of("port p1")
+    tables = {entry.table for entry in host.switch.openflow.read_flows("br-int", ours, 0xFFFFFFFFFFFFFFFF)}
+    assert tables == {0, 24, 25, 60}
