@@ -1,0 +1,303 @@
+"""The DHCP role: a network is looked at whenever something of it changes, and never because time has passed.
+
+Four things bring a network into the queue: the server told of it or of one of its ports, its switch port changed, its
+dnsmasq ended, or, for doubts, the repair interval went by. Whoever takes it out looks at the newest state, so a thousand
+ports that come at once cost as many rounds as there is time for.
+
+Until the server has told everything, only networks that nothing serves are started, from what we remember: what runs may
+know more than our memory does, and is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from neutrino.agent.dhcp.dnsmasq import DnsmasqError
+from neutrino.agent.dhcp.reconcile import Outcome, Reconciler, marked_network
+from neutrino.agent.dhcp.served import Served, served
+from neutrino.agent.queue import WorkQueue, work
+from neutrino.agent.role import Found, Speaker
+from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError
+from neutrino.feed.state import Change
+from neutrino.model import agents
+from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
+
+LOG = logging.getLogger(__name__)
+NETWORK, PORT = "dhcp_network", "dhcp_port"
+ALL = ""  # in the queue: everything that was told before is done when this is
+LAST = 100  # its priority
+RETRY_SECONDS, LONGEST_RETRY = 0.1, 5.0
+SHORT_LIFE = 5.0  # seconds; a dnsmasq that ends sooner is not started again at once
+REFUSALS = (OvsdbError, NetlinkError, DnsmasqError, OSError)
+RESPAWN, EXIT = "respawn", "exit"
+
+
+class ChildEnded(Exception):
+    """A dnsmasq ended, and the operator wants the agent to end with it."""
+
+
+class DhcpRole:
+    """`connect` gives the drivers once Open vSwitch can be reached, or raises OvsdbError."""
+
+    name = "dhcp"
+
+    def __init__(
+        self,
+        feed: Speaker,
+        connect: Callable[[], tuple[Ovsdb, Reconciler]],
+        describe: agents.AgentState,
+        *,
+        workers: int = 4,
+        repair: Callable[[], float] = lambda: 60.0,
+        child_action: str = RESPAWN,
+        news: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._feed = feed
+        self._connect = connect
+        self._description = describe
+        self._workers = workers
+        self._repair = repair
+        self._child_action = child_action
+        self._news = news
+        self._queue: WorkQueue[str] = WorkQueue(first_delay=RETRY_SECONDS, longest_delay=LONGEST_RETRY)
+        self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
+        self._reconciler: Reconciler | None = None
+        self._told = False
+        self._heard = 0
+        self._position: int | None = None
+        self._active = 0
+        # Ports that we said can get their lease, with the revision, and whose DHCP port we served from then.
+        self._ready: dict[str, tuple[int, str]] = {}
+        self._problems: dict[str, str] = {}
+        self._watched: dict[str, tuple[int, int, float]] = {}  # network, to pid, its descriptor, since when
+        self._ended = asyncio.Event()
+
+    # --- what the agent asks ----------------------------------------------------------------------------------------
+
+    def changed(self, change: Change) -> None:
+        if change.kind == NETWORK:
+            self._queue.put(change.id)
+        elif change.kind == PORT:
+            for port in (change.old, change.new):
+                if isinstance(port, DhcpPort):
+                    self._ports[port.network_id].pop(port.id, None)
+                    if port.network_id in self._feed.state.objects[NETWORK]:  # else it is behind a router served here
+                        self._queue.put(port.network_id)
+            if isinstance(change.new, DhcpPort):
+                self._ports[change.new.network_id][change.new.id] = change.new
+
+    def synced(self) -> None:
+        self._heard = self._feed.position
+        if not self._told:
+            self._told = True
+            for network_id in self._feed.state.objects[NETWORK]:
+                self._queue.put(network_id)
+        self._queue.put(ALL, LAST)
+
+    def applied(self) -> int | None:
+        return self._position
+
+    def describe(self) -> Iterable[agents.AgentState]:
+        networks = [n for n in self._feed.state.objects[NETWORK].values() if isinstance(n, DhcpNetwork)]
+        configurations = {
+            **self._description.configurations,
+            agents.NETWORKS: len(networks),
+            "subnets": sum(len(network.subnets) for network in networks),
+            "ports": len(self._feed.state.objects[PORT]),
+            agents.PROBLEMS: dict(sorted(self._problems.items())[:10]),
+        }
+        yield dataclasses.replace(self._description, configurations=configurations)
+
+    async def settle(self) -> None:
+        while self._active:
+            await asyncio.sleep(0.01)
+
+    async def find(self) -> Found:
+        _, reconciler = await asyncio.to_thread(self._connect)
+        self._index()
+        return await asyncio.to_thread(self._find, reconciler)
+
+    def _find(self, reconciler: Reconciler) -> Found:
+        lines, problems = [], {}
+        wanted = dict(self._feed.state.objects[NETWORK])
+        for network_id in sorted(wanted):
+            try:
+                lines.append(reconciler.look(self._served(network_id)).text())
+            except REFUSALS as error:
+                problems[network_id] = str(error)
+        if self._feed.is_synced:
+            lines += [f"network {key} is not served here any more" for key in sorted(reconciler.known() - set(wanted))]
+        return Found(self.name, "\n".join(filter(None, lines)), problems)
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def happened(events: tuple[InterfaceEvent, ...]) -> None:
+            for network_id in {marked_network(event.interface.external_ids) for event in events} - {""}:
+                with contextlib.suppress(RuntimeError):  # we have ended; the driver, which others use, has not
+                    loop.call_soon_threadsafe(self._queue.put, network_id)
+
+        ovsdb, self._reconciler = await self._connected()
+        ovsdb.subscribe(happened)
+        self._index()
+        for network_id in self._feed.state.objects[NETWORK]:
+            self._queue.put(network_id)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work(self._queue, self._do, workers=self._workers))
+                group.create_task(self._look_again())
+                group.create_task(self._watch_children())
+        finally:
+            for network_id in tuple(self._watched):
+                self._unwatch(network_id)
+
+    async def _connected(self) -> tuple[Ovsdb, Reconciler]:
+        delay = RETRY_SECONDS
+        while True:
+            try:
+                return await asyncio.to_thread(self._connect)
+            except OvsdbError as error:
+                LOG.warning("Open vSwitch cannot be reached, again in %.1f s: %s", delay, error)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY)
+
+    def _index(self) -> None:
+        """From the cache there may be ports of which we have not been told yet."""
+        for port in self._feed.state.objects[PORT].values():
+            if isinstance(port, DhcpPort):
+                self._ports[port.network_id][port.id] = port
+
+    def _served(self, network_id: str) -> Served:
+        network = self._feed.state.get(NETWORK, network_id) or DhcpNetwork(id=network_id)
+        distributed = self._description.configurations.get(agents.DHCP_DISTRIBUTED) is True
+        ports = self._ports.get(network_id, {}).values()
+        return served(network, ports, self._description.host, distributed=distributed)
+
+    async def _do(self, key: str) -> None:
+        if key == ALL:
+            await self._catch_up()
+            return
+        self._active += 1
+        try:
+            await self._one(key)
+        except REFUSALS as error:
+            delay = self._queue.failed(key)
+            self._failed(key, str(error), delay)
+        else:
+            self._problems.pop(key, None)
+            self._queue.done(key)
+        finally:
+            self._active -= 1
+
+    async def _one(self, network_id: str) -> None:
+        assert self._reconciler is not None
+        this = self._served(network_id)
+        if not self._told and (not this.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)):
+            return
+        if not this.is_served:
+            self._unwatch(network_id)
+        outcome = await asyncio.to_thread(self._reconciler.serve, this, complete=self._told)
+        if not this.is_served:
+            for port_id in self._ports.get(network_id, {}) if self._feed.state.get(NETWORK, network_id) is None else ():
+                self._ready.pop(port_id, None)
+            return
+        self._watch(network_id, outcome)
+        self._tell_ready(this)
+
+    def _failed(self, network_id: str, text: str, delay: float) -> None:
+        LOG.warning("network %s is not served, again in %.1f s: %s", network_id, delay, text)
+        if self._problems.get(network_id) != text:
+            self._problems[network_id] = text
+            self._feed.error(NETWORK, network_id, text)
+            self._news()
+
+    def _tell_ready(self, this: Served) -> None:
+        """Ports whose lease can be given now, each revision once.
+
+        Said again when the network has come to us: from a host that has but a copy of the DHCP port it was not heard.
+        """
+        served_from = this.own.device_id if this.own is not None else ""
+        for port in this.ports:
+            now = port.revision, served_from
+            on_dhcp = any(f.subnet_id in this.subnets and this.subnets[f.subnet_id].enable_dhcp for f in port.fixed_ips)
+            if port.device_owner != OWNER and on_dhcp and self._ready.get(port.id) != now:
+                self._feed.port_ready(port.id, port.revision)
+                self._ready[port.id] = now
+
+    async def _catch_up(self) -> None:
+        """All that was told has been done, if there is nothing else to do; and what is not ours any more can go."""
+        assert self._reconciler is not None
+        heard = self._heard
+        while self._feed.state.has_changes:
+            await asyncio.sleep(0.001)
+        try:
+            stale = await asyncio.to_thread(self._reconciler.known) if self._position is None else frozenset[str]()
+        except REFUSALS as error:
+            LOG.warning("what is on this host cannot be read: %s", error)
+            self._queue.failed(ALL, LAST)
+            return
+        for network_id in stale - self._feed.state.objects[NETWORK].keys():
+            self._queue.put(network_id)
+        alone = len(self._queue) == 1
+        self._queue.done(ALL)
+        if alone:
+            self._position = heard
+        else:
+            self._queue.later(ALL, 0.02, LAST)
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._repair())
+            for network_id in self._feed.state.objects[NETWORK]:
+                self._queue.put(network_id, LAST - 1)
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def _watch(self, network_id: str, outcome: Outcome) -> None:
+        """Hear of the process's end at once."""
+        known = self._watched.get(network_id)
+        if outcome.pid is None or (known is not None and known[0] == outcome.pid):
+            return
+        self._unwatch(network_id)
+        try:
+            descriptor = os.pidfd_open(outcome.pid)
+        except ProcessLookupError:
+            self._queue.put(network_id)
+            return
+        loop = asyncio.get_running_loop()
+        self._watched[network_id] = outcome.pid, descriptor, loop.time()
+        loop.add_reader(descriptor, self._child_ended, network_id)
+
+    def _unwatch(self, network_id: str) -> float:
+        """Seconds that it was watched."""
+        known = self._watched.pop(network_id, None)
+        if known is None:
+            return 0.0
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(known[1])
+        with contextlib.suppress(OSError):
+            os.close(known[1])
+        return loop.time() - known[2]
+
+    def _child_ended(self, network_id: str) -> None:
+        lived = self._unwatch(network_id)
+        LOG.error("dnsmasq of network %s has ended", network_id)
+        if self._child_action == EXIT:
+            self._ended.set()
+        elif lived < SHORT_LIFE:
+            self._queue.later(network_id, 1.0)
+        else:
+            self._queue.put(network_id)
+
+    async def _watch_children(self) -> None:
+        await self._ended.wait()
+        raise ChildEnded("a dnsmasq has ended, and [AGENT] check_child_processes_action is exit")

@@ -1,0 +1,291 @@
+"""The DHCP role on a real feed, switch and dnsmasq: from a request to the API to a lease, and what survives what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neutrino.agent import loop
+from neutrino.agent.dhcp.role import DhcpRole
+from neutrino.agent.report import Reporter
+from neutrino.feed.address import Address
+from neutrino.feed.client import FeedClient, Settings
+from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState
+from neutrino.model.dhcp import DhcpPort
+from neutrino.server.feed.credentials import Credentials
+from neutrino.server.main import Server
+from tests.api.agents import switch as report_switch
+from tests.api.client import Api
+from tests.api.conftest import start
+from tests.support.dhcp import HOST
+from tests.support.dhcp_lab import Lab, run
+from tests.support.feed import new_database, serving, until
+from tests.support.openvswitch import OpenVSwitch
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[OpenVSwitch]:
+    with OpenVSwitch() as made:
+        yield made
+
+
+@pytest.fixture
+def lab(switch: OpenVSwitch) -> Iterator[Lab]:
+    with Lab(switch) as made:
+        yield made
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    made = start(tmp_path, new_database(request, "sqlite", tmp_path))
+    report_switch(made, HOST)
+    yield made
+    made.close()
+
+
+class Host:
+    """The server's side and the agent's, with what lies between."""
+
+    def __init__(self, server: Server, lab: Lab, directory: Path) -> None:
+        self.server = server
+        self.lab = lab
+        self.api = Api(server.app).as_admin()
+        self.address = Address(path=str(directory / "feed.sock"))
+        self.cache = directory / "feed.json"
+        self._key = Credentials(server.db).add(HOST)
+
+    @contextlib.asynccontextmanager
+    async def agent(self) -> AsyncIterator[DhcpRole]:
+        settings = Settings(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
+        client = FeedClient(settings, cache=self.cache)
+        configurations = {DHCP_PORT_BY_SERVER: True}
+        state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
+        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), state)
+        reporter = Reporter(client, lambda: 30.0)
+        reporter.roles = [role]
+        stop = asyncio.Event()
+        task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
+        try:
+            yield role
+        finally:
+            stop.set()
+            await task
+
+    def feed(self) -> contextlib.AbstractAsyncContextManager[Any]:
+        return serving(self.server, self.address)
+
+    async def call(self, work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        """The API and clients block: they are called beside the loop."""
+        return await asyncio.to_thread(work, *arguments, **more)
+
+    async def network(self) -> tuple[Object, Object]:
+        network = await self.call(self.api.network)
+        subnet = await self.call(self.api.subnet, network, "10.0.0.0/24")
+        return network, subnet
+
+    async def vm(self, network: Object) -> Object:
+        where = {"binding__host_id": HOST, "device_owner": "compute:nova"}
+        made: Object = await self.call(self.api.port, network, **where)
+        return made
+
+    def pid(self, network: Object) -> int | None:
+        return self.lab.dnsmasq.read(network["id"]).pid
+
+    async def lease(self, port: Object) -> dict[str, str]:
+        client = await self.call(self.lab.client, port["mac_address"])
+        told: dict[str, str] = await self.call(client.udhcpc)
+        return told
+
+    def status(self, port: Object) -> str:
+        return str(self.api.get(f"/ports/{port['id']}").body["port"]["status"])
+
+
+@pytest.fixture
+def host(server: Server, lab: Lab, tmp_path: Path) -> Host:
+    return Host(server, lab, tmp_path)
+
+
+def within(seconds: float, test: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await test
+
+    asyncio.run(bounded())
+
+
+def address_of(port: Object) -> str:
+    return str(port["fixed_ips"][0]["ip_address"])
+
+
+def test_from_a_request_to_a_lease(host: Host) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent() as role:
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            port = await host.vm(network)
+            await host.call(host.server.core.provisioning.complete, port["id"], "L2", HOST)
+            await until(lambda: host.status(port) == "ACTIVE", "wired, and its lease can be given")
+            told = await host.lease(port)
+            assert (told["ip"], told["router"]) == (address_of(port), "10.0.0.1")
+            await until(lambda: role.applied() == role._feed.position, "it says how far it is")
+            (state,) = role.describe()
+            assert (state.configurations["networks"], state.configurations["subnets"]) == (1, 1)
+            assert (state.configurations["ports"], state.configurations["problems"]) == (2, {})
+            found = await role.find()
+            assert (found.plan, found.problems) == ("", {})
+            await host.call(host.api.delete, f"/ports/{port['id']}")
+            await host.call(host.api.delete, f"/networks/{network['id']}")
+            await until(lambda: host.lab.reconciler.known() == frozenset(), "nothing is left")
+
+    within(60, test())
+
+
+def test_a_port_waits_until_its_lease_can_be_given(host: Host) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent():
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            await until(lambda: host.pid(network) is not None, "served")
+        port = await host.vm(network)  # nobody is there to serve it
+        async with host.feed():
+            await host.call(host.server.core.provisioning.complete, port["id"], "L2", HOST)
+            assert host.status(port) == "DOWN"
+            async with host.agent():
+                await until(lambda: host.status(port) == "ACTIVE", "the agent is back and serves it")
+
+    within(60, test())
+
+
+def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent():
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            port = await host.vm(network)
+            await until(lambda: host.pid(network) is not None, "served")
+            await until(lambda: port["mac_address"] in host.lab.dnsmasq.read(network["id"]).files["host"], "known")
+            first = host.pid(network)
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+            died = time.monotonic()
+            await until(lambda: host.pid(network) not in (None, first), "back")
+            assert time.monotonic() - died < 2
+            assert (await host.lease(port))["ip"] == address_of(port)
+
+    within(60, test())
+
+
+def test_an_agents_restart_restarts_nothing(host: Host) -> None:
+    async def test() -> None:
+        async with host.feed():
+            async with host.agent():
+                await until(lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "there")
+                networks = [(await host.network())[0] for _ in range(3)]
+                await until(lambda: all(host.pid(n) is not None for n in networks), "served")
+            before = {n["id"]: host.pid(n) for n in networks}
+            assert None not in before.values(), "it outlives the agent"
+            async with host.agent() as role:
+                await until(lambda: role.applied() is not None, "all is verified")
+                assert {n["id"]: host.pid(n) for n in networks} == before
+                # What went while nobody was there goes now.
+                await host.call(host.api.delete, f"/networks/{networks[0]['id']}")
+            gone = networks[1]["id"]
+            await host.call(host.api.delete, f"/networks/{gone}")
+            async with host.agent() as role:
+                await until(lambda: role.applied() is not None, "all is verified")
+                await until(lambda: host.lab.reconciler.known() == {networks[2]["id"]}, "the others are gone")
+                assert host.pid(networks[2]) == before[networks[2]["id"]]
+
+    within(60, test())
+
+
+def test_without_a_server_what_ended_is_served_from_memory(host: Host) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent():
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            running, _ = await host.network()
+            await until(lambda: None not in (host.pid(network), host.pid(running)), "served")
+        first, other = host.pid(network), host.pid(running)
+        # The machine was restarted: one is gone altogether. The other runs, and has a file that we do not remember.
+        await host.call(host.lab.reconciler.remove, network["id"])
+        host.lab.dnsmasq.write(running["id"], {"host": "fa:16:3e:77:77:77,10.0.0.77\n"})
+        async with host.agent() as role:
+            await until(lambda: host.pid(network) not in (None, first), "served again, with no server")
+            await until(lambda: len(role._queue) == 0, "nothing waits")
+            assert host.pid(running) == other
+            assert "77:77:77" in host.lab.dnsmasq.read(running["id"]).files["host"], "left alone"
+            async with host.feed():
+                await until(lambda: "77:77" not in host.lab.dnsmasq.read(running["id"]).files["host"], "put right")
+
+    within(60, test())
+
+
+def test_what_fails_is_said_and_tried_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent() as role:
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            good = os.environ["PATH"]
+            monkeypatch.setenv("PATH", "/nowhere")
+            network, _ = await host.network()
+            await until(lambda: network["id"] in role._problems, "the reason is listed")
+            (state,) = role.describe()
+            assert "dnsmasq" in state.configurations["problems"][network["id"]]
+            monkeypatch.setenv("PATH", good)
+            await until(lambda: host.pid(network) is not None, "served after all")
+            await until(lambda: not role._problems, "nothing is wrong any more")
+
+    within(60, test())
+
+
+def test_a_switch_port_that_somebody_removed_is_back(host: Host) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent():
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            await until(lambda: host.pid(network) is not None, "served")
+            ports = run("ovs-vsctl", f"--db={host.lab.switch.database}", "list-ports", host.lab.bridge).split()
+            await host.call(host.lab.switch.vsctl, "del-port", host.lab.bridge, ports[0])
+            await until(lambda: host.lab.switch.vsctl("list-ports", host.lab.bridge).split() == ports, "plugged again")
+
+    within(60, test())
+
+
+def test_objects_are_what_the_role_expects(host: Host) -> None:
+    """The DHCP port of this host is among the ports that the feed tells of."""
+
+    async def test() -> None:
+        async with host.feed(), host.agent() as role:
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, subnet = await host.network()
+            await until(lambda: host.pid(network) is not None, "served")
+            this = role._served(network["id"])
+            assert isinstance(this.own, DhcpPort)
+            assert [f.subnet_id for f in this.own.fixed_ips] == [subnet["id"]]
+            assert this.own.host == HOST
+
+    within(60, test())

@@ -1,0 +1,307 @@
+"""A network served by a real dnsmasq over a real switch, asked by the DHCP clients that instances have."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.agent.dhcp.plan import Action
+from neutrino.agent.dhcp.served import Served
+from neutrino.model.dhcp import DhcpPort
+from tests.support.dhcp import option
+from tests.support.dhcp_lab import Client, Lab, run
+from tests.support.openvswitch import OpenVSwitch
+from tests.support.process import wait_until
+
+STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
+STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[OpenVSwitch]:
+    with OpenVSwitch() as made:
+        yield made
+
+
+@pytest.fixture
+def lab(switch: OpenVSwitch) -> Iterator[Lab]:
+    with Lab(switch) as made:
+        yield made
+
+
+def simple(lab: Lab, *ports: DhcpPort, **more: object) -> Served:
+    """One subnet, and these ports on it."""
+    v4 = lab.network.subnet(1)
+    return lab.network.network((v4,), lab.network.dhcp_port(0xD1, "10.0.0.2", on=(v4,)), *ports, **more)
+
+
+def vm(lab: Lab, number: int = 1, address: str = "10.0.0.11", **more: object) -> DhcpPort:
+    return lab.network.port(number, address, on=(lab.network.subnet(1),), **more)
+
+
+def is_running(pid: int) -> bool:
+    """Whoever has to take notice of its end may be slow to: a process that has ended has no command line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except FileNotFoundError:
+        return False
+
+
+def query(client: Client, name: str, server: str, own: str) -> str:
+    client.ip("addr", "replace", own, "dev", "eth0")
+    return client.lookup(name, server)
+
+
+# --- leases and what comes with them ----------------------------------------------------------------------------------
+
+
+def test_a_lease_with_its_options(lab: Lab) -> None:
+    network = lab.network
+    v4 = network.subnet(1, host_routes=(("192.0.2.0/24", "10.0.0.9"),))
+    other = network.subnet(2, "10.0.1.0/24")
+    own = network.dhcp_port(0xD1, "10.0.0.2", "10.0.1.2", on=(v4, other))
+    one, two = network.port(1, "10.0.0.11", on=(v4,)), network.port(2, "10.0.1.12", on=(other,))
+    lab.reconciler.serve(network.network((v4, other), own, one, two, mtu=1450))
+    told = lab.client(one).dhclient("-4", options="also request rfc3442-classless-static-routes;")
+    assert (told["new_ip_address"], told["new_subnet_mask"]) == ("10.0.0.11", "255.255.255.0")
+    assert (told["new_routers"], told["new_interface_mtu"]) == ("10.0.0.1", "1450")
+    assert (told["new_domain_name"], told["new_host_name"]) == ("example.org", "vm1")
+    assert told["new_domain_name_servers"] == told["new_dhcp_server_identifier"] == "10.0.0.2"
+    assert told["new_dhcp_lease_time"] == "86400"
+    second = lab.client(two).udhcpc("-O", "staticroutes", "-O", "mtu")
+    assert (second["ip"], second["mask"], second["router"], second["mtu"]) == ("10.0.1.12", "24", "10.0.1.1", "1450")
+    assert second["staticroutes"] == "10.0.0.0/24 0.0.0.0 0.0.0.0/0 10.0.1.1"
+
+
+def test_nobody_else_gets_an_answer(lab: Lab) -> None:
+    one = vm(lab)
+    lab.reconciler.serve(simple(lab, one))
+    assert lab.client("fa:16:3e:99:99:99").udhcpc(tries=2) == {}
+    assert lab.client(one).udhcpc()["ip"] == "10.0.0.11", "who is known does"
+
+
+def test_extra_options_of_the_network_and_of_the_port(lab: Lab) -> None:
+    own = (option("ntp-server", "192.0.2.77"), option("tag:ipxe,bootfile-name", "http://boot/ipxe"))
+    plain, special = vm(lab), vm(lab, 2, "10.0.0.12", options=own)
+    lab.reconciler.serve(
+        simple(lab, plain, special, options=(option("ntp-server", "192.0.2.1"), option("3", "10.0.0.254")))
+    )
+    first = lab.client(plain).udhcpc("-O", "ntpsrv")
+    assert (first["ntpsrv"], first["router"]) == ("192.0.2.1", "10.0.0.254")
+    second = lab.client(special)
+    assert second.udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77", "its own comes before the network's"
+    assert boot_file(second) is None
+    assert boot_file(second, "-x", "0xaf:010101") == "http://boot/ipxe", "iPXE is known by option 175"
+
+
+def boot_file(client: Client, *words: str) -> str | None:
+    told = client.udhcpc("-O", "bootfile", *words)
+    return told.get("boot_file") or told.get("bootfile")
+
+
+def test_names_are_answered(lab: Lab) -> None:
+    one = vm(lab)
+    lab.reconciler.serve(simple(lab, one, vm(lab, 2, "10.0.0.12")))
+    answer = query(lab.client(one), "vm2.example.org", "10.0.0.2", "10.0.0.11/24")
+    assert "10.0.0.12" in answer
+
+
+def test_other_names_are_asked_of_the_configured_servers(switch: OpenVSwitch) -> None:
+    with Lab(switch, dnsmasq_dns_servers=("10.0.0.99",)) as lab:
+        one = vm(lab)
+        lab.reconciler.serve(simple(lab, one))
+        above = lab.client("fa:16:3e:00:00:99")
+        above.ip("addr", "add", "10.0.0.99/24", "dev", "eth0")
+        pid_file = lab.directory / "above.pid"
+        words = ("--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--address=/up.example/192.0.2.55")
+        above.inside("dnsmasq", *words, f"--pid-file={pid_file}")
+        try:
+            assert "192.0.2.55" in query(lab.client(one), "up.example", "10.0.0.2", "10.0.0.11/24")
+        finally:
+            os.kill(int(pid_file.read_text()), signal.SIGTERM)
+
+
+def test_the_hosts_own_names_do_not_leak(lab: Lab) -> None:
+    one = vm(lab)
+    lab.reconciler.serve(simple(lab, one))
+    name = next(line.split()[1] for line in Path("/etc/hosts").read_text().splitlines() if line[:1].isdigit())
+    assert "Address: 127" not in query(lab.client(one), f"{name}.", "10.0.0.2", "10.0.0.11/24")
+
+
+# --- IPv6 -------------------------------------------------------------------------------------------------------------
+
+
+def test_stateful_ipv6(lab: Lab) -> None:
+    network = lab.network
+    v6 = network.subnet(4, "2001:db8:4::/64", dns_nameservers=("2001:db8::53",), **STATEFUL)
+    v4 = network.subnet(1)
+    own = network.dhcp_port(0xD1, "10.0.0.2", "2001:db8:4::2", on=(v4, v6))
+    one = network.port(1, "10.0.0.11", "2001:db8:4::11", on=(v4, v6))
+    lab.reconciler.serve(network.network((v4, v6), own, one))
+    client = lab.client(one)
+    told = client.dhclient("-6")
+    assert (told["new_ip6_address"], told["new_dhcp6_name_servers"]) == ("2001:db8:4::11", "2001:db8::53")
+    assert told["new_dhcp6_domain_search"].rstrip(".") == "example.org"
+    assert client.dhclient("-4")["new_ip_address"] == "10.0.0.11"
+    assert lab.client("fa:16:3e:99:99:99").dhclient("-6", timeout=4) == {}
+
+
+def test_stateless_ipv6_beside_ipv4(lab: Lab) -> None:
+    network = lab.network
+    v4, v6 = network.subnet(1), network.subnet(5, "2001:db8:5::/64", dns_nameservers=("2001:db8::53",), **STATELESS)
+    own = network.dhcp_port(0xD1, "10.0.0.2", "2001:db8:5::2", on=(v4, v6))
+    options = (option("ntp-server", "192.0.2.7"), option("domain-search", "port.example", 6))
+    one = network.port(1, "10.0.0.11", "2001:db8:5::11", on=(v4, v6), options=options)
+    lab.reconciler.serve(network.network((v4, v6), own, one))
+    client = lab.client(one)
+    told = client.dhclient("-6", "-S")
+    assert told["new_dhcp6_name_servers"] == "2001:db8::53"
+    assert "new_ip6_address" not in told
+    assert told["new_dhcp6_domain_search"].rstrip(".") == "port.example"
+    assert client.udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.7", "the entry for IPv6 is not in the way"
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_twice_does_nothing(lab: Lab) -> None:
+    this = simple(lab, vm(lab))
+    first = lab.reconciler.serve(this)
+    assert (first.action, first.changed) == (Action.RESTART, True)
+    again = lab.reconciler.serve(this)
+    assert (again.action, again.changed, again.pid) == (Action.NOTHING, False, first.pid)
+    assert not lab.reconciler.look(this), lab.reconciler.look(this).text()
+
+
+def test_a_port_that_comes_is_a_reload(lab: Lab) -> None:
+    one, two = vm(lab), vm(lab, 2, "10.0.0.12")
+    first = lab.reconciler.serve(simple(lab, one))
+    second = lab.reconciler.serve(simple(lab, one, two))
+    assert (second.action, second.pid) == (Action.RELOAD, first.pid)
+    assert lab.client(two).udhcpc()["ip"] == "10.0.0.12"
+    changed = vm(lab, 2, "10.0.0.12", options=(option("ntp-server", "192.0.2.5"),))
+    assert lab.reconciler.serve(simple(lab, one, changed)).action is Action.RELOAD
+
+
+def test_the_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
+    one = vm(lab)
+    lab.reconciler.serve(simple(lab, one))
+    assert lab.client(one).dhclient("-4")["new_ip_address"] == "10.0.0.11"
+    assert "10.0.0.11" in lab.leases()
+    heir = vm(lab, 2, "10.0.0.11")
+    lab.reconciler.serve(simple(lab, heir))
+    assert one.mac_address not in lab.leases()
+    assert lab.client(heir).udhcpc()["ip"] == "10.0.0.11"
+
+
+def test_the_ipv6_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
+    network = lab.network
+    v6 = network.subnet(4, "2001:db8:4::/64", **STATEFUL)
+    own = network.dhcp_port(0xD1, "2001:db8:4::2", on=(v6,))
+    one, heir = (network.port(n, "2001:db8:4::11", on=(v6,)) for n in (1, 2))
+    lab.reconciler.serve(network.network((v6,), own, one))
+    assert lab.client(one).dhclient("-6")["new_ip6_address"] == "2001:db8:4::11"
+    lab.reconciler.serve(network.network((v6,), own, heir))
+    assert "2001:db8:4::11" not in lab.leases()
+    assert lab.client(heir).dhclient("-6")["new_ip6_address"] == "2001:db8:4::11"
+
+
+def test_a_lease_is_renewed_and_given_back(lab: Lab) -> None:
+    lab.reconciler.serve(simple(lab, vm(lab)))
+    client = lab.client(vm(lab))
+    first = client.dhclient("-4")
+    assert first["reason"] == "BOUND"
+    again = client.dhclient("-4")
+    assert (again["reason"], again["new_ip_address"]) == ("REBOOT", first["new_ip_address"])
+    client.ip("addr", "add", "10.0.0.11/24", "dev", "eth0")  # it gives it back by it
+    client.dhclient("-4", "-r")
+    until_no_lease(lab, "10.0.0.11")
+
+
+def until_no_lease(lab: Lab, address: str) -> None:
+    wait_until(lambda: address not in lab.leases(), timeout=5, what=f"no lease of {address}", failed=lambda: None)
+
+
+def test_another_address_of_a_port(lab: Lab) -> None:
+    lab.reconciler.serve(simple(lab, vm(lab)))
+    client = lab.client(vm(lab))
+    assert client.udhcpc()["ip"] == "10.0.0.11"
+    lab.reconciler.serve(simple(lab, vm(lab, 1, "10.0.0.44")))
+    assert client.udhcpc()["ip"] == "10.0.0.44"
+
+
+def test_a_killed_dnsmasq_comes_back_with_its_leases(lab: Lab) -> None:
+    this = simple(lab, vm(lab))
+    first = lab.reconciler.serve(this)
+    client = lab.client(vm(lab))
+    client.dhclient("-4")
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    again = lab.reconciler.serve(this)
+    assert again.action is Action.RESTART
+    assert again.pid not in (None, first.pid)
+    assert client.dhclient("-4")["reason"] == "REBOOT", "the client's old lease is confirmed, not refused"
+
+
+def test_a_new_subnet_is_served(lab: Lab) -> None:
+    network = lab.network
+    one, other = network.subnet(1), network.subnet(2, "10.0.1.0/24")
+    port = network.port(2, "10.0.1.12", on=(other,))
+    lab.reconciler.serve(simple(lab, vm(lab)))
+    own = network.dhcp_port(0xD1, "10.0.0.2", "10.0.1.2", on=(one, other))
+    assert lab.reconciler.serve(network.network((one, other), own, vm(lab), port)).action is Action.RESTART
+    assert lab.client(port).udhcpc()["serverid"] == "10.0.1.2"
+
+
+def test_nothing_is_left_of_a_network_that_went(lab: Lab) -> None:
+    pid = lab.reconciler.serve(simple(lab, vm(lab))).pid
+    assert lab.reconciler.known() == {lab.network.id}
+    assert lab.reconciler.serve(lab.network.network(())).changed
+    assert pid is not None
+    assert not is_running(pid)
+    assert f"qdhcp-{lab.network.id}" not in run("ip", "netns", "list")
+    assert lab.switch.vsctl("list-ports", lab.bridge) == ""
+    assert lab.reconciler.known() == frozenset()
+    assert not lab.reconciler.remove(lab.network.id)
+
+
+def test_a_network_that_is_down_is_not_served(lab: Lab) -> None:
+    lab.reconciler.serve(simple(lab, vm(lab)))
+    lab.reconciler.serve(simple(lab, vm(lab), admin_state_up=False))
+    assert lab.reconciler.known() == frozenset()
+
+
+def test_the_switch_port_says_whose_it_is(lab: Lab) -> None:
+    this = simple(lab, vm(lab))
+    lab.reconciler.serve(this)
+    assert this.own is not None
+    name = f"tap{this.own.id[:11]}"
+    ids = lab.switch.vsctl("get", "interface", name, "external_ids")
+    for word in (f'iface-id="{this.own.id}"', "iface-status=active", f'attached-mac="{this.own.mac_address}"'):
+        assert word in ids
+
+
+def test_an_internal_port_where_it_is_asked_for(switch: OpenVSwitch) -> None:
+    with Lab(switch, use_veth=False) as lab:
+        this = simple(lab, vm(lab))
+        lab.reconciler.serve(this)
+        assert not lab.reconciler.look(this), lab.reconciler.look(this).text()
+        assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
+        lab.reconciler.remove(lab.network.id)
+        assert lab.switch.vsctl("list-ports", lab.bridge).split() == [lab.clients[0][1]]
+
+
+def test_another_dhcp_port_takes_the_place_of_the_old(lab: Lab) -> None:
+    network = lab.network
+    v4 = network.subnet(1)
+    lab.reconciler.serve(simple(lab, vm(lab)))
+    new = network.dhcp_port(0xE7, "10.0.0.3", on=(v4,))
+    this = network.network((v4,), new, vm(lab))
+    lab.reconciler.serve(this)
+    assert lab.switch.vsctl("list-ports", lab.bridge) == f"tap{new.id[:11]}"
+    assert not lab.reconciler.look(this), lab.reconciler.look(this).text()
+    assert lab.client(vm(lab)).udhcpc()["serverid"] == "10.0.0.3"

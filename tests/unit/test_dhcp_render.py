@@ -1,0 +1,338 @@
+"""What dnsmasq is given: command, files of hosts, options and leases, by tables of networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neutrino.agent.dhcp.command import render_command
+from neutrino.agent.dhcp.hosts_files import render_addn_hosts, render_host, render_leases
+from neutrino.agent.dhcp.namespace import render_namespace
+from neutrino.agent.dhcp.options_file import render_option, render_opts
+from neutrino.agent.dhcp.served import wants_metadata
+from neutrino.model.state import Subnet
+from tests.support.dhcp import NETWORK, dhcp_port, network, option, port, settings, subnet, uuid
+
+V4 = subnet(1)
+OTHER = subnet(2, "10.0.1.0/24")
+PLAIN = subnet(3, "10.0.2.0/24", enable_dhcp=False)
+STATEFUL = subnet(4, "2001:db8:4::/64", ipv6_ra_mode="dhcpv6-stateful", ipv6_address_mode="dhcpv6-stateful")
+STATELESS = subnet(5, "2001:db8:5::/64", ipv6_ra_mode="dhcpv6-stateless", ipv6_address_mode="dhcpv6-stateless")
+SLAAC = subnet(6, "2001:db8:6::/64", ipv6_ra_mode="slaac", ipv6_address_mode="slaac")
+OWN = dhcp_port(0xD1, "10.0.0.2", on=(V4,))
+VM = port(1, "10.0.0.11", on=(V4,))
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def ranges(*subnets: Subnet, **more: Any) -> list[str]:
+    command = render_command(network(subnets, OWN), settings(**more), "tap0")
+    return [word.removeprefix("--dhcp-range=") for word in command if word.startswith("--dhcp-range=")]
+
+
+def test_the_command_names_the_files_where_neutron_has_them() -> None:
+    command = render_command(network((V4,), OWN, mtu=1450), settings(), "tap0")
+    where = f"/state/dhcp/{NETWORK}"
+    assert command[0] == "dnsmasq"
+    for word in (
+        "--no-hosts",
+        "--no-resolv",
+        f"--pid-file={where}/pid",
+        f"--dhcp-hostsfile={where}/host",
+        f"--addn-hosts={where}/addn_hosts",
+        f"--dhcp-optsfile={where}/opts",
+        f"--dhcp-leasefile={where}/leases",
+        "--except-interface=lo",
+        "--bind-interfaces",
+        "--interface=tap0",
+        "--dhcp-option-force=option:mtu,1450",
+        "--dhcp-lease-max=256",
+        "--domain=example.org",
+        "--conf-file=/dev/null",
+    ):
+        assert word in command
+
+
+def test_ranges() -> None:
+    tag = f"set:subnet-{V4.id}"
+    assert ranges(V4) == [f"{tag},10.0.0.0,static,255.255.255.0,86400s"]
+    assert ranges(V4, dhcp_lease_duration=-1) == [f"{tag},10.0.0.0,static,255.255.255.0,infinite"]
+    assert ranges(STATEFUL, STATELESS) == [
+        f"set:subnet-{STATEFUL.id},2001:db8:4::,static,64,86400s",
+        f"set:subnet-{STATELESS.id},2001:db8:5::,static,64,86400s",
+    ]
+    assert ranges(SLAAC, PLAIN, subnet(7, "2001:db8::/48")) == []
+    assert len(ranges(subnet(8, "2001:db8:8::/64"))) == 1, "IPv6 without modes is served as stateful"
+
+
+@pytest.mark.parametrize(
+    "given, words, absent",
+    [
+        ({"bridged": False}, ["--bind-dynamic", "--bridge-interface=tap0,tap*"], ["--bind-interfaces"]),
+        ({"dnsmasq_local_resolv": True}, [], ["--no-resolv"]),
+        (
+            {"dnsmasq_local_resolv": True, "dnsmasq_dns_servers": ("192.0.2.1", "192.0.2.2")},
+            ["--no-resolv", "--strict-order", "--server=192.0.2.1", "--server=192.0.2.2"],
+            [],
+        ),
+        ({"dnsmasq_lease_max": 10}, ["--dhcp-lease-max=10"], []),
+        ({"dhcp_renewal_time": 60}, ["--dhcp-option-force=option:T1,60s"], []),
+        ({"dhcp_rebinding_time": 90}, ["--dhcp-option-force=option:T2,90s"], []),
+        ({"dhcp_broadcast_reply": True}, ["--dhcp-broadcast"], []),
+        ({"dnsmasq_config_file": "/etc/dns.conf"}, ["--conf-file=/etc/dns.conf"], ["--conf-file=/dev/null"]),
+        (
+            {"dnsmasq_base_log_dir": "/log"},
+            ["--log-queries", "--log-dhcp", f"--log-facility=/log/{NETWORK}/dhcp_dns_log"],
+            [],
+        ),
+        ({"dns_domain": ""}, [], ["--domain="]),
+    ],
+)
+def test_what_the_operator_asks_for(given: dict[str, Any], words: list[str], absent: list[str]) -> None:
+    command = render_command(network((V4,), OWN), settings(**given), "tap0")
+    assert [w for w in words if w not in command] == []
+    assert [w for w in absent if w in command] == []
+
+
+def test_the_order_of_servers_is_kept() -> None:
+    given = ("192.0.2.9", "192.0.2.1", "192.0.2.5")
+    command = render_command(network((V4,), OWN), settings(dnsmasq_dns_servers=given), "tap0")
+    assert [w.removeprefix("--server=") for w in command if w.startswith("--server=")] == list(given)
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
+
+
+def test_leases_and_names() -> None:
+    this = network((V4, PLAIN), OWN, VM, port(2, "10.0.2.12", on=(PLAIN,)))
+    assert lines(render_host(this, settings())) == ["fa:16:3e:00:00:01,vm1.example.org,10.0.0.11"]
+    assert lines(render_addn_hosts(this, settings())) == [
+        "10.0.0.11\tvm1.example.org vm1",
+        "10.0.2.12\tvm2.example.org vm2",
+    ]
+
+
+def test_a_port_without_a_name_is_called_after_its_address() -> None:
+    this = network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), names=()))
+    assert lines(render_host(this, settings())) == ["fa:16:3e:00:00:01,host-10-0-0-11.example.org,10.0.0.11"]
+    assert lines(render_host(this, settings(dns_domain=""))) == ["fa:16:3e:00:00:01,host-10-0-0-11,10.0.0.11"]
+
+
+@pytest.mark.parametrize("owner", ["network:dhcp", "network:floatingip", "network:router_ha_interface"])
+def test_the_services_own_ports_have_no_entry(owner: str) -> None:
+    assert render_host(network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), device_owner=owner)), settings()) == ""
+
+
+def test_a_routers_interface_has_a_name() -> None:
+    router = port(1, "10.0.0.1", on=(V4,), device_owner="network:router_interface")
+    assert "10.0.0.1\tvm1.example.org vm1" in lines(render_addn_hosts(network((V4,), OWN, router), settings()))
+
+
+def test_options_and_client_id_in_the_entry() -> None:
+    tag = f"set:port-{uuid(1)}"
+
+    def host(*options: Any) -> str:
+        return render_host(network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=options)), settings()).strip()
+
+    assert host(option("bootfile-name", "x")) == f"fa:16:3e:00:00:01,vm1.example.org,10.0.0.11,{tag}"
+    assert host(option("client-id", "01:02")) == "fa:16:3e:00:00:01,id:01:02,vm1.example.org,10.0.0.11"
+    assert host(option("61", "01:02"), option("tftp-server", "y")) == (
+        f"fa:16:3e:00:00:01,id:01:02,vm1.example.org,10.0.0.11,{tag}"
+    )
+
+
+def test_both_families() -> None:
+    vm = port(1, "10.0.0.11", "2001:db8:4::11", "2001:db8:6::11", on=(V4, STATEFUL, SLAAC))
+    assert lines(render_host(network((V4, STATEFUL, SLAAC), OWN, vm), settings())) == [
+        "fa:16:3e:00:00:01,vm1.example.org,10.0.0.11",
+        "fa:16:3e:00:00:01,tag:dhcpv6,vm1.example.org,[2001:db8:4::11]",
+    ]
+
+
+def test_a_stateless_entry_gives_way_to_the_one_with_an_address() -> None:
+    vm = port(1, "10.0.0.11", "2001:db8:5::11", on=(V4, STATELESS), options=(option("domain-search", "a", 6),))
+    assert lines(render_host(network((V4, STATELESS), OWN, vm), settings())) == [
+        f"fa:16:3e:00:00:01,tag:dhcpv6,set:port-{uuid(1)}",
+        f"fa:16:3e:00:00:01,vm1.example.org,10.0.0.11,set:port-{uuid(1)}",
+    ]
+
+
+def test_several_addresses_of_a_stateful_subnet() -> None:
+    vm = port(1, "2001:db8:4::11", "2001:db8:4::12", on=(STATEFUL, STATEFUL))
+    this = network((STATEFUL,), OWN, vm)
+    assert len(lines(render_host(this, settings()))) == 2
+    assert lines(render_host(this, settings(dnsmasq_enable_addr6_list=True))) == [
+        "fa:16:3e:00:00:01,tag:dhcpv6,vm1.example.org,[2001:db8:4::11],[2001:db8:4::12]"
+    ]
+
+
+def test_what_users_write_stays_in_its_line() -> None:
+    evil = (option("client-id", "01\nfa:16:3e:00:00:99,10.0.0.99"), option("x\ny", "a\nb"))
+    this = network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=evil))
+    assert len(lines(render_host(this, settings()))) == 1
+    assert [line for line in lines(render_opts(this, settings())) if "port-" in line] == [
+        f"tag:port-{uuid(1)},option:x,a"
+    ]
+
+
+# --- the first leases -------------------------------------------------------------------------------------------------
+
+
+def test_the_leases_to_start_with() -> None:
+    vm = port(1, "10.0.0.11", "2001:db8:4::11", on=(V4, STATEFUL))
+    existing = (
+        "1700 fa:16:3e:00:00:07 10.0.0.7 gone *\n"
+        "duid 00:01\n"
+        "1700 99 2001:db8:4::11 vm1 00:02\n"
+        "1700 98 2001:db8:4::98 gone 00:03\n"
+        "nonsense\n"
+    )
+    assert lines(render_leases(network((V4, STATEFUL), OWN, vm), settings(), existing)) == [
+        "0 fa:16:3e:00:00:01 10.0.0.11 * *",
+        "duid 00:01",
+        "1700 99 2001:db8:4::11 vm1 00:02",
+    ]
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def opts(subnets: tuple[Subnet, ...], *ports: Any, given: dict[str, Any] | None = None, **more: Any) -> list[str]:
+    return lines(render_opts(network(subnets, OWN, *ports, **more), settings(**(given or {}))))
+
+
+def of(subnet_: Subnet, found: list[str]) -> list[str]:
+    prefix = f"tag:subnet-{subnet_.id},"
+    return [line.removeprefix(prefix) for line in found if line.startswith(prefix)]
+
+
+def test_the_gateway() -> None:
+    assert of(V4, opts((V4,))) == ["option:router,10.0.0.1"]
+    without = subnet(1, gateway_ip=None)
+    assert of(without, opts((without,))) == ["option:router"]
+    by_route = subnet(1, gateway_ip=None, host_routes=(("0.0.0.0/0", "10.0.0.9"),))
+    assert of(by_route, opts((by_route,))) == ["option:router,10.0.0.9"]
+
+
+def test_name_servers() -> None:
+    named = subnet(1, dns_nameservers=("192.0.2.2", "192.0.2.1"))
+    assert "option:dns-server,192.0.2.2,192.0.2.1" in of(named, opts((named,)))
+    none = subnet(1, dns_nameservers=("0.0.0.0",))
+    assert "option:dns-server" in of(none, opts((none,)))
+    second = dhcp_port(0xD2, "10.0.0.3", on=(V4,), host="h2")
+    assert "option:dns-server,10.0.0.2,10.0.0.3" in of(V4, opts((V4,), second)), "all who serve"
+    v6 = subnet(4, "2001:db8:4::/64", dns_nameservers=("2001:db8::53",))
+    assert of(v6, opts((v6,))) == ["option6:dns-server,[2001:db8::53]", "option6:domain-search,example.org"]
+
+
+def test_routes_of_the_subnet_its_neighbours_and_the_default() -> None:
+    here = subnet(1, host_routes=(("192.0.2.0/24", "10.0.0.9"),))
+    routes = "10.0.1.0/24,0.0.0.0,192.0.2.0/24,10.0.0.9,0.0.0.0/0,10.0.0.1"
+    assert of(here, opts((here, OTHER, STATEFUL))) == [
+        f"option:classless-static-route,{routes}",
+        f"249,{routes}",
+        "option:router,10.0.0.1",
+    ]
+
+
+def test_the_route_to_metadata() -> None:
+    router = port(9, "10.0.0.1", on=(V4,), device_owner="network:router_interface")
+    isolated = {"enable_isolated_metadata": True}
+
+    def metadata(*ports: Any, given: dict[str, Any]) -> str | None:
+        found = [line for line in of(V4, opts((V4,), *ports, given=given)) if line.startswith("249,")]
+        return found[0].split(",")[2] if found else None
+
+    assert metadata(given={}) is None
+    assert metadata(given=isolated) == "10.0.0.2", "by the DHCP port"
+    assert metadata(router, given=isolated) == "10.0.0.1", "by the router"
+    assert metadata(router, given={"force_metadata": True}) == "10.0.0.2"
+
+
+def test_who_wants_metadata() -> None:
+    router = port(9, "10.0.0.1", on=(V4,), device_owner="network:router_interface")
+    plain, routed = network((V4,), OWN), network((V4,), OWN, router)
+    isolated, network_ = {"enable_isolated_metadata": True}, {"enable_metadata_network": True}
+    assert not wants_metadata(plain, settings())
+    assert wants_metadata(plain, settings(**isolated))
+    assert not wants_metadata(routed, settings(**isolated))
+    assert wants_metadata(routed, settings(force_metadata=True))
+    link_local = subnet(7, "169.254.169.240/28", gateway_ip="169.254.169.241")
+    gateway = port(9, "169.254.169.241", on=(link_local,), device_owner="network:router_interface")
+    own = dhcp_port(0xD1, "169.254.169.242", on=(link_local,))
+    assert wants_metadata(network((link_local,), own, gateway), settings(**isolated, **network_))
+    assert not wants_metadata(network((link_local,), own, gateway), settings(**isolated))
+    assert not wants_metadata(network((V4,)), settings(force_metadata=True)), "nobody serves it here"
+
+
+def test_options_of_ports_by_family() -> None:
+    extra = (option("mtu", "1400"), option("domain-search", "a.example", 6), option("150", "192.0.2.9"))
+    found = opts((V4,), port(1, "10.0.0.11", on=(V4,), options=extra))
+    assert [line for line in found if "port-" in line] == [
+        f"tag:port-{uuid(1)},option:mtu,1400",
+        f"tag:port-{uuid(1)},150,192.0.2.9",
+    ]
+
+
+def test_options_of_the_network_stand_in_for_the_subnets() -> None:
+    extra = (option("dns-server", "192.0.2.99"), option("3", "10.0.0.254"), option("domain-search", "x", 6))
+    named = subnet(1, dns_nameservers=("192.0.2.2",))
+    found = opts((named, STATEFUL), options=extra)
+    assert [line for line in of(named, found) if "route" not in line] == [
+        "option:dns-server,192.0.2.99",
+        "3,10.0.0.254",
+    ]
+    assert of(STATEFUL, found) == ["option6:domain-search,x"]
+
+
+def test_tags_in_names_of_options() -> None:
+    assert render_option(4, "port-1", "tag:ipxe,bootfile-name", "http://x") == (
+        "tag:port-1,tag:ipxe,option:bootfile-name,http://x"
+    )
+    assert render_option(4, "port-1", "tag:!ipxe,67", "undionly.kpxe") == "tag:port-1,tag:!ipxe,67,undionly.kpxe"
+    assert render_option(6, "port-1", "tag:ipxe6,59", "http://x") == "tag:port-1,tag:ipxe6,option6:59,http://x"
+
+
+# --- the namespace ----------------------------------------------------------------------------------------------------
+
+
+def test_device_addresses_and_routes() -> None:
+    own = dhcp_port(0xD1, "10.0.0.2", "2001:db8:4::2", on=(V4, STATEFUL))
+    gated = subnet(4, "2001:db8:4::/64", gateway_ip="fe80::1")
+    made = render_namespace(network((V4, gated), own, mtu=1450), settings())
+    assert made.desired.name == f"qdhcp-{NETWORK}"
+    assert (made.plug.device, made.plug.switch_port) == ("tap000000d1-00", "tap000000d1-00")
+    assert (made.plug.mac, made.plug.mtu) == (own.mac_address, 1450)
+    assert made.addresses == {"10.0.0.2/24", "2001:db8:4::2/64"}
+    assert {(r.destination, r.via, r.onlink) for r in made.desired.routes} == {
+        ("0.0.0.0/0", "10.0.0.1", False),
+        ("::/0", "fe80::1", False),
+    }
+
+
+def test_veth_pairs_have_two_names() -> None:
+    made = render_namespace(network((V4,), OWN), settings(use_veth=True))
+    assert (made.plug.device, made.plug.switch_port, made.plug.is_veth) == ("ns-000000d1-00", "tap000000d1-00", True)
+
+
+def test_a_gateway_outside_the_subnet_is_on_link() -> None:
+    outside = subnet(1, gateway_ip="192.0.2.1")
+    made = render_namespace(network((outside,), OWN), settings())
+    assert {(r.via, r.onlink) for r in made.desired.routes} == {("192.0.2.1", True)}
+
+
+def test_metadatas_addresses() -> None:
+    made = render_namespace(network((V4, STATEFUL), OWN), settings(enable_isolated_metadata=True))
+    assert made.addresses == {"10.0.0.2/24", "169.254.169.254/32", "fe80::a9fe:a9fe/128"}
+
+
+def test_the_gateways_addresses_in_place_of_its_own() -> None:
+    made = render_namespace(network((V4,), OWN), settings(use_gateway_ips=True))
+    assert made.addresses == {"10.0.0.1/24"}
+    assert made.desired.routes == frozenset()
