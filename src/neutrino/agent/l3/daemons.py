@@ -1,0 +1,171 @@
+"""The daemons beside a router: radvd, which announces its prefixes, and keepalived, which says who is active.
+
+They outlive the agent. A changed configuration is loaded by a signal; a daemon is started again only when it has to be.
+Which configuration a daemon has loaded is noted beside it, after the signal: an agent that was killed in between finds that
+the daemon has yet to be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+from neutrino.agent.l3.names import router_namespace
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.advertising import render_radvd
+from neutrino.agent.l3.parts.ha import render_keepalived
+from neutrino.agent.processes import ProcessWatch
+from neutrino.dataplane.process.api import Daemon, Processes
+from neutrino.model.routing import Router
+
+ADVERTISING, HA = "ra", "ha_confs"
+FIFO = "state"
+
+
+class RouterDaemons:
+    def __init__(self, watch: ProcessWatch, processes: Processes, options: L3Options) -> None:
+        self._watch = watch
+        self._processes = processes
+        self._options = options
+        self._state = Path(options.state_path)
+
+    def fifo(self, router_id: str) -> Path:
+        """Where keepalived writes whether this host is active."""
+        return self._state / HA / router_id / FIFO
+
+    async def ensure(self, router: Router, *, active: bool) -> None:
+        """What should run for the router here. Only the active host of an HA router announces prefixes."""
+        if router.ha is not None:
+            directory = self._state / HA / router.id
+            directory.mkdir(parents=True, exist_ok=True)
+            fifo = self.fifo(router.id)
+            if not fifo.exists():
+                os.mkfifo(fifo, 0o600)
+            text = render_keepalived(router, self._options, str(fifo))
+            await self._keep(self._keepalived(router.id), self._keepalived_file(router.id), text)
+        else:
+            await self._end_keepalived(router.id)
+        text = render_radvd(router, self._options) if active else ""
+        if text:
+            await self._keep(self._radvd(router.id), self._radvd_file(router.id), text)
+        else:
+            await self._end_radvd(router.id)
+
+    def orphans(self) -> list[str]:
+        """HA routers whose keepalived has ended without us, as with a host that was lost. Blocking."""
+        directory = self._state / HA
+        known = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+        return [router_id for router_id in known if not self.has_keepalived(router_id)]
+
+    def has_keepalived(self, router_id: str) -> bool:
+        """Whether it runs. Blocking."""
+        daemon = self._keepalived(router_id)
+        return self._processes.find(daemon.name, daemon.pid_file) is not None
+
+    def find(self, router: Router, *, active: bool) -> list[str]:
+        """What `ensure` would do, a line for each. Blocking."""
+        wanted = []
+        if router.ha is not None:
+            text = render_keepalived(router, self._options, str(self.fifo(router.id)))
+            wanted.append((self._keepalived(router.id), self._keepalived_file(router.id), text))
+        if active and (text := render_radvd(router, self._options)):
+            wanted.append((self._radvd(router.id), self._radvd_file(router.id), text))
+        lines = []
+        for daemon, path, text in wanted:
+            if self._processes.find(daemon.name, daemon.pid_file) is None:
+                lines.append(f"start {daemon.name}")
+            elif _read(path) != text or _read(_loaded(path)) != _digest(text):
+                lines.append(f"load {path}")
+        return lines
+
+    async def stop(self, router_id: str) -> None:
+        await self._end_radvd(router_id)
+        await self._end_keepalived(router_id)
+
+    async def _keep(self, daemon: Daemon, path: Path, text: str) -> None:
+        await asyncio.to_thread(_write, path, text)
+        before = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
+        process = await self._watch.keep(daemon)
+        digest, loaded = _digest(text), _loaded(path)
+        if process == before and _read(loaded) != digest:
+            await asyncio.to_thread(self._processes.send, process, signal.SIGHUP)
+        await asyncio.to_thread(_write, loaded, digest)
+
+    async def _end_radvd(self, router_id: str) -> None:
+        path = self._radvd_file(router_id)
+        if path.exists():
+            await self._watch.drop(f"radvd {router_id}", pid_file=self._radvd(router_id).pid_file)
+            for each in (path, _loaded(path), *(Path(name) for name in self._radvd_files(router_id))):
+                each.unlink(missing_ok=True)
+
+    def _radvd_files(self, router_id: str) -> tuple[str, ...]:
+        daemon = self._radvd(router_id)
+        return daemon.log_file, daemon.pid_file, str(self._state / ADVERTISING / f"{router_id}.radvd.own.pid")
+
+    async def _end_keepalived(self, router_id: str) -> None:
+        directory = self._state / HA / router_id
+        if directory.exists():
+            await self._watch.drop(f"keepalived {router_id}", pid_file=self._keepalived(router_id).pid_file)
+            for path in directory.iterdir():
+                path.unlink(missing_ok=True)
+            directory.rmdir()
+
+    def _keepalived_file(self, router_id: str) -> Path:
+        return self._state / HA / router_id / "keepalived.conf"
+
+    def _radvd_file(self, router_id: str) -> Path:
+        return self._state / ADVERTISING / f"{router_id}.radvd.conf"
+
+    def _radvd(self, router_id: str) -> Daemon:
+        directory = self._state / ADVERTISING
+        own = str(directory / f"{router_id}.radvd.own.pid")
+        return Daemon(
+            name=f"radvd {router_id}",
+            argv=("radvd", "-n", "-C", str(self._radvd_file(router_id)), "-p", own, "-m", "stderr"),
+            namespace=router_namespace(router_id),
+            pid_file=str(directory / f"{router_id}.radvd.pid"),
+            log_file=str(directory / f"{router_id}.radvd.log"),
+        )
+
+    def _keepalived(self, router_id: str) -> Daemon:
+        directory = self._state / HA / router_id
+        return Daemon(
+            name=f"keepalived {router_id}",
+            argv=(
+                *("keepalived", "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),
+                *("--use-file", str(self._keepalived_file(router_id))),
+                *("--pid", str(directory / "parent.pid"), "--vrrp_pid", str(directory / "vrrp.pid")),
+            ),
+            namespace=router_namespace(router_id),
+            pid_file=str(directory / "keepalived.pid"),
+            log_file=str(directory / "keepalived.log"),
+        )
+
+
+def _loaded(path: Path) -> Path:
+    return path.with_name(f"{path.name}.loaded")
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if _read(path) == text:
+        return
+    new = path.with_name(f"{path.name}.new")
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.replace(path)

@@ -1,0 +1,63 @@
+"""The part of a distributed router that one host has for all: `snat-…`, by which addresses without a floating IP go out.
+
+It has a port on each of the router's subnets (sg-…), with an address of its own, as the router's is everywhere, and the
+router's gateway (qg-…). Answers go from here to the instance directly. Floating IPs of ports whose host does not reach the
+outside itself, and forwarded ports, are translated here too. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Iterator
+
+import msgspec
+
+from neutrino.agent.l3.names import SNAT_PORT, device, snat_namespace
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.devices import render_device
+from neutrino.agent.l3.parts.nat import render_nat
+from neutrino.agent.l3.router import DesiredRouter, render_plug, render_router
+from neutrino.dataplane.netlink.values import Address, address
+from neutrino.model.routing import Router, RouterInterface, RouterRoute
+
+
+def render_central(router: Router, options: L3Options) -> DesiredRouter | None:
+    """None where this host has no such part of the router."""
+    if not router.centralized or router.gateway is None:
+        return None
+    central = tuple(each for each in router.floating_ips if not each.host)
+    outer = msgspec.structs.replace(
+        router, interfaces=(), floating_ips=central, ha=None, routes=tuple(_reachable(router)), conntrack_helpers=()
+    )
+    base = render_router(outer, options)
+    ports = {device(SNAT_PORT, each.id): each for each in router.snat_interfaces if each.admin_state_up}
+    namespace = dataclasses.replace(
+        base.namespace,
+        name=snat_namespace(router.id),
+        devices=(*base.namespace.devices, *(render_device(name, port, options) for name, port in ports.items())),
+        addresses=base.namespace.addresses | frozenset(_addresses(ports)),
+        sysctls={
+            **base.namespace.sysctls,
+            **{f"net/ipv4/conf/{name}/rp_filter": "0" for name in ("all", "default", *ports)},
+        },
+        device_prefixes=(*base.namespace.device_prefixes, SNAT_PORT),
+    )
+    plugs = (*base.plugs, *(render_plug(name, port, options) for name, port in sorted(ports.items())))
+    # Of the subnets the translation has to know: those in the outside's address scope are not translated.
+    nat = render_nat(msgspec.structs.replace(outer, interfaces=router.interfaces))
+    return DesiredRouter(namespace, nat, plugs)
+
+
+def _addresses(ports: dict[str, RouterInterface]) -> Iterator[Address]:
+    for name, port in ports.items():
+        yield from (address(name, each.prefixed, nodad=True) for each in port.addresses)
+
+
+def _reachable(router: Router) -> Iterator[RouterRoute]:
+    """The extra routes whose next hop is on a link of this part."""
+    ports = (*router.snat_interfaces, *((router.gateway,) if router.gateway is not None else ()))
+    links = [ipaddress.ip_network(each.cidr) for port in ports for each in port.addresses]
+    for each in router.routes:
+        if any(ipaddress.ip_address(each.nexthop) in link for link in links):
+            yield each

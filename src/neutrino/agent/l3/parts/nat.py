@@ -1,0 +1,176 @@
+"""Address translation of a router, as one table of nftables.
+
+A packet from outside to a floating IP: `prerouting` finds the address in a map and puts the fixed one in its place; the
+router forwards it. The answer is translated back by the connection that the kernel has noted.
+
+A packet from an instance to the world: `postrouting` finds its source in the other map, if it has a floating IP, else the
+gateway's own address takes its place. A packet between two internal subnets meets neither: it leaves by no external device
+and nothing has been translated.
+
+Two instances that talk by their floating IPs inside one router (a hairpin): the destination is translated on the way in,
+the packet leaves by an internal device, and its source still becomes the floating IP, or, if the sender has none, the
+gateway's address: the answer has to come back through the router. Packets that came from outside carry a mark and keep
+their source.
+
+Maps cost the same for one floating IP and for five hundred. A map's value may not be a range: ranges of port
+forwardings are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device
+from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
+from neutrino.dataplane.nft.api import Chain, Hook, Set, Table, nft_set
+from neutrino.model.routing import FloatingIp, PortForwarding, Router, RouterInterface
+
+FROM_OUTSIDE = 0x2
+METADATA_MARK = 0x1
+METADATA_IP, METADATA_IP6 = "169.254.169.254", "fe80::a9fe:a9fe"
+_MASK = 0xFFFF
+_PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
+
+_MANGLE, _DSTNAT, _FILTER, _SRCNAT = -150, -100, 0, 100  # priorities, as nftables names them
+
+
+def render_nat(router: Router, *, metadata_port: int = 0) -> Table:
+    gateway = router.gateway
+    outside = device(EXTERNAL, gateway.id) if gateway is not None else ""
+    floating, forwarded = (router.floating_ips, router.port_forwardings) if gateway is not None else ((), ())
+    return Table(
+        family="ip",
+        sets=tuple(_maps(floating, forwarded)),
+        chains=(
+            _chain("marks", Hook("filter", "prerouting", _MANGLE), _marks(outside, metadata_port)),
+            _chain("arriving", Hook("nat", "prerouting", _DSTNAT), _inward(metadata_port)),
+            _chain("from_here", Hook("nat", "output", _DSTNAT), _DESTINATIONS),
+            _chain("leaving", Hook("nat", "postrouting", _SRCNAT), _outward(router, outside)),
+            _chain("to_here", Hook("filter", "input", _FILTER), _guard(metadata_port)),
+            _chain("between", Hook("filter", "forward", _FILTER), _scopes(router)),
+            *_helper_chain(router),
+        ),
+        declarations=tuple(_helpers(router)),
+    )
+
+
+_DESTINATIONS = (
+    "dnat ip to ip daddr . meta l4proto . th dport map @forwarded",
+    "dnat ip to ip daddr map @floating_to_fixed",
+)
+
+
+def _maps(floating: Iterable[FloatingIp], forwardings: Iterable[PortForwarding]) -> Iterator[Set]:
+    inward = sorted((entry.floating_ip_address, entry.fixed_ip_address) for entry in floating)
+    outward = {fixed: public for public, fixed in reversed(inward)}  # of several, the first speaks for the instance
+    forwarded = (f"{outside} : {inside}" for entry in forwardings for outside, inside in expand(entry))
+    yield nft_set("floating_to_fixed", "ipv4_addr : ipv4_addr", (f"{a} : {b}" for a, b in inward))
+    yield nft_set("fixed_to_floating", "ipv4_addr : ipv4_addr", (f"{a} : {b}" for a, b in outward.items()))
+    yield nft_set("forwarded", "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service", forwarded)
+
+
+def expand(entry: PortForwarding) -> Iterator[tuple[str, str]]:
+    """One element for each port outside; those inside follow in step, or are one and the same."""
+    steps = entry.internal_port_last - entry.internal_port_first
+    for offset in range(entry.external_port_last - entry.external_port_first + 1):
+        outside = f"{entry.external_ip_address} . {entry.protocol} . {entry.external_port_first + offset}"
+        yield outside, f"{entry.internal_ip_address} . {entry.internal_port_first + (offset if steps else 0)}"
+
+
+def ended_connections(table: Table, there: Mapping[str, frozenset[str]]) -> frozenset[ConntrackFlush]:
+    """Of connections by way of what is not translated so any more: the kernel would do it as before, for ever."""
+    flushes = set()
+    for wanted in table.sets:
+        direction = "egress" if wanted.name == "fixed_to_floating" else "ingress"
+        for element in there.get(wanted.name, frozenset()) - wanted.elements:
+            address, _, rest = element.partition(" : ")[0].partition(" . ")
+            protocol, _, port = rest.partition(" . ")
+            number = int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, -1)
+            flushes.add(ConntrackFlush(0, 4, direction, address, "", number, *((int(port), int(port)) if port else ())))
+    return frozenset(flushes)
+
+
+def _marks(outside: str, metadata_port: int) -> Iterator[str]:
+    if outside:
+        yield f'iifname "{outside}" meta mark set meta mark & 0xffff0000 | {FROM_OUTSIDE:#x}'
+    if metadata_port:
+        yield f'iifname "{INTERNAL}*" ip daddr {METADATA_IP} tcp dport 80 meta mark set {METADATA_MARK:#x}'
+
+
+def _inward(metadata_port: int) -> Iterator[str]:
+    if metadata_port:
+        yield f'iifname "{INTERNAL}*" ip daddr {METADATA_IP} tcp dport 80 redirect to :{metadata_port}'
+    yield from _DESTINATIONS
+
+
+def _outward(router: Router, outside: str) -> Iterator[str]:
+    if router.gateway is None:
+        return
+    yield f'oifname != "{outside}" ct status & dnat == 0 accept'
+    yield "snat ip to ip saddr map @fixed_to_floating"
+    address = _first(router.gateway, 4)
+    if not router.enable_snat or address is None:
+        return
+    for cidr in _same_scope(router):
+        yield f'oifname "{outside}" ip saddr {cidr} accept'
+    yield f'oifname "{outside}" snat ip to {address} fully-random'
+    yield f"meta mark & {_MASK:#x} != {FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address} fully-random"
+
+
+def _guard(metadata_port: int) -> Iterator[str]:
+    """The metadata process is for packets that were meant for it."""
+    if metadata_port:
+        yield f"meta mark & {_MASK:#x} == {METADATA_MARK:#x} accept"
+        yield f"tcp dport {metadata_port} drop"
+
+
+def _scopes(router: Router) -> Iterator[str]:
+    """Subnets of different address scopes may have the same addresses: between them only what is translated passes."""
+    scopes = {
+        device(INTERNAL, interface.id): scope
+        for interface in router.interfaces
+        if (scope := _scope(interface, 4)) is not None
+    }
+    for source, scope in sorted(scopes.items()):
+        others = [name for name, other in sorted(scopes.items()) if other != scope]
+        for target in others:
+            yield f'iifname "{source}" oifname "{target}" ct status & dnat == 0 drop'
+
+
+def _same_scope(router: Router) -> list[str]:
+    """The subnets that share their scope with the network outside: they are routed, not translated."""
+    assert router.gateway is not None
+    scope = _scope(router.gateway, 4)
+    if scope is None:
+        return []
+    return sorted(
+        address.cidr
+        for interface in router.interfaces
+        for address in interface.addresses
+        if address.version == 4 and address.address_scope_id == scope
+    )
+
+
+def _helpers(router: Router) -> Iterator[str]:
+    """Connections that a protocol announces inside another (FTP, TFTP…), where the router was asked to follow them."""
+    for helper, protocol in sorted({(each.helper, each.protocol) for each in router.conntrack_helpers}):
+        yield f'ct helper {helper}_{protocol} {{\ntype "{helper}" protocol {protocol};\n}}'
+
+
+def _helper_chain(router: Router) -> Iterator[Chain]:
+    wanted = sorted({(each.helper, each.protocol, each.port) for each in router.conntrack_helpers})
+    if wanted:
+        rules = (f'{protocol} dport {port} ct helper set "{helper}_{protocol}"' for helper, protocol, port in wanted)
+        yield _chain("helpers", Hook("filter", "prerouting", _FILTER), rules)
+
+
+def _scope(interface: RouterInterface, version: int) -> str | None:
+    return next((each.address_scope_id for each in interface.addresses if each.version == version), None)
+
+
+def _first(interface: RouterInterface, version: int) -> str | None:
+    return next((each.ip_address for each in interface.addresses if each.version == version), None)
+
+
+def _chain(name: str, hook: Hook, rules: Iterable[str]) -> Chain:
+    return Chain(name, tuple(rules), hook)

@@ -1,0 +1,406 @@
+"""The L3 role: one router at a time for each worker, the newest state of it, until what is there is what should be.
+
+Four things bring a router into the queue: the server told of it, keepalived did, its device was taken off the bridge, or,
+for doubts, its turn within the repair interval has come. Whoever takes it out looks at the newest state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from neutrino.agent.l3.apply import Applied, DeviceMissing, RouterDataplane
+from neutrino.agent.l3.conflicts import Conflicts
+from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.dvr.dataplane import AnyDataplane
+from neutrino.agent.l3.dvr.near import routers_near
+from neutrino.agent.l3.extensions import Extensions, event_of
+from neutrino.agent.l3.ha_states import ACTIVE, STANDBY, HaStates
+from neutrino.agent.plugging import is_service
+from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.queue import WorkQueue, work
+from neutrino.agent.role import Found, Speaker
+from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.nft.api import NftError
+from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError, What
+from neutrino.dataplane.process.api import ProcessError
+from neutrino.feed.state import Change
+from neutrino.model import agents
+from neutrino.model.routing import FloatingIp, Router
+
+LOG = logging.getLogger(__name__)
+KIND, FLOATING_IP = "router", "floatingip"
+WORKERS = 8
+URGENT, USUAL, CLEANING, LAST = 1, 10, 20, 100
+COMPLETE = ""  # in the queue: everything that was told at first is done when this is
+AGAIN_SECONDS = (1.0, 4.0)  # until addresses are told once more: the port may not have been wired the first time
+REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSError)
+SWITCH_SECONDS = 5.0  # until a switch that cannot be reached is tried again
+
+
+class RouterSpeaker(Speaker, Protocol):
+    def status(self, kind: str, key: str, status: str) -> None: ...
+
+
+class L3Role:
+    name = "l3"
+
+    def __init__(
+        self,
+        feed: RouterSpeaker,
+        dataplane: RouterDataplane | AnyDataplane,
+        daemons: RouterDaemons,
+        watch: ProcessWatch,
+        description: agents.AgentState,
+        *,
+        switch: Callable[[], Ovsdb] | None = None,
+        extensions: Extensions | None = None,
+        refuses: Callable[[Router], str | None] = lambda router: None,
+        announce_interval: float = 180.0,
+        repair: Callable[[], float] = lambda: 60.0,
+        news: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._feed = feed
+        self._dataplane = dataplane
+        self._daemons = daemons
+        self._watch = watch
+        self._description = description
+        self._switch = switch
+        self._extensions = extensions or Extensions()
+        self._refuses = refuses
+        self._announce_interval = announce_interval
+        self._repair = repair
+        self._news = news
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._told = False
+        self._busy: set[str] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._problems: dict[str, str] = {}
+        self._ha = HaStates(self._ha_changed)
+        self._states: dict[str, str] = {}  # of HA routers, as they were told
+        self._conflicts = Conflicts(description.host)
+        self._made: dict[str, Router] = {}  # as they were last made here
+        self._active: dict[str, frozenset[FloatingIp]] = {}  # router, to the floating IPs that were said to be there
+        self._doubted: set[str] = set()  # looked at for doubts alone
+        self._last_repair: dict[str, object] = {}
+        self._again: dict[str, list[asyncio.TimerHandle]] = {}  # router, to when its addresses are announced again
+
+    # --- what the agent asks ----------------------------------------------------------------------------------------
+
+    def changed(self, change: Change) -> None:
+        if change.kind == KIND:
+            self._put(change.id, USUAL if change.old is None else URGENT)
+        for router_id in routers_near(change, self._feed.state.objects[KIND].values()):
+            self._put(router_id)
+
+    def synced(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        for router_id in self._dataplane.known():
+            if router_id not in self._feed.state.objects[KIND]:
+                self._put(router_id, CLEANING)
+        self._queue.put(COMPLETE, LAST)
+
+    def applied(self) -> int | None:
+        return None
+
+    def describe(self) -> Iterable[agents.AgentState]:
+        routers = [each for each in self._feed.state.objects[KIND].values() if isinstance(each, Router)]
+        yield dataclasses.replace(
+            self._description,
+            configurations={
+                **self._description.configurations,
+                "routers": len(routers),
+                "ex_gw_ports": sum(each.gateway is not None for each in routers),
+                "interfaces": sum(len(each.interfaces) for each in routers),
+                "floating_ips": sum(len(each.floating_ips) for each in routers),
+                agents.PROBLEMS: dict(sorted(self._problems.items())[:10]),
+                **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
+            },
+        )
+
+    async def settle(self) -> None:
+        await self._idle.wait()
+
+    async def find(self) -> Found:
+        try:
+            return Found(self.name, "\n".join(await asyncio.to_thread(self._look)))
+        except REFUSALS as error:
+            return Found(self.name, problems={"routers": str(error)})
+
+    def _look(self) -> list[str]:
+        wanted = self._wanted()
+        lines = [text for router in wanted if (text := self._dataplane.find(router).text())]
+        for router in wanted:
+            lines += self._daemons.find(router, active=self._dataplane.is_active(router))
+        if self._feed.is_synced:
+            superfluous = self._dataplane.known() - {router.id for router in wanted}
+            lines += [f"router {each} is not served here any more" for each in sorted(superfluous)]
+        return lines
+
+    def _wanted(self) -> list[Router]:
+        routers = self._feed.state.objects[KIND].values()
+        return [each for each in routers if isinstance(each, Router) and self._keeps(each)]
+
+    def _keeps(self, router: Router) -> bool:
+        return router.admin_state_up and self._refuses(router) is None
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        await asyncio.to_thread(self._quieten)
+        for router_id in self._feed.state.objects[KIND]:
+            self._put(router_id)  # from the cache, while the server is away
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work(self._queue, self._one, workers=WORKERS))
+                group.create_task(self._announce())
+                group.create_task(self._watch.run())
+                group.create_task(self._doubt())
+                group.create_task(self._follow_switch())
+        finally:
+            self._ha.close()
+
+    def _quieten(self) -> None:
+        """Before anything is wired: a host that was lost and is back must not speak as the router that another is now."""
+        for router_id in self._daemons.orphans():
+            try:
+                self._dataplane.quieten(router_id)
+            except NetlinkError as error:
+                LOG.warning("router %s may have addresses that are another host's: %s", router_id, error)
+
+    def _put(self, router_id: str, priority: int = USUAL) -> None:
+        self._doubted.discard(router_id)
+        self._queue.put(router_id, priority)
+
+    async def _one(self, router_id: str) -> None:
+        if router_id == COMPLETE:
+            await self._complete()
+            return
+        self._busy.add(router_id)
+        self._idle.clear()
+        try:
+            await self._reconcile(router_id)
+        except REFUSALS as error:
+            delay = self._queue.failed(router_id)
+            LOG.warning("router %s is not as it should be, again in %.1f s: %s", router_id, delay, error)
+            self._problem(router_id, str(error))
+            self._tell_failed(router_id)
+        else:
+            self._queue.done(router_id)
+        finally:
+            self._busy.discard(router_id)
+            if not self._busy:
+                self._idle.set()
+
+    async def _complete(self) -> None:
+        """Once after the start: what others may wait for is said on the bridge."""
+        while self._busy or not self._made.keys() >= {router.id for router in self._wanted()} - self._problems.keys():
+            await asyncio.sleep(0.05)
+        try:
+            await asyncio.to_thread(self._dataplane.say_initialized)
+        except OvsdbError as error:
+            LOG.warning("the bridge could not be told that all routers are there: %s", error)
+            self._queue.failed(COMPLETE, LAST)
+            return
+        self._queue.done(COMPLETE)
+        LOG.info("all %d routers are as they should be", len(self._made))
+
+    async def _reconcile(self, router_id: str) -> None:
+        router = self._feed.state.get(KIND, router_id)
+        refusal = self._refuses(router) if router is not None else None
+        if router is None or not router.admin_state_up or refusal is not None:
+            if self._told:
+                problems = await self._remove(router_id)
+                self._problem(router_id, refusal or "; ".join(problems) or None)
+            return
+        event = event_of(router_id, self._made.get(router_id), router) if self._extensions else None
+        problems = await asyncio.to_thread(self._extensions.before, event) if event is not None else []
+        known = self._states.get(router_id)
+        applied = await asyncio.to_thread(self._apply, router)
+        if router.ha is None:
+            self._forget_ha(router_id)
+        elif self._states.get(router_id) == known:  # else keepalived has said it meanwhile, and that is newer
+            self._ha_changed(router_id, ACTIVE if applied.active else STANDBY, again=False)
+            if applied.active and not router.ha.active_host:  # another host, which was it too, has given it up
+                self._feed.status(KIND, router_id, ACTIVE)
+        active = router.ha is None or self._states[router_id] == ACTIVE
+        await self._daemons.ensure(router, active=active)
+        if router.ha is not None:
+            self._ha.listen(router_id, self._daemons.fifo(router_id))
+        if event is not None:
+            problems += await asyncio.to_thread(self._extensions.after, event)
+        self._made[router_id] = router
+        if applied.changes:
+            self._note(router_id, applied.changes)
+            self._announce_again(router)
+        if active:
+            self._tell(router)
+        self._problem(router_id, "; ".join((*problems, *self._conflict(router))) or None)
+
+    def _apply(self, router: Router) -> Applied:
+        alone = router.ha is not None and not self._daemons.has_keepalived(router.id)
+        return self._dataplane.apply(router, keepalived=not alone)
+
+    async def _remove(self, router_id: str) -> list[str]:
+        made = self._made.get(router_id)
+        event = event_of(router_id, made, None) if self._extensions else None
+        problems = await asyncio.to_thread(self._extensions.before, event) if event is not None else []
+        self._forget_ha(router_id)
+        await self._daemons.stop(router_id)
+        await asyncio.to_thread(self._dataplane.remove, router_id)
+        self._active.pop(router_id, None)
+        self._made.pop(router_id, None)
+        for timer in self._again.pop(router_id, ()):
+            timer.cancel()
+        if event is not None:
+            problems += await asyncio.to_thread(self._extensions.after, event)
+        return problems
+
+    def _note(self, router_id: str, changes: int) -> None:
+        LOG.info("router %s: %d changes", router_id, changes)
+        if router_id in self._doubted:
+            self._last_repair = {"router": router_id, "changes": changes}
+            LOG.warning("router %s was not as we left it and is put right", router_id)
+            self._news()
+
+    # --- who is active ----------------------------------------------------------------------------------------------
+
+    def _ha_changed(self, router_id: str, state: str, *, again: bool = True) -> None:
+        """The router has moved here or away: the server is told, and what only the active one does follows."""
+        if self._states.get(router_id) == state:
+            return
+        self._states[router_id] = state
+        LOG.info("router %s is %s here", router_id, state)
+        self._feed.status(KIND, router_id, state)
+        if again:
+            self._put(router_id, URGENT)
+        router = self._made.get(router_id)
+        if state == ACTIVE and router is not None:
+            self._announce_soon(router)
+            self._announce_again(router)
+
+    def _forget_ha(self, router_id: str) -> None:
+        self._ha.forget(router_id)
+        self._states.pop(router_id, None)
+        self._conflicts.forget(router_id)
+
+    def _conflict(self, router: Router) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        active = self._states.get(router.id) == ACTIVE
+        problem, look_again = self._conflicts.look(router, active=active, now=now)
+        if problem and problem not in self._problems.get(router.id, ""):
+            LOG.error("router %s %s", router.id, problem)
+        if look_again is not None:
+            asyncio.get_running_loop().call_later(look_again, self._put, router.id)
+        return [problem] if problem else []
+
+    # --- telling the server -----------------------------------------------------------------------------------------
+
+    def _tell(self, router: Router) -> None:
+        """Which floating IPs work now; those that went are the server's to know."""
+        here = frozenset(router.floating_ips) if router.gateway is not None else frozenset[FloatingIp]()
+        for floating_ip in here - self._active.get(router.id, frozenset()):
+            self._feed.status(FLOATING_IP, floating_ip.id, "ACTIVE")
+        self._active[router.id] = here
+
+    def _tell_failed(self, router_id: str) -> None:
+        """Whether those that worked still do is not known: once the router is right they are told of again."""
+        router = self._feed.state.get(KIND, router_id)
+        if router is None or self._states.get(router_id, ACTIVE) != ACTIVE or self._queue.failures(router_id) > 1:
+            return
+        made = self._made.get(router_id)
+        before = frozenset(made.floating_ips) if made is not None else frozenset[FloatingIp]()
+        failed = frozenset(router.floating_ips) - before
+        for floating_ip in failed:
+            self._feed.status(FLOATING_IP, floating_ip.id, "ERROR")
+        self._active[router_id] = self._active.get(router_id, frozenset()) - failed
+
+    def _problem(self, router_id: str, text: str | None) -> None:
+        if text == self._problems.get(router_id):
+            return
+        if text is None:
+            del self._problems[router_id]
+        else:
+            self._problems[router_id] = text
+            self._feed.error(KIND, router_id, text)
+        self._news()
+
+    # --- doubts -----------------------------------------------------------------------------------------------------
+
+    async def _doubt(self) -> None:
+        """Every router is looked at once in an interval, one after the other: never all at once."""
+        while True:
+            wanted = [router.id for router in self._wanted()]
+            if not wanted or not self._repair():
+                await asyncio.sleep(1.0)
+                continue
+            for router_id in wanted:
+                await asyncio.sleep(self._repair() / len(wanted))
+                if router_id not in self._busy and router_id in self._made:
+                    self._queue.put(router_id, CLEANING)
+                    self._doubted.add(router_id)
+
+    async def _follow_switch(self) -> None:
+        """A device of ours that is taken off the bridge is put back at once."""
+        if self._switch is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def happened(events: tuple[InterfaceEvent, ...]) -> None:
+            gone = frozenset(
+                event.interface.external_ids.get("iface-id", "")
+                for event in events
+                if event.what is What.REMOVED and is_service(event.interface.external_ids)
+            )
+            if gone:
+                with contextlib.suppress(RuntimeError):  # we have ended; the driver, which others use, has not
+                    loop.call_soon_threadsafe(self._unplugged, gone)
+
+        while True:
+            try:
+                (await asyncio.to_thread(self._switch)).subscribe(happened)
+                return
+            except OvsdbError as error:
+                LOG.warning("the switch cannot be followed: %s", error)
+            await asyncio.sleep(SWITCH_SECONDS)
+
+    def _unplugged(self, port_ids: frozenset[str]) -> None:
+        for router in self._wanted():
+            if not port_ids.isdisjoint(router.port_ids):
+                self._put(router.id, URGENT)
+
+    # --- telling the links ------------------------------------------------------------------------------------------
+
+    def _announce_again(self, router: Router) -> None:
+        """After the last of several changes: what is new was said with each of them."""
+        for timer in self._again.pop(router.id, ()):
+            timer.cancel()
+        later = asyncio.get_running_loop().call_later
+        self._again[router.id] = [later(delay, self._announce_soon, router) for delay in AGAIN_SECONDS]
+
+    def _announce_soon(self, router: Router) -> None:
+        if self._feed.state.get(KIND, router.id) is not None and self._speaks(router):
+            task = asyncio.get_running_loop().run_in_executor(None, self._dataplane.announce, router)
+            task.add_done_callback(_ignore)
+
+    def _speaks(self, router: Router) -> bool:
+        return router.ha is None or self._states.get(router.id) == ACTIVE
+
+    async def _announce(self) -> None:
+        while True:
+            await asyncio.sleep(self._announce_interval)
+            for router in self._wanted():
+                if self._speaks(router):
+                    await asyncio.to_thread(self._dataplane.announce, router)
+
+
+def _ignore(done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        LOG.info("addresses could not be announced: %s", error)

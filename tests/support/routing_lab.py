@@ -1,0 +1,345 @@
+"""Routers in a lab: a network to the outside, routers with what hangs on them, and who is seen as talking to whom.
+
+with routed_lab(hosts=2) as lab:
+    out = outside(lab)
+    blue = inside(lab, "blue", 1)
+    router = make_router(lab, out, blue)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from neutrino.lab.api import Object
+from neutrino.lab.errors import LabError
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import clean, temporary_lab
+
+EXTERNAL = "external"
+MACHINE, MACHINE6 = "203.0.113.1", "2001:db8:203:113::1"
+SOON = 30.0  # seconds within which a router follows, on a machine that is busy
+FRAMES = 1.0  # seconds after which a packet counts as lost
+L3_AGENT = "L3 agent"
+INTERFACES = (
+    "network:router_interface",
+    "network:ha_router_replicated_interface",
+    "network:router_interface_distributed",
+)
+
+
+@contextlib.contextmanager
+def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
+    """A lab whose hosts route, and put right what is not right every two seconds."""
+    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
+        options = Path(directory) / "l3.conf"
+        options.write_text(
+            "[DEFAULT]\nmin_rtr_adv_interval = 3\nmax_rtr_adv_interval = 4\n[agent]\nrepair_interval = 2\n"
+        )
+        files = (*settings.pop("agent_config_files", ()), str(options))
+        with temporary_lab(hosts=hosts, roles=("l2", "l3"), agent_config_files=files, **settings) as lab:
+            for host in lab.hosts:
+                wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]
+            yield lab
+
+
+@contextlib.contextmanager
+def routers_cleaned(lab: Lab) -> Iterator[Lab]:
+    """Routers go first, as they hold what they are connected to."""
+    try:
+        yield lab
+    finally:
+        for kind in ("floatingip",):
+            for found in lab.api.list(kind):
+                lab.api.delete(kind, found["id"])
+        for router in lab.api.list("router"):
+            delete_router(lab, router["id"])
+        clean(lab)
+
+
+# --- the cloud --------------------------------------------------------------------------------------------------------
+
+
+def outside(lab: Lab, name: str = "outside") -> Object:
+    """The network of the machine `external`, in both versions; its ports get 203.0.113.10 and on."""
+    provider = {"provider:network_type": "flat", "provider:physical_network": "external"}
+    made = lab.api.create("network", name=name, **provider, **{"router:external": True})
+    four = {"cidr": "203.0.113.0/24", "gateway_ip": MACHINE, "ip_version": 4}
+    pool = [{"start": "203.0.113.10", "end": "203.0.113.250"}]
+    lab.api.create("subnet", network_id=made["id"], enable_dhcp=False, allocation_pools=pool, **four)
+    six = {"cidr": "2001:db8:203:113::/64", "gateway_ip": MACHINE6, "ip_version": 6}
+    lab.api.create("subnet", network_id=made["id"], enable_dhcp=False, **six)
+    return made
+
+
+def inside(lab: Lab, name: str, number: int, *, six: bool = True, **attributes: Any) -> Object:
+    """A network with 10.0.N.0/24 and fd00:N::/64; the object has its subnets, by IP version, under `by_version`."""
+    made = lab.api.create("network", name=name, **attributes)
+    subnets = {4: lab.api.create("subnet", network_id=made["id"], cidr=f"10.0.{number}.0/24", ip_version=4)}
+    if six:
+        subnets[6] = lab.api.create("subnet", network_id=made["id"], cidr=f"fd00:{number}::/64", ip_version=6)
+    return {**made, "by_version": subnets}
+
+
+def make_router(lab: Lab, out: Object | None, *networks: Object, **attributes: Any) -> Object:
+    """With a gateway, if there is an outside, and an interface on every subnet of the networks."""
+    gateway = {"external_gateway_info": {"network_id": out["id"]}} if out is not None else {}
+    router = lab.api.create("router", **{"name": "router", **gateway, **attributes})
+    for network in networks:
+        for subnet in network["by_version"].values():
+            attach(lab, router, subnet)
+    return router
+
+
+def attach(lab: Lab, router: Object, subnet: Object) -> Object:
+    return lab.api.request("PUT", f"/v2.0/routers/{router['id']}/add_router_interface", {"subnet_id": subnet["id"]})
+
+
+def detach(lab: Lab, router: Object, subnet: Object) -> Object:
+    return lab.api.request("PUT", f"/v2.0/routers/{router['id']}/remove_router_interface", {"subnet_id": subnet["id"]})
+
+
+def delete_router(lab: Lab, router_id: str) -> None:
+    lab.api.update("router", router_id, routes=[])
+    for port in lab.api.list("port", device_id=router_id):
+        if port["device_owner"] in INTERFACES:
+            body = {"port_id": port["id"]}
+            lab.api.request("PUT", f"/v2.0/routers/{router_id}/remove_router_interface", body)
+    lab.api.delete("router", router_id)
+
+
+def floating_ip(lab: Lab, out: Object, port_id: str | None = None, **values: Any) -> Object:
+    made = lab.api.create("floatingip", floating_network_id=out["id"], port_id=port_id, **values)
+    if port_id is not None:
+        wait_for_floating_ip(lab, made["id"], "ACTIVE")
+    return made
+
+
+def wait_for_floating_ip(lab: Lab, key: str, status: str) -> None:
+    wait_until(lambda: bool(lab.api.show("floatingip", key)["status"] == status), SOON, f"floating IP not {status}")
+
+
+def gateway_address(lab: Lab, router: Object, version: int = 4) -> str:
+    fixed = lab.api.show("router", router["id"])["external_gateway_info"]["external_fixed_ips"]
+    return str(next(each["ip_address"] for each in fixed if (":" in each["ip_address"]) == (version == 6)))
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+def l3_agent(lab: Lab, host: str) -> Object | None:
+    return next(iter(lab.api.list("agent", agent_type=L3_AGENT, host=host)), None)
+
+
+def hosts_of(lab: Lab, router: Object) -> dict[str, str | None]:
+    """The hosts that serve a router, with the HA state that each has told."""
+    found = lab.api.request("GET", f"/v2.0/routers/{router['id']}/l3-agents")["agents"]
+    return {agent["host"]: agent["ha_state"] for agent in found}
+
+
+def host_of(lab: Lab, router: Object) -> str:
+    (host,) = hosts_of(lab, router)
+    return host
+
+
+def move_router(lab: Lab, router: Object, host: str) -> None:
+    old, new = l3_agent(lab, host_of(lab, router)), l3_agent(lab, host)
+    assert old is not None
+    assert new is not None
+    lab.api.request("DELETE", f"/v2.0/agents/{old['id']}/l3-routers/{router['id']}")
+    lab.api.request("POST", f"/v2.0/agents/{new['id']}/l3-routers", {"router_id": router["id"]})
+
+
+def in_router(lab: Lab, router: Object, host: str, *argv: str, check: bool = True) -> str:
+    """A command in the router's namespace."""
+    done = lab.run(host, ["ip", "netns", "exec", f"qrouter-{router['id']}", *argv], check=check)
+    return done.stdout
+
+
+def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[str]:
+    """What is on a host of a router: its namespace, devices, ports of the switch, processes, records and files."""
+    found = [f"namespace {line}" for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if router_id in line]
+    links = lab.run(host, ["ip", "-o", "link"]).stdout + lab.run(host, ["ovs-vsctl", "show"]).stdout
+    found += [f"device {name}" for name in devices if name in links]
+    mine = str(lab.places.host(host))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace")
+            if router_id in words and mine in words:
+                found.append(f"process {words}")
+    return found + [str(path) for path in lab.places.host(host).rglob(f"*{router_id}*")]
+
+
+def wait_until_traceless(lab: Lab, router_id: str, host: str, devices: list[str]) -> None:
+    left = [""]
+
+    def gone() -> bool:
+        left[:] = traces_of(lab, router_id, host, devices)
+        return not left
+
+    try:
+        wait_until(gone, SOON, f"something of it is still on {host}")
+    except LabError as error:
+        raise LabError(f"{error}: {left}") from None
+
+
+def devices_of(lab: Lab, router: Object) -> list[str]:
+    """The parts of devices' names that come from the router's ports."""
+    return [port["id"][:11] for port in lab.api.list("port", device_id=router["id"])]
+
+
+# --- packets ----------------------------------------------------------------------------------------------------------
+
+
+def reaches(lab: Lab, source: str, target: str) -> bool:
+    return lab.run(source, ["ping", "-n", "-q", "-c", "1", "-W", str(FRAMES), target], check=False).returncode == 0
+
+
+def wait_to_reach(lab: Lab, source: str, target: str, timeout: float = SOON) -> float:
+    return wait_until(lambda: reaches(lab, source, target), timeout, f"{source} does not reach {target}")
+
+
+def wait_to_lose(lab: Lab, source: str, target: str, timeout: float = SOON) -> float:
+    return wait_until(lambda: not reaches(lab, source, target), timeout, f"{source} still reaches {target}")
+
+
+def connect(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> Talk:
+    """A TCP connection to `target`, which should lead to `server`, there to port `at` (else the same); or an OSError."""
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+
+    def listen() -> socket.socket:
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", at or number))
+        listener.listen()
+        return listener
+
+    def call() -> socket.socket:
+        return socket.create_connection((target, number), FRAMES * 3)
+
+    with lab.inside(server, listen) as listener:
+        calling = lab.inside(client, call)
+        try:
+            listener.settimeout(FRAMES * 3)
+            answering, peer = listener.accept()
+        except BaseException:
+            calling.close()
+            raise
+    return Talk(calling, answering, str(peer[0]))
+
+
+class Talk:
+    """A connection with both its ends here; `peer` is who the server says is calling."""
+
+    def __init__(self, client: socket.socket, server: socket.socket, peer: str) -> None:
+        self.client, self.server, self.peer = client, server, peer
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.server.close()
+
+    def goes_on(self, timeout: float = FRAMES) -> bool:
+        """Whether a word comes to the server and another back."""
+        return _says(self.client, self.server, timeout) and _says(self.server, self.client, timeout)
+
+
+def _says(speaker: socket.socket, listener: socket.socket, timeout: float) -> bool:
+    word, heard = secrets.token_bytes(8), b""
+    try:
+        speaker.settimeout(timeout)
+        speaker.sendall(word)
+        listener.settimeout(timeout)
+        while word not in heard:
+            part = listener.recv(4096)
+            if not part:
+                return False
+            heard += part
+    except OSError:
+        return False
+    return True
+
+
+def seen_as(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> str:
+    """The address that the server sees the client under, once they can connect."""
+    seen: list[str] = []
+
+    def connected() -> bool:
+        try:
+            with connect(lab, client, server, target, number, at) as talk:
+                seen.append(talk.peer)
+        except OSError:
+            return False
+        return True
+
+    wait_until(connected, SOON, f"{client} cannot connect to {target} port {number} at {server}")
+    return seen[-1]
+
+
+def connects(lab: Lab, client: str, server: str, target: str, number: int = 8080, at: int | None = None) -> bool:
+    try:
+        connect(lab, client, server, target, number, at).__exit__()
+    except OSError:
+        return False
+    return True
+
+
+def asks_by_udp(lab: Lab, client: str, server: str, target: str, number: int, at: int) -> str | None:
+    """Whether a datagram to `target` comes to the server, from whom, and the answer back."""
+    word = secrets.token_bytes(8)
+
+    def bound() -> socket.socket:
+        listener = socket.socket(type=socket.SOCK_DGRAM)
+        listener.bind(("", at))
+        return listener
+
+    listener = lab.inside(server, bound)
+    calling = lab.inside(client, lambda: socket.socket(type=socket.SOCK_DGRAM))
+    with listener, calling:
+        for end in (listener, calling):
+            end.settimeout(FRAMES)
+        try:
+            calling.sendto(word, (target, number))
+            heard, peer = listener.recvfrom(100)
+            listener.sendto(word, peer)
+            back, sender = calling.recvfrom(100)
+        except OSError:
+            return None
+    return str(peer[0]) if heard == back == word and sender == (target, number) else None
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def differs(lab: Lab, host: str) -> str:
+    """What `neutrino agent verify` says; empty if all is as it should be."""
+    done = lab.run(host, lab.agent_command(host, "verify"), check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def wait_until_right(lab: Lab, host: str) -> None:
+    found = [""]
+
+    def right() -> bool:
+        found[0] = differs(lab, host)
+        return not found[0]
+
+    try:
+        wait_until(right, SOON, f"{host} is not as it should be")
+    except LabError as error:
+        raise LabError(f"{error}: {found[0]}") from None
+
+
+def addresses_in(lab: Lab, router: Object, host: str) -> dict[str, set[str]]:
+    """The addresses of global scope in the router's namespace, by device."""
+    said = json.loads(in_router(lab, router, host, "ip", "-j", "address"))
+    return {each["ifname"]: {a["local"] for a in each.get("addr_info", ()) if a["scope"] == "global"} for each in said}

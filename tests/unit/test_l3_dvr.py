@@ -1,0 +1,278 @@
+"""Distributed routers: what each host is given, the namespaces they are made of, and that nothing of them stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.dvr.central import render_central
+from neutrino.agent.l3.dvr.dataplane import AnyDataplane, Told
+from neutrino.agent.l3.dvr.link_locals import LinkLocals
+from neutrino.agent.l3.dvr.local import FLOATING_PRIORITY, FLOATING_TABLE, central_table, render_local
+from neutrino.agent.l3.dvr.near import routers_near
+from neutrino.agent.l3.options import L3Options
+from neutrino.dataplane.netlink.announce import FakeAnnouncer
+from neutrino.dataplane.netlink.fake import FakeNetlink
+from neutrino.dataplane.netlink.values import neighbour, route, rule
+from neutrino.dataplane.nft.fake import FakeNft
+from neutrino.dataplane.ovsdb.api import SetBridge
+from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from neutrino.feed.state import Change
+from neutrino.model.dhcp import DhcpPort
+from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
+from neutrino.model.state import FixedIp
+from neutrino.server.feed.dvr_reader import render_for_hosts
+from tests.support.routing import GATEWAY, address, interface, router
+
+QR1, QR2 = "qr-00000001-aa", "qr-00000002-aa"
+FG = "fg-dddddddd-aa"
+OPTIONS = L3Options(host="h1", veth=True)
+
+
+def snat(number: int) -> RouterInterface:
+    return msgspec.structs.replace(
+        interface(number, address(f"10.0.{number}.7", f"10.0.{number}.0/24")),
+        id=f"5{number:07x}-aaaa-bbbb-cccc-dddddddddddd",
+        mac_address=f"fa:16:3e:00:05:{number:02x}",
+    )
+
+
+AGENT_GATEWAY = RouterInterface(
+    id="dddddddd-aaaa-bbbb-cccc-dddddddddddd",
+    network_id="outside",
+    mac_address="fa:16:3e:00:06:01",
+    addresses=(address("203.0.113.77", "203.0.113.0/24", "203.0.113.1"),),
+)
+
+
+def floating(number: int, fixed: str, host: str = "h1") -> FloatingIp:
+    outer = f"203.0.113.{number}"
+    return FloatingIp(id=f"fip-{number}", floating_ip_address=outer, fixed_ip_address=fixed, host=host)
+
+
+def distributed(key: str = "r1", *floating_ips: FloatingIp, **values: object) -> Router:
+    local = any(each.host for each in floating_ips)
+    number = int(key.removeprefix("r"))
+    own = tuple(msgspec.structs.replace(each, id=f"{number - 1}{each.id[1:]}") for each in (interface(1), interface(2)))
+    whole: dict[str, object] = {
+        "distributed": True,
+        "interfaces": own,
+        "centralized": False,
+        "snat_interfaces": (snat(1), snat(2)),
+        "floating_ips": floating_ips,
+        "agent_gateway": AGENT_GATEWAY if local else None,
+    }
+    return Router(**{"id": key, "gateway": GATEWAY, **whole, **values})  # type: ignore[arg-type]
+
+
+def port(key: str, ip: str, number: int = 1, mac: str = "fa:16:3e:00:09:09") -> DhcpPort:
+    fixed = (FixedIp(f"subnet-10.0.{number}.0/24", ip),)
+    return DhcpPort(id=key, network_id=f"net-{number}", mac_address=mac, fixed_ips=fixed)
+
+
+# --- what hosts are given ---------------------------------------------------------------------------------------------
+
+
+def test_each_host_has_its_own_floating_ips_and_the_central_one_the_rest() -> None:
+    fips = (floating(8, "10.0.1.8", "h2"), floating(9, "10.0.1.9", "h3"), floating(10, "10.0.1.10", ""))
+    base = router(distributed=True, floating_ips=fips)
+    modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external"}
+    near = frozenset({"h2", "h3"})
+    given = dict(render_for_hosts(base, near, frozenset({"h1"}), modes, {"h2": AGENT_GATEWAY}))
+    assert {host: [each.id for each in each.floating_ips] for host, each in given.items()} == {
+        "h1": ["fip-9", "fip-10"],
+        "h2": ["fip-8"],
+        "h3": [],
+    }
+    assert {host: each.centralized for host, each in given.items()} == {"h1": True, "h2": False, "h3": False}
+    assert {host: each.agent_gateway for host, each in given.items()} == {"h1": None, "h2": AGENT_GATEWAY, "h3": None}
+    waiting = dict(render_for_hosts(base, near, frozenset({"h1"}), modes, {}))
+    assert waiting["h2"].floating_ips == ()
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+
+def test_who_has_no_floating_ip_goes_by_the_central_host_and_nobody_is_asked_for() -> None:
+    known = [port("p1", "10.0.1.9"), port("p2", "10.0.2.9", 2, "fa:16:3e:00:09:0a"), port(interface(1).id, "10.0.1.1")]
+    namespace = render_local(distributed(), OPTIONS, None, known).namespace
+    first, second = central_table("10.0.1.0/24"), central_table("10.0.2.0/24")
+    assert namespace.rules == {
+        rule(first, source="10.0.1.0/24", table=first),
+        rule(second, source="10.0.2.0/24", table=second),
+    }
+    assert namespace.routes == {
+        route("0.0.0.0/0", QR1, "10.0.1.7", table=first),
+        route("0.0.0.0/0", QR2, "10.0.2.7", table=second),
+    }
+    assert namespace.neighbours == {
+        neighbour(QR1, "10.0.1.9", "fa:16:3e:00:09:09"),
+        neighbour(QR2, "10.0.2.9", "fa:16:3e:00:09:0a"),
+    }
+    assert {each.name for each in namespace.devices} == {"lo", QR1, QR2}
+
+
+def test_without_a_gateway_only_its_subnets_are_reached() -> None:
+    namespace = render_local(distributed(gateway=None, snat_interfaces=()), OPTIONS, None, []).namespace
+    assert (namespace.rules, namespace.routes) == (frozenset(), frozenset())
+
+
+def test_a_floating_ip_has_a_rule_of_its_own_that_comes_first(tmp_path: Path) -> None:
+    pair = LinkLocals(str(tmp_path)).take("r1")
+    made = render_local(distributed("r1", floating(9, "10.0.1.9")), OPTIONS, pair, [])
+    assert rule(FLOATING_PRIORITY, source="10.0.1.9/32", table=FLOATING_TABLE) in made.namespace.rules
+    assert route("0.0.0.0/0", "rfp-r1", "169.254.64.1", table=FLOATING_TABLE) in made.namespace.routes
+    assert min(each.priority for each in made.namespace.rules) == FLOATING_PRIORITY
+    text = made.nat.text()
+    assert 'iifname "rfp-r1" dnat ip to ip daddr map @floating_to_fixed' in text
+    assert text.count("@floating_to_fixed") == 1
+
+
+def test_the_central_part_translates_the_rest() -> None:
+    central = render_central(distributed("r1", floating(9, "10.0.1.9", ""), centralized=True), OPTIONS)
+    assert central is not None
+    assert central.namespace.name == "snat-r1"
+    assert {each.name for each in central.namespace.devices} == {
+        "lo",
+        "qg-eeeeeeee-aa",
+        "sg-50000001-aa",
+        "sg-50000002-aa",
+    }
+    assert "203.0.113.9/32" in {each.address for each in central.namespace.addresses}
+    assert "203.0.113.9 : 10.0.1.9" in central.nat.text()
+    assert {plug.name for plug in central.plugs} == {"tapeeeeeeee-aa", "tap50000001-aa", "tap50000002-aa"}
+    assert render_central(distributed(), OPTIONS) is None
+    assert render_central(distributed(gateway=None, centralized=True), OPTIONS) is None
+
+
+def test_an_extra_route_is_where_its_next_hop_is() -> None:
+    routes = (RouterRoute("10.9.0.0/16", "10.0.1.9"), RouterRoute("10.8.0.0/16", "203.0.113.8"))
+    both = distributed(routes=routes, centralized=True)
+    local = {each.destination for each in render_local(both, OPTIONS, None, []).namespace.routes}
+    central = render_central(both, OPTIONS)
+    assert central is not None
+    assert {"10.9.0.0/16", "10.8.0.0/16"} & local == {"10.9.0.0/16"}
+    assert {"10.9.0.0/16", "10.8.0.0/16"} <= {each.destination for each in central.namespace.routes}
+
+
+def test_a_port_that_comes_moves_or_goes_is_news_for_the_routers_on_its_network() -> None:
+    routers = [distributed("r1"), msgspec.structs.replace(router(), id="plain")]
+    old, new = port("p", "10.0.1.9"), port("p", "10.0.1.10")
+    for change in (Change("dhcp_port", "p", None, new), Change("dhcp_port", "p", old, new)):
+        assert list(routers_near(change, routers)) == ["r1"]
+    named = msgspec.structs.replace(old, revision=5)
+    assert list(routers_near(Change("dhcp_port", "p", old, named), routers)) == []
+    assert list(routers_near(Change("dhcp_port", "p", None, port("p", "10.0.7.9", 7)), routers)) == []
+
+
+def test_link_local_pairs_are_kept_and_told_apart(tmp_path: Path) -> None:
+    first = LinkLocals(str(tmp_path))
+    pairs = {key: first.take(key) for key in ("r1", "r2", "r3")}
+    assert len(set(pairs.values())) == 3
+    again = LinkLocals(str(tmp_path))
+    assert {key: again.take(key) for key in pairs} == pairs
+    again.release("r2")
+    assert again.known("r2") is None
+    assert again.take("r4") == pairs["r2"]
+
+
+# --- made and taken away ----------------------------------------------------------------------------------------------
+
+
+class Quiet:
+    def flush(self, entries: object) -> None: ...
+
+
+class Host:
+    """`complete` says whether the server has told everything."""
+
+    def __init__(self, state_path: Path) -> None:
+        self.netlink, self.ovsdb = FakeNetlink(), FakeOvsdb()
+        self.ovsdb.apply([SetBridge("br-int")])
+        self.announcer = FakeAnnouncer()
+        self.routers: dict[str, Router] = {}
+        self.ports: list[DhcpPort] = [port("p1", "10.0.1.9")]
+        self.complete = True
+        options = L3Options(host="h1", state_path=str(state_path), veth=True)
+        drivers = Drivers(self.netlink, FakeNft(self.netlink), lambda: self.ovsdb, self.announcer, lambda name: Quiet())
+        told = Told(lambda: self.routers.values(), self._ports, lambda: self.complete)
+        self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
+
+    def _ports(self, networks: frozenset[str]) -> Iterable[DhcpPort]:
+        return [each for each in self.ports if each.network_id in networks]
+
+    def apply(self, new: Router) -> int:
+        self.routers[new.id] = new
+        return self.dataplane.apply(new).changes
+
+    def remove(self, key: str) -> None:
+        del self.routers[key]
+        self.dataplane.remove(key)
+
+    @property
+    def namespaces(self) -> set[str]:
+        return set(self.netlink.namespaces())
+
+    @property
+    def plugged(self) -> set[str]:
+        return set(self.ovsdb.read().bridges["br-int"].ports) - {"br-int"}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_second_time_nothing_is_changed(host: Host) -> None:
+    whole = distributed("r1", floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""), centralized=True)
+    assert host.apply(whole)
+    assert host.namespaces == {"qrouter-r1", "snat-r1", "fip-outside"}
+    assert host.dataplane.find(whole).text() == ""
+    assert host.apply(whole) == 0
+    assert ("fip-outside", FG, "203.0.113.9") in host.announcer.announced
+
+
+def test_what_is_needed_no_longer_goes(host: Host) -> None:
+    host.apply(distributed("r1", floating(9, "10.0.1.9"), centralized=True))
+    host.apply(distributed("r1", centralized=True))
+    assert host.namespaces == {"qrouter-r1", "snat-r1"}
+    host.apply(distributed("r1", gateway=None, snat_interfaces=()))
+    assert host.namespaces == {"qrouter-r1"}
+    host.remove("r1")
+    assert host.namespaces == set()
+    assert host.plugged == set()
+    assert host.dataplane.known() == frozenset()
+
+
+def test_routers_share_the_way_out_until_the_last_has_gone(host: Host) -> None:
+    host.apply(distributed("r1", floating(9, "10.0.1.9")))
+    host.apply(distributed("r2", floating(10, "10.0.1.10")))
+    assert {"fpr-r1", "fpr-r2", FG} <= host.netlink.read("fip-outside").devices.keys()
+    host.remove("r1")
+    assert "fpr-r1" not in host.netlink.read("fip-outside").devices
+    assert {"203.0.113.10/32"} == {
+        each.destination for each in host.netlink.read("fip-outside").routes if each.destination.endswith("/32")
+    }
+    host.remove("r2")
+    assert (host.namespaces, host.plugged) == (set(), set())
+
+
+def test_before_all_is_told_others_stay_joined(host: Host) -> None:
+    host.apply(distributed("r1", floating(9, "10.0.1.9")))
+    second = distributed("r2", floating(10, "10.0.1.10"))
+    host.apply(second)
+    first, host.complete = host.routers.pop("r1"), False  # an agent that has just started, and heard of one only
+    host.dataplane.apply(second)
+    assert "fpr-r1" in host.netlink.read("fip-outside").devices
+    host.routers["r1"], host.complete = first, True
+    assert host.dataplane.apply(first).changes == 0
+
+
+def test_other_routers_are_made_as_ever(host: Host) -> None:
+    host.apply(router())
+    assert host.namespaces == {"qrouter-r1"}
+    assert GATEWAY.id[:11] in {name.removeprefix("tap") for name in host.plugged}

@@ -1,0 +1,87 @@
+"""A port that several hosts hold ready, with one MAC: packets go to where it was last heard, asking no server."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from neutrino.dataplane.openflow import packet
+from neutrino.dataplane.openflow.packet import Packet
+from neutrino.model.state import Forwarding, Object, Port
+from tests.support.l2 import OPEN, Cloud, mac, network, port
+
+ROUTER = 9
+NETWORKS = {"vxlan": network("net", "vxlan", 70000), "vlan": network("net", "vlan", 205, "physnet1")}
+
+
+def end(number: int) -> tuple[str, str]:
+    return mac(number), f"10.0.0.{number}"
+
+
+def replica(host: str) -> Port:
+    owner = "network:ha_router_replicated_interface"
+    return port("r", ROUTER, host=host, device_owner=owner, replicated=True, port_security_enabled=False)
+
+
+class Hosts(Cloud):
+    """h1 and h2 have the router, h3 has not; the server says where it is active."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__("h1", "h2", "h3")
+        self.objects: list[Object] = [NETWORKS[kind], OPEN, replica("h1"), replica("h2")]
+        self.objects += [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)]
+
+    def tell(self, active: str) -> None:
+        entry = Forwarding(
+            id="r", network_id="net", host=active, mac_address=mac(ROUTER), ip_addresses=(f"10.0.0.{ROUTER}",)
+        )
+        for name, host in self.hosts.items():
+            told = self.state_for(name, self.objects)
+            entries = {key: value for key, value in told.forwarding.items() if key != "r"}
+            if name != active:
+                entries["r"] = entry
+            host.apply(dataclasses.replace(told, forwarding=entries))
+
+    def answered_at(self, sender: int) -> set[str]:
+        """The hosts whose router gets a packet of an instance."""
+        sent = packet.udp(end(sender), end(ROUTER), 53)
+        found: set[str] = set()
+        waiting = [(f"h{sender}", each) for each in self.hosts[f"h{sender}"].switch.send("br-int", f"p{sender}", sent)]
+        while waiting:
+            place, each = waiting.pop(0)
+            if each.bridge != "br-int":
+                waiting += self._across(place, each)
+            elif each.port == "r":
+                found.add(place)
+        return found
+
+
+def announcement() -> Packet:
+    return packet.udp(end(ROUTER), (packet.BROADCAST, "10.0.0.255"), 9)
+
+
+@pytest.mark.parametrize("kind", list(NETWORKS))
+def test_instances_everywhere_reach_the_active_one_and_follow_it(kind: str) -> None:
+    cloud = Hosts(kind)
+    for active in ("h1", "h2", "h1"):
+        cloud.tell(active)
+        cloud.send(active, "r", announcement())
+        for sender in (1, 2, 3):
+            assert cloud.answered_at(sender) == {active}, (active, sender)
+
+
+def test_on_a_physical_network_no_server_is_needed() -> None:
+    cloud = Hosts("vlan")
+    cloud.tell("h1")
+    cloud.send("h1", "r", announcement())
+    cloud.send("h2", "r", announcement())  # it has moved, and nobody was told
+    for sender in (1, 2, 3):
+        assert cloud.answered_at(sender) == {"h2"}, sender
+
+
+def test_before_it_is_heard_of_nobody_is_left_out() -> None:
+    cloud = Hosts("vxlan")
+    cloud.tell("h1")
+    for sender in (1, 2, 3):
+        assert "h1" in cloud.answered_at(sender)

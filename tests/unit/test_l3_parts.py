@@ -1,0 +1,142 @@
+"""A router's parts as they are rendered: devices and routes, translation, advertisements, keepalived."""
+
+from __future__ import annotations
+
+import msgspec
+
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.advertising import render_radvd
+from neutrino.agent.l3.parts.devices import render_namespace
+from neutrino.agent.l3.parts.ha import render_keepalived
+from neutrino.agent.l3.parts.nat import expand, render_nat
+from neutrino.dataplane.netlink.values import route
+from neutrino.model.routing import PortForwarding, RouterRoute
+from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, router
+
+OPTIONS = L3Options(host="h1", veth=True)
+
+
+def test_devices_addresses_and_the_way_out() -> None:
+    namespace = render_namespace(router(floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS)
+    assert namespace.name == "qrouter-r1"
+    assert {(each.name, each.peer, each.tx_checksum) for each in namespace.devices} == {
+        ("lo", "", None),
+        ("qr-00000001-aa", "tap00000001-aa", False),
+        ("qr-00000002-aa", "tap00000002-aa", False),
+        (QG, "tapeeeeeeee-aa", False),
+    }
+    assert {(each.device, each.address) for each in namespace.addresses} == {
+        ("qr-00000001-aa", "10.0.1.1/24"),
+        ("qr-00000002-aa", "10.0.2.1/24"),
+        (QG, "203.0.113.5/24"),
+        (QG, "203.0.113.9/32"),
+    }
+    assert namespace.routes == {route("0.0.0.0/0", QG, "203.0.113.1")}
+    assert namespace.sysctls["net/ipv4/ip_forward"] == "1"
+
+
+def test_internal_ports_of_the_switch_have_no_peer() -> None:
+    devices = render_namespace(router(), L3Options(veth=False)).devices
+    assert {each.peer for each in devices} == {""}
+
+
+def test_a_port_that_is_down_has_no_device() -> None:
+    down = msgspec.structs.replace(interface(2), admin_state_up=False)
+    names = {each.name for each in render_namespace(router(interface(1), down), OPTIONS).devices}
+    assert names == {"lo", "qr-00000001-aa", QG}
+
+
+def test_extra_routes_and_a_gateway_outside_its_subnet() -> None:
+    outside = msgspec.structs.replace(GATEWAY, addresses=(address("203.0.113.5", "203.0.113.0/28", "203.0.113.99"),))
+    routes = render_namespace(router(gateway=outside, routes=(RouterRoute("10.9.0.0/16", "10.0.1.7"),)), OPTIONS).routes
+    assert routes == {
+        route("0.0.0.0/0", QG, "203.0.113.99", onlink=True),
+        route("10.9.0.0/16", via="10.0.1.7"),
+    }
+
+
+def test_without_a_next_hop_for_ipv6_the_gateway_listens_to_routers_outside() -> None:
+    dual = msgspec.structs.replace(GATEWAY, addresses=(*GATEWAY.addresses, address("2001:db8::5", "2001:db8::/64")))
+    silent = render_namespace(router(gateway=dual), OPTIONS)
+    assert silent.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "2"
+    told = render_namespace(router(gateway=dual), L3Options(ipv6_gateway="fe80::1"))
+    assert route("::/0", QG, "fe80::1") in told.routes
+    assert told.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "0"
+
+
+def test_translation_names_what_it_translates_and_nothing_between_internal_subnets() -> None:
+    text = render_nat(router(floating_ips=(floating(9, "10.0.1.9"),))).text()
+    assert "203.0.113.9 : 10.0.1.9" in text
+    assert "10.0.1.9 : 203.0.113.9" in text
+    assert f'oifname != "{QG}" ct status & dnat == 0 accept' in text
+    assert f'oifname "{QG}" snat ip to 203.0.113.5' in text
+
+
+def test_without_snat_only_floating_ips_are_translated() -> None:
+    text = render_nat(router(enable_snat=False, floating_ips=(floating(9, "10.0.1.9"),))).text()
+    assert "snat ip to 203.0.113.5" not in text
+    assert "snat ip to ip saddr map @fixed_to_floating" in text
+
+
+def test_a_subnet_in_the_scope_of_the_network_outside_is_routed_not_translated() -> None:
+    scoped = interface(1, address("10.0.1.1", "10.0.1.0/24", address_scope_id="s"))
+    other = interface(2, address("10.0.2.1", "10.0.2.0/24", address_scope_id="t"))
+    outside = msgspec.structs.replace(
+        GATEWAY, addresses=(address("203.0.113.5", "203.0.113.0/24", address_scope_id="s"),)
+    )
+    text = render_nat(router(scoped, other, gateway=outside)).text()
+    assert f'oifname "{QG}" ip saddr 10.0.1.0/24 accept' in text
+    assert "10.0.2.0/24 accept" not in text
+    assert 'iifname "qr-00000001-aa" oifname "qr-00000002-aa" ct status & dnat == 0 drop' in text
+
+
+def test_a_range_of_ports_is_written_out_and_may_lead_to_one() -> None:
+    entry = PortForwarding(
+        id="p",
+        protocol="tcp",
+        external_ip_address="203.0.113.9",
+        external_port_first=80,
+        external_port_last=81,
+        internal_ip_address="10.0.1.9",
+        internal_port_first=8080,
+        internal_port_last=8081,
+    )
+    assert list(expand(entry)) == [
+        ("203.0.113.9 . tcp . 80", "10.0.1.9 . 8080"),
+        ("203.0.113.9 . tcp . 81", "10.0.1.9 . 8081"),
+    ]
+    single = msgspec.structs.replace(entry, internal_port_last=8080)
+    assert [inside for _, inside in expand(single)] == ["10.0.1.9 . 8080"] * 2
+
+
+def test_advertisements_by_mode() -> None:
+    def of(mode: str) -> str:
+        six = interface(1, address("2001:db8:1::1", "2001:db8:1::/64", ra_mode=mode, dns_nameservers=("2001:db8::53",)))
+        return render_radvd(router(six), OPTIONS)
+
+    assert "AdvAutonomous on;" in of("slaac")
+    assert "AdvOtherConfigFlag" not in of("slaac")
+    assert "RDNSS 2001:db8::53 {};" in of("slaac")
+    assert "AdvOtherConfigFlag on;" in of("dhcpv6-stateless")
+    assert "AdvManagedFlag on;" in of("dhcpv6-stateful")
+    assert "AdvAutonomous off;" in of("dhcpv6-stateful")
+    assert render_radvd(router(), OPTIONS) == ""
+
+
+def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
+    shared = router(ha=membership(), floating_ips=(floating(9, "10.0.1.9"),))
+    namespace = render_namespace(shared, OPTIONS)
+    assert {(each.device, each.address) for each in namespace.addresses} == {("ha-ffffffff-aa", "169.254.192.7/18")}
+    assert namespace.routes == frozenset()
+    assert QG in namespace.others_addresses
+    text = render_keepalived(shared, OPTIONS, "/state/fifo")
+    for line in (
+        "virtual_router_id 7",
+        "169.254.0.7/24 dev ha-ffffffff-aa",
+        "10.0.1.1/24 dev qr-00000001-aa",
+        f"203.0.113.9/32 dev {QG}",
+        f"0.0.0.0/0 via 203.0.113.1 dev {QG}",
+        "fe80::f816:3eff:fe00:101/64 dev qr-00000001-aa scope link",
+        "nopreempt",
+    ):
+        assert line in text, text

@@ -1,0 +1,305 @@
+"""The L3 role on fakes: the newest state wins, failures are told, drift is put right, extensions hear of everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.conflicts import Conflicts
+from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.extensions import Extensions, RouterEvent
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.nat import ended_connections, render_nat
+from neutrino.agent.l3.role import L3Role
+from neutrino.agent.processes import ProcessWatch
+from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
+from neutrino.dataplane.netlink.changes import DeleteAddress
+from neutrino.dataplane.netlink.fake import FakeNetlink
+from neutrino.dataplane.netlink.values import address as on_device
+from neutrino.dataplane.nft.api import NftError
+from neutrino.dataplane.nft.fake import FakeNft
+from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge
+from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from neutrino.dataplane.process.fake import FakeProcesses
+from neutrino.feed.state import Change, State
+from neutrino.model.agents import L3, PROBLEMS, AgentState
+from neutrino.model.routing import PortForwarding, Router, RouterRoute
+from tests.support.routing import GATEWAY, floating, interface, membership, router
+
+NAMESPACE = "qrouter-r1"
+DONE = {"l3-initialized": "True"}
+
+
+class Feed:
+    """What the server told, and what it is told."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.is_synced, self.position = True, 1
+        self.statuses: list[tuple[str, str, str]] = []
+        self.errors: list[str] = []
+
+    def status(self, kind: str, key: str, status: str) -> None:
+        self.statuses.append((kind, key, status))
+
+    def error(self, kind: str, key: str, text: str) -> None:
+        self.errors.append(text)
+
+    def port_up(self, port_id: str, revision: int) -> None: ...
+
+    def port_down(self, port_id: str, reason: str = "") -> None: ...
+
+    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None: ...
+
+
+class Flushes(list[ConntrackFlush]):
+    def flush(self, entries: Iterator[ConntrackFlush]) -> None:
+        self.extend(entries)
+
+
+class Told:
+    """An extension."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.fails = False
+
+    def before(self, event: RouterEvent) -> None:
+        self.events.append(("before", event.what))
+
+    def after(self, event: RouterEvent) -> None:
+        self.events.append(("after", event.what))
+        if self.fails:
+            raise RuntimeError("no")
+
+
+class Silent:
+    def announce(self, namespace: str, device: str, addresses: object, *, router: bool = False) -> None: ...
+
+
+class Host:
+    def __init__(self, state_path: Path, repair: float = 0.0) -> None:
+        self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
+        self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Told()
+        self.ovsdb.apply([SetBridge("br-int")])
+        options = L3Options(host="h1", state_path=str(state_path), veth=True)
+        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
+        watch = ProcessWatch(self.processes)
+        self.role = L3Role(
+            self.feed,
+            RouterDataplane(drivers, options),
+            RouterDaemons(watch, self.processes, options),
+            watch,
+            AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
+            switch=lambda: self.ovsdb,
+            extensions=Extensions([("told", self.extension)]),
+            repair=lambda: repair,
+        )
+
+    def tell(self, new: Router | None, key: str = "r1") -> None:
+        known = self.feed.state.objects["router"]
+        old = known.pop(key, None)
+        if new is not None:
+            known[key] = new
+        self.role.changed(Change("router", key, old, new))
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(10):
+                while not condition():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(what) from None
+
+    def routes(self) -> set[str]:
+        return {each.destination for each in self.netlink.read(NAMESPACE).routes} if self.is_there else set()
+
+    @property
+    def is_there(self) -> bool:
+        return NAMESPACE in self.netlink.namespaces()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        (described,) = self.role.describe()
+        return described.configurations[PROBLEMS]  # type: ignore[return-value]
+
+    async def verified(self) -> bool:
+        found = await self.role.find()
+        return not found.plan and not found.problems
+
+
+def run(host: Host, test: Callable[[], object]) -> None:
+    async def bounded() -> None:
+        task = asyncio.create_task(host.role.run())
+        try:
+            host.role.synced()
+            async with asyncio.timeout(30):
+                await test()  # type: ignore[misc]
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(bounded())
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Host, tmp_path: Path) -> None:
+    async def test() -> None:
+        for number in range(1000):
+            host.tell(router(routes=(RouterRoute(f"10.{number // 256 + 100}.{number % 256}.0/24", "10.0.1.9"),)))
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        await host.until(lambda: "10.103.231.0/24" in host.routes(), "the last state is not in force")
+        await host.until(lambda: len([each for each in host.routes() if each.startswith("10.10")]) == 1, "others are")
+        await host.role.settle()
+        assert await host.verified()
+        await host.until(
+            lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not said on the bridge"
+        )
+        host.tell(None)
+        await host.until(lambda: not host.is_there, "it is still there")
+        await host.until(lambda: list((tmp_path / "routers").iterdir()) == [], "its record is still there")
+        assert set(host.ovsdb.read().bridges["br-int"].ports) <= {"br-int"}
+
+    run(host, test)
+
+
+def test_floating_ips_that_work_and_one_that_cannot_be_made(host: Host) -> None:
+    async def test() -> None:
+        first, second = floating(9, "10.0.1.9"), floating(10, "10.0.1.10")
+        host.tell(router(floating_ips=(first,)))
+        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not told")
+        broken, host.nft.change_elements = host.nft.change_elements, _fails  # type: ignore[method-assign, assignment]
+        host.tell(router(floating_ips=(first, second)))
+        await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not told")
+        assert ("floatingip", "fip-9", "ERROR") not in host.feed.statuses
+        assert "no more" in host.problems["r1"]
+        host.nft.change_elements = broken  # type: ignore[method-assign]
+        await host.until(lambda: host.feed.statuses[-1] == ("floatingip", "fip-10", "ACTIVE"), "it is not tried again")
+        await host.until(lambda: not host.problems, "the problem stays")
+        # Put before the same port again while nobody looked: the server waits for our word.
+        host.tell(router(floating_ips=(first, msgspec.structs.replace(second, revision=7))))
+        await host.until(lambda: host.feed.statuses.count(("floatingip", "fip-10", "ACTIVE")) == 2, "not told again")
+
+    run(host, test)
+
+
+def _fails(*_: object) -> None:
+    raise NftError("no more elements")
+
+
+def test_what_was_changed_by_hand_is_put_right(tmp_path: Path) -> None:
+    host = Host(tmp_path, repair=0.05)
+
+    async def test() -> None:
+        host.tell(router())
+        await host.until(lambda: host.is_there and bool(host.routes()), "it is not made")
+        await host.role.settle()
+        host.nft.delete(NAMESPACE, "ip neutrino")
+        host.netlink.apply(NAMESPACE, [DeleteAddress(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
+        assert not await host.verified()
+        await host.until(lambda: host.nft.read(NAMESPACE, "ip neutrino") is not None, "the table does not come back")
+        await host.role.settle()
+        assert await host.verified()
+
+    run(host, test)
+
+
+def test_a_device_taken_off_the_bridge_is_put_back_at_once(host: Host) -> None:
+    def plugged() -> bool:
+        return "tap00000001-aa" in host.ovsdb.read().bridges["br-int"].ports
+
+    async def test() -> None:
+        host.tell(router())
+        await host.until(plugged, "it is not plugged")
+        await host.role.settle()
+        host.ovsdb.apply([DeletePort("br-int", "tap00000001-aa")])
+        await host.until(plugged, "it is not plugged again")
+
+    run(host, test)
+
+
+def test_extensions_hear_before_and_after(host: Host) -> None:
+    async def test() -> None:
+        events = host.extension.events
+        host.tell(router())
+        await host.until(lambda: events == [("before", "added"), ("after", "added")], "not told of a new one")
+        events.clear()
+        host.extension.fails = True
+        host.tell(router(enable_snat=False))
+        await host.until(lambda: events == [("before", "updated"), ("after", "updated")], "not told of a change")
+        await host.until(lambda: host.problems == {"r1": "extension told: no"}, "its failure is not shown")
+        events.clear()
+        host.tell(None)
+        await host.until(lambda: events == [("before", "deleted"), ("after", "deleted")], "not told of the end")
+
+    run(host, test)
+
+
+def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: Host, tmp_path: Path) -> None:
+    async def test() -> None:
+        host.tell(router(ha=membership()))
+        await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
+        await host.role.settle()
+
+    run(host, test)
+    signals: list[int] = []
+    host.processes.send = lambda process, number: bool(signals.append(number)) or True  # type: ignore[method-assign]
+    again = Host(tmp_path)
+    again.netlink, again.processes = host.netlink, host.processes
+
+    async def ensure(*interfaces: int) -> None:
+        watch = ProcessWatch(host.processes)
+        options = L3Options(host="h1", state_path=str(tmp_path), veth=True)
+        daemons = RouterDaemons(watch, host.processes, options)
+        served = router(*map(interface, interfaces), ha=membership())
+        await daemons.ensure(served, active=False)
+        assert daemons.find(served, active=False) == []
+
+    asyncio.run(ensure(1, 2))
+    assert signals == []  # as it was
+    asyncio.run(ensure(1, 2, 3))
+    assert len(signals) == 1
+
+
+def test_connections_that_end_with_what_translated_them() -> None:
+    entry = PortForwarding(
+        id="p",
+        protocol="tcp",
+        external_ip_address="203.0.113.20",
+        external_port_first=80,
+        external_port_last=80,
+        internal_ip_address="10.0.1.9",
+        internal_port_first=8080,
+        internal_port_last=8080,
+    )
+    before = render_nat(router(floating_ips=(floating(9, "10.0.1.9"),), port_forwardings=(entry,)))
+    there = {each.name: each.elements for each in before.sets}
+    assert ended_connections(before, there) == frozenset()
+    after = render_nat(router(floating_ips=(floating(9, "10.0.1.10"),)))
+    assert ended_connections(after, there) == {
+        ConntrackFlush(0, 4, "ingress", "203.0.113.9"),
+        ConntrackFlush(0, 4, "egress", "10.0.1.9"),
+        ConntrackFlush(0, 4, "ingress", "203.0.113.20", "", TCP, 80, 80),
+    }
+
+
+def test_two_active_hosts_are_a_conflict_when_it_lasts() -> None:
+    conflicts = Conflicts("h1", lasting=10)
+    there = router(ha=msgspec.structs.replace(membership(), active_host="h2"), gateway=GATEWAY)
+    assert conflicts.look(there, active=True, now=0) == ("", 10)
+    assert conflicts.look(there, active=False, now=5) == ("", None)
+    assert conflicts.look(there, active=True, now=6) == ("", 10)
+    problem, _ = conflicts.look(there, active=True, now=16)
+    assert "here and on h2 at once" in problem
+    here = router(ha=msgspec.structs.replace(membership(), active_host="h1"))
+    assert conflicts.look(here, active=True, now=17) == ("", None)
