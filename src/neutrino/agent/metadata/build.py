@@ -1,0 +1,148 @@
+"""The metadata role from the configuration."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from oslo_config import cfg
+
+from neutrino.agent.config import RefusedToStart
+from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
+from neutrino.agent.metadata.role import MetadataRole, Options
+from neutrino.agent.metadata.sockets import NamespaceSockets
+from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.role import Speaker
+from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.process.api import Daemon
+from neutrino.dataplane.process.real import RealProcesses
+from neutrino.model import agents
+
+NAME = "metadata"
+NOTE = "neutrino-metadata"
+NOBODY = "nobody"
+
+
+def build(conf: cfg.ConfigOpts, feed: Speaker, news: Callable[[], None]) -> MetadataRole:
+    options = Options(
+        host=conf.host,
+        socket=os.path.abspath(conf.metadata_proxy_socket),
+        metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
+        dhcp=DhcpSettings(
+            conf.host,
+            conf.dhcp_confs,
+            enable_isolated_metadata=conf.enable_isolated_metadata,
+            force_metadata=conf.force_metadata,
+            enable_metadata_network=conf.enable_metadata_network,
+        ),
+        settings=read_settings(conf),
+    )
+    namespaces = Namespaces()
+    processes = RealProcesses(conf.state_path, namespaces)
+    return MetadataRole(
+        feed,
+        options,
+        daemon(conf),
+        ProcessWatch(processes, action=conf.agent.check_child_processes_action),
+        NamespaceSockets(namespaces, conf.metadata_backlog),
+        describe(conf),
+        news,
+    )
+
+
+def daemon(conf: cfg.ConfigOpts) -> Daemon:
+    uid, gid = user_and_group(conf.metadata_proxy_user, conf.metadata_proxy_group)
+    socket = Path(conf.metadata_proxy_socket).absolute()
+    state = Path(conf.state_path).absolute()
+    for directory in (socket.parent, state):
+        directory.mkdir(parents=True, exist_ok=True)
+    note = []
+    if conf.monitor_file_dir:
+        Path(conf.monitor_file_dir).mkdir(parents=True, exist_ok=True)
+        note = ["--monitor-file", str(Path(conf.monitor_file_dir).absolute() / NOTE)]
+        note += ["--monitor-interval", str(conf.monitor_file_interval)]
+    return Daemon(
+        name=NAME,
+        argv=(
+            *(sys.executable, "-m", "neutrino.cli.main", "metadata", "--socket", str(socket)),
+            *("--user", str(uid), "--group", str(gid), *note),
+        ),
+        pid_file=str(state / "metadata.pid"),
+        log_file=str(state / "metadata.log"),
+    )
+
+
+def user_and_group(user: str, group: str) -> tuple[int, int]:
+    """Whom the process becomes; nobody, where an agent that is root is told nothing else."""
+    if not user:
+        found = pwd.getpwnam(NOBODY) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    else:
+        try:
+            found = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+        except KeyError:
+            raise RefusedToStart(f"metadata_proxy_user={user}: there is no such user") from None
+    if not group:
+        return found.pw_uid, found.pw_gid
+    try:
+        return found.pw_uid, int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise RefusedToStart(f"metadata_proxy_group={group}: there is no such group") from None
+
+
+def read_settings(conf: cfg.ConfigOpts) -> Settings:
+    limit, times = conf.metadata_rate_limiting, conf.metadata_haproxy
+    tls = conf.nova_metadata_protocol == "https"
+    certificate = ""
+    if tls and conf.nova_client_cert:
+        certificate = _read(conf, "nova_client_cert") + _read(conf, "nova_client_priv_key")
+    return Settings(
+        nova_host=conf.nova_metadata_host,
+        nova_port=conf.nova_metadata_port,
+        tls=tls,
+        insecure=conf.nova_metadata_insecure,
+        ca=_read(conf, "auth_ca_cert") if tls and conf.auth_ca_cert else "",
+        certificate=certificate,
+        secret=conf.metadata_proxy_shared_secret,
+        timeouts=Timeouts(
+            times.timeout_connect,
+            times.timeout_client,
+            times.timeout_server,
+            times.timeout_http_request,
+            times.timeout_http_keep_alive,
+        ),
+        limit=RateLimit(
+            tuple(limit.ip_versions) if limit.rate_limit_enabled else (),
+            (limit.base_query_rate_limit, limit.base_window_duration),
+            (limit.burst_query_rate_limit, limit.burst_window_duration),
+        ),
+    )
+
+
+def _read(conf: cfg.ConfigOpts, option: str) -> str:
+    path = conf[option]
+    if not path:
+        raise RefusedToStart(f"{option} is not set")
+    try:
+        return Path(path).read_text().rstrip("\n") + "\n"
+    except OSError as error:
+        raise RefusedToStart(f"{option}={path}: {error.strerror}") from None
+
+
+def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
+    return agents.AgentState(
+        agent_type=agents.METADATA,
+        binary="neutron-metadata-agent",
+        host=conf.host,
+        topic="N/A",
+        configurations={
+            "metadata_proxy_socket": conf.metadata_proxy_socket,
+            "nova_metadata_host": conf.nova_metadata_host,
+            "nova_metadata_port": conf.nova_metadata_port,
+            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+        },
+    )

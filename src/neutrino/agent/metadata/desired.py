@@ -1,0 +1,110 @@
+"""Where metadata should be served on this host, and for whom: from what the feed told. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+from neutrino.agent.dhcp.served import ROUTERS, Served, is_metadata_subnet, wants_metadata
+from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.l3.names import router_namespace
+from neutrino.agent.metadata.messages import METADATA_IPV4, WELL_KNOWN_PORT, Instance, Listening
+from neutrino.model.dhcp import DhcpPort
+from neutrino.model.routing import Router
+
+INFRASTRUCTURE = "network:"  # such device owners are no instances
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A namespace to listen in. Its name is the place's key."""
+
+    namespace: str
+    networks: tuple[str, ...]  # whose ports may ask here
+    port: int
+    address: str = ""  # of IPv4; empty: any
+    ipv6: bool = False
+
+
+class Refused(Exception):
+    """Metadata cannot be served there, and why."""
+
+
+def render_router_place(router: Router, metadata_port: int) -> Place | None:
+    """A router's namespace, where its table leads packets for the metadata address to our port."""
+    if not router.admin_state_up or not metadata_port:
+        return None
+    networks = tuple(sorted({interface.network_id for interface in router.interfaces}))
+    ipv6 = any(address.version == 6 for interface in router.interfaces for address in interface.addresses)
+    return Place(router_namespace(router.id), networks, metadata_port, ipv6=ipv6) if networks else None
+
+
+def render_network_place(this: Served, settings: DhcpSettings, routers: Mapping[str, Router]) -> Place | None:
+    """A network's DHCP namespace, which has the metadata address as its own.
+
+    A network of 169.254.0.0/16 is there for a router whose other networks cannot have it: their ports ask through it.
+    """
+    if not wants_metadata(this, settings):
+        return None
+    networks: tuple[str, ...] = (this.id,)
+    if settings.enable_metadata_network and any(is_metadata_subnet(subnet) for subnet in this.network.subnets):
+        networks = _behind(this, routers)
+    ipv6 = any(subnet.ip_version == 6 for subnet in this.network.subnets)
+    return Place(this.namespace, networks, WELL_KNOWN_PORT, METADATA_IPV4, ipv6)
+
+
+def _behind(this: Served, routers: Mapping[str, Router]) -> tuple[str, ...]:
+    found = sorted({port.device_id for port in this.ports if port.device_owner in ROUTERS})
+    if len(found) > 1:
+        raise Refused(f"metadata network {this.id} has {len(found)} routers, and may have one: {', '.join(found)}")
+    router = routers.get(found[0]) if found else None
+    if found and router is None:
+        raise Refused(f"metadata network {this.id}: router {found[0]} is not served on this host")
+    return tuple(sorted({each.network_id for each in router.interfaces})) if router is not None else (this.id,)
+
+
+def render_instance(port: DhcpPort) -> Instance | None:
+    """A port that may ask, if it is an instance's."""
+    if not port.device_id or port.device_owner.startswith(INFRASTRUCTURE):
+        return None
+    addresses = tuple(str(ipaddress.ip_address(fixed.ip_address)) for fixed in port.fixed_ips)
+    return Instance(port.id, port.network_id, port.mac_address.lower(), addresses, port.device_id, port.project_id)
+
+
+@dataclasses.dataclass(frozen=True)
+class ListeningPlan:
+    open: tuple[Place, ...] = ()
+    networks: tuple[Place, ...] = ()
+    """Whose sockets are right, but other networks' ports may ask."""
+    close: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Namespaces that are not there yet."""
+
+    def text(self) -> str:
+        lines = [f"metadata: listen in {place.namespace}" for place in self.open]
+        lines += [f"metadata: other networks at {place.namespace}" for place in self.networks]
+        lines += [f"metadata: close {key}" for key in self.close]
+        lines += [f"metadata: namespace {name} is missing" for name in self.missing]
+        return "\n".join(lines)
+
+
+def plan_listening(
+    wanted: Iterable[Place], has: Mapping[str, Listening], inodes: Mapping[str, int | None]
+) -> ListeningPlan:
+    """`inodes` say which namespace has a name now: a socket goes on listening in one that was deleted."""
+    places = {place.namespace: place for place in wanted}
+    missing = tuple(sorted(key for key in places if inodes.get(key) is None))
+    there = [place for key, place in sorted(places.items()) if key not in missing]
+    opened = tuple(place for place in there if not _is_right(place, has.get(place.namespace), inodes))
+    return ListeningPlan(
+        open=opened,
+        networks=tuple(p for p in there if p not in opened and has[p.namespace].networks != p.networks),
+        close=tuple(sorted(key for key in has if key not in places or key in missing)),
+        missing=missing,
+    )
+
+
+def _is_right(place: Place, found: Listening | None, inodes: Mapping[str, int | None]) -> bool:
+    wanted = inodes[place.namespace], place.port, place.ipv6
+    return found is not None and (found.inode, found.port, found.ipv6) == wanted

@@ -1,0 +1,84 @@
+"""Connections to Nova: kept open for the next request, and never waited for by anybody but the one who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+
+import h11
+
+from neutrino.agent.metadata.messages import Settings
+from neutrino.agent.metadata.proxy.peer import Peer
+
+MOST_IDLE = 256
+IDLE_SECONDS = 20.0  # less than servers commonly keep a connection
+_BUFFER = 1 << 16
+
+
+class NovaUnreachable(Exception):
+    """No connection: refused, or in time (`late`) none."""
+
+    def __init__(self, reason: str, *, late: bool) -> None:
+        super().__init__(reason)
+        self.late = late
+
+
+class Upstream:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tls = _context(settings) if settings.tls else None
+        self._idle: list[tuple[float, Peer]] = []
+        self._closed = False
+        self.host = f"[{settings.nova_host}]" if ":" in settings.nova_host else settings.nova_host
+        self.host += f":{settings.nova_port}"
+
+    async def take(self, *, fresh: bool = False) -> Peer:
+        while self._idle and not fresh:
+            since, peer = self._idle.pop()
+            if time.monotonic() - since < IDLE_SECONDS and not peer.reader.at_eof() and not peer.writer.is_closing():
+                return peer
+            peer.close()
+        seconds = self._settings.timeouts.connect
+        try:
+            async with asyncio.timeout(seconds):
+                reader, writer = await asyncio.open_connection(
+                    self._settings.nova_host, self._settings.nova_port, ssl=self._tls, limit=_BUFFER
+                )
+        except TimeoutError:
+            raise NovaUnreachable(f"no connection to {self.host} in {seconds:g} s", late=True) from None
+        except OSError as error:
+            raise NovaUnreachable(f"no connection to {self.host}: {error}", late=False) from None
+        return Peer(h11.CLIENT, reader, writer)
+
+    def give_back(self, peer: Peer) -> None:
+        """After a whole answer; kept if the next request may follow on it."""
+        if self._closed or not peer.is_idle or len(self._idle) >= MOST_IDLE or peer.reader.at_eof():
+            peer.close()
+            return
+        peer.http.start_next_cycle()
+        peer.used = True
+        self._idle.append((time.monotonic(), peer))
+
+    def close(self) -> None:
+        self._closed = True
+        for _, peer in self._idle:
+            peer.close()
+        self._idle.clear()
+
+
+def _context(settings: Settings) -> ssl.SSLContext:
+    """Certificates come as text, as the process may read no files; what loads them wants one, so they are in memory."""
+    context = ssl.create_default_context(cadata=settings.ca or None)
+    if settings.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.certificate:
+        descriptor = os.memfd_create("certificate")
+        try:
+            os.write(descriptor, settings.certificate.encode())
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+    return context

@@ -1,0 +1,103 @@
+"""Listening sockets inside a namespace, opened with the agent's rights for a process that has none."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import socket
+from collections.abc import Iterator
+
+from neutrino.agent.metadata.desired import Place
+from neutrino.agent.metadata.messages import Listening, SocketKind
+from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.netlink.namespaces import Namespaces
+
+IP_FREEBIND = 15  # linux/in.h: an address may be bound before a device has it
+NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+@dataclasses.dataclass
+class Opened:
+    """Close it when its descriptors have been passed on."""
+
+    listening: Listening
+    sockets: list[socket.socket]
+
+    def descriptors(self) -> list[int]:
+        return [each.fileno() for each in self.sockets]
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+class NamespaceSockets:
+    """Blocking."""
+
+    def __init__(self, namespaces: Namespaces, backlog: int = 4096) -> None:
+        self._namespaces = namespaces
+        self._backlog = backlog
+
+    def inode(self, namespace: str) -> int | None:
+        """Which namespace has that name now; None if none has."""
+        try:
+            found = os.stat(self._namespaces.path(namespace))
+            own = os.stat("/proc/self/ns/net")
+        except OSError:
+            return None
+        return found.st_ino if found.st_dev == own.st_dev else None  # else the name is there, but nothing on it yet
+
+    def open(self, place: Place) -> Opened:
+        """NetlinkError or OSError if it cannot be."""
+        return self._namespaces.run(place.namespace, lambda: self._open_here(place))
+
+    def _open_here(self, place: Place) -> Opened:
+        inode = os.stat("/proc/thread-self/ns/net").st_ino
+        with contextlib.ExitStack() as undo:
+            made: list[tuple[SocketKind, socket.socket]] = []
+            for kind, opened in self._sockets(place):
+                undo.callback(opened.close)
+                made.append((kind, opened))
+            undo.pop_all()
+        kinds = tuple(kind for kind, _ in made)
+        listening = Listening(inode, place.port, place.ipv6, kinds, place.networks)
+        return Opened(listening, [opened for _, opened in made])
+
+    def _sockets(self, place: Place) -> Iterator[tuple[SocketKind, socket.socket]]:
+        yield "ipv4", self._listen(socket.AF_INET, place.address, place.port)
+        if not place.ipv6:
+            return
+        try:
+            ipv6 = self._listen(socket.AF_INET6, "::", place.port)
+        except OSError as error:
+            if error.errno in NO_IPV6:
+                return
+            raise
+        yield "ipv6", ipv6
+        # By it the process asks for the MAC of a link-local source, of which the address says nothing certain.
+        yield (
+            "neighbours",
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE),
+        )
+
+    def _listen(self, family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # New sockets take over from old ones of ours while those are still open.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            else:
+                made.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
+            made.bind((address, port))
+            made.listen(self._backlog)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+REFUSALS = (NetlinkError, OSError)

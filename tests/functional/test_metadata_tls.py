@@ -1,0 +1,113 @@
+"""Nova behind TLS: its certificate is checked, and ours is shown, though the process may read neither from a file."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from neutrino.agent.metadata.messages import Settings
+from neutrino.lab.metadata import NovaMetadata
+from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
+
+
+class Authority:
+    """Certificates as PEM, each with its key."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+        self.certificate = self._sign(self._name, self._key, ca=True)
+
+    def _sign(self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> str:
+        now = datetime.datetime.now(datetime.UTC)
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        return made.public_bytes(serialization.Encoding.PEM).decode()
+
+    def issue(self, name: str) -> str:
+        key = ec.generate_private_key(ec.SECP256R1())
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return self._sign(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, ca=False) + text.decode()
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture
+def number(authority: Authority, tmp_path: Path) -> Iterator[int]:
+    """The port of a Nova that wants to see a certificate."""
+    (tmp_path / "nova.pem").write_text(authority.issue("nova"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(tmp_path / "nova.pem")
+    with NovaMetadata(("127.0.0.1", 0), SECRET) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        yield int(server.server_address[1])
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("case", ["right", "no certificate", "another authority", "another authority, insecure"])
+def test_nova_behind_tls(case: str, authority: Authority, number: int, tmp_path: Path) -> None:
+    settings = Settings(
+        nova_port=number,
+        secret=SECRET,
+        timeouts=TIMES,
+        tls=True,
+        insecure=case.endswith("insecure"),
+        ca=(Authority() if case.startswith("another") else authority).certificate,
+        certificate="" if case == "no certificate" else authority.issue("neutrino"),
+    )
+    host = Host(tmp_path, settings)
+    this = port("blue", 5, "10.0.0.5")
+    host.namespace("qdhcp-blue", "10.0.0.2/24", "169.254.169.254/32")
+    host.instance("blue", "qdhcp-blue", this)
+    host.feed.put("dhcp_network", "blue", network("blue"))
+    for each in (dhcp_port("blue"), this):
+        host.feed.put("dhcp_port", each.id, each)
+    wanted = (200, this.device_id) if case in ("right", "another authority, insecure") else (502, None)
+
+    def answered() -> bool:
+        try:
+            status, text = host.ask("blue")
+        except OSError:
+            return False
+        return (status, text if status == 200 else None) == wanted
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(answered)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        host.close()

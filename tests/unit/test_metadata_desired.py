@@ -1,0 +1,129 @@
+"""Where metadata is wanted, and what differs from where it is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from neutrino.agent.dhcp.served import served
+from neutrino.agent.dhcp.settings import Settings
+from neutrino.agent.metadata.desired import (
+    Place,
+    Refused,
+    plan_listening,
+    render_instance,
+    render_network_place,
+    render_router_place,
+)
+from neutrino.agent.metadata.messages import Listening
+from neutrino.model.dhcp import DhcpNetwork, DhcpPort
+from neutrino.model.routing import Router
+from neutrino.model.state import FixedIp
+from tests.support import metadata
+from tests.support.metadata import HOST, dhcp_port, router_of
+from tests.support.routing import address, interface
+
+ISOLATED = Settings(HOST, "/dhcp", enable_isolated_metadata=True)
+
+
+def place_of(network: DhcpNetwork, *ports: DhcpPort, settings: Settings = ISOLATED, **routers: Router) -> Place | None:
+    return render_network_place(served(network, (dhcp_port(network.id), *ports), HOST), settings, routers)
+
+
+def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
+    made = metadata.port(network.id, 3, device_owner="network:router_interface", device_id=router)
+    fixed = FixedIp(network.subnets[subnet].id, network.subnets[subnet].gateway_ip or "")
+    return DhcpPort(
+        id=f"port of {router}",
+        network_id=network.id,
+        mac_address=made.mac_address,
+        device_id=router,
+        device_owner=made.device_owner,
+        fixed_ips=(fixed,),
+    )
+
+
+def test_an_isolated_network_is_served_where_its_address_is() -> None:
+    network = metadata.network("n1")
+    assert place_of(network) == Place("qdhcp-n1", ("n1",), 80, "169.254.169.254")
+    assert place_of(network, settings=Settings(HOST, "/dhcp")) is None, "nobody asked for it"
+    assert render_network_place(served(network, (), HOST), ISOLATED, {}) is None, "DHCP is not served here"
+
+
+def test_ipv6_where_there_is_a_subnet_of_it() -> None:
+    place = place_of(metadata.network("n1", "10.0.0.0/24", "fd00::/64"))
+    assert place is not None
+    assert place.ipv6
+
+
+def test_a_network_whose_gateway_is_a_router_is_not_isolated() -> None:
+    network = metadata.network("n1", gateway_ip="10.0.0.1")
+    assert place_of(network, router_port(network, "r1")) is None
+    forced = dataclasses.replace(ISOLATED, force_metadata=True)
+    assert place_of(network, router_port(network, "r1"), settings=forced) is not None
+
+
+def test_a_metadata_network_speaks_for_its_router() -> None:
+    settings = dataclasses.replace(ISOLATED, enable_metadata_network=True)
+    network = metadata.network("m1", "169.254.169.240/28", gateway_ip="169.254.169.241")
+    router = router_of("m1", "n1", "n2")
+    place = place_of(network, router_port(network, "r1"), settings=settings, r1=router)
+    assert place is not None
+    assert place.networks == ("m1", "n1", "n2")
+    with pytest.raises(Refused, match="2 routers"):
+        place_of(network, router_port(network, "r1"), router_port(network, "r2"), settings=settings, r1=router)
+    with pytest.raises(Refused, match="r1 is not served on this host"):
+        place_of(network, router_port(network, "r1"), settings=settings)
+
+
+def test_a_router_is_served_for_its_internal_networks() -> None:
+    router = Router(id="r1", interfaces=(interface(2), interface(1)))
+    assert render_router_place(router, 9697) == Place("qrouter-r1", ("net-1", "net-2"), 9697)
+    assert render_router_place(router, 0) is None, "enable_metadata_proxy is off"
+    assert render_router_place(Router(id="r1"), 9697) is None, "nobody could ask"
+    assert render_router_place(Router(id="r1", interfaces=(interface(1),), admin_state_up=False), 9697) is None
+    six = Router(id="r1", interfaces=(interface(1, address("fd00::1", "fd00::/64")),))
+    assert render_router_place(six, 9697) == Place("qrouter-r1", ("net-1",), 9697, ipv6=True)
+
+
+def test_ports_of_instances_may_ask_and_no_others() -> None:
+    port = metadata.port("n1", 5, "10.0.0.5", "FD00:0::5")
+    found = render_instance(port)
+    assert found is not None
+    assert found.addresses == ("10.0.0.5", "fd00::5"), "as the kernel writes them"
+    assert (found.instance_id, found.project_id) == (port.device_id, "project-1")
+    assert render_instance(metadata.port("n1", 5, "10.0.0.5", device_id="")) is None
+    assert render_instance(dhcp_port("n1")) is None
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+PLACE = Place("qrouter-r1", ("n1",), 9697)
+RIGHT = Listening(7, 9697, False, ("ipv4",), ("n1",))
+
+
+def test_what_is_right_is_left() -> None:
+    plan = plan_listening([PLACE], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
+    assert plan.text() == ""
+
+
+@pytest.mark.parametrize(
+    ("has", "inode"),
+    [(None, 7), (RIGHT, 8), (Listening(7, 9698, False, ("ipv4",), ("n1",)), 7), (Listening(7, 9697, True, (), ()), 7)],
+)
+def test_sockets_that_are_missing_or_not_those_wanted_are_opened(has: Listening | None, inode: int) -> None:
+    known = {"qrouter-r1": has} if has is not None else {}
+    plan = plan_listening([PLACE], known, {"qrouter-r1": inode})
+    assert (plan.open, plan.close, plan.networks) == ((PLACE,), (), ())
+
+
+def test_other_networks_need_no_other_sockets() -> None:
+    place = dataclasses.replace(PLACE, networks=("n1", "n2"))
+    plan = plan_listening([place], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
+    assert (plan.open, plan.networks) == ((), (place,))
+
+
+def test_sockets_in_a_namespace_that_is_gone_are_closed() -> None:
+    plan = plan_listening([PLACE], {"qrouter-r1": RIGHT, "qdhcp-n9": RIGHT}, {"qrouter-r1": None})
+    assert (plan.open, plan.close, plan.missing) == ((), ("qdhcp-n9", "qrouter-r1"), ("qrouter-r1",))

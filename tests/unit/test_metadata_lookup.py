@@ -1,0 +1,147 @@
+"""Who asks, what of a request is passed on, and how often one may ask: the metadata process's pure parts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import random
+
+import pytest
+
+from neutrino.agent.metadata.messages import Instance, RateLimit
+from neutrino.agent.metadata.proxy.directory import Directory
+from neutrino.agent.metadata.proxy.headers import origin_form, render_request, render_response, sign
+from neutrino.agent.metadata.proxy.rate import MOST_SOURCES, RateLimiter
+
+VM = Instance("p1", "blue", "fa:16:3e:00:00:05", ("10.0.0.5", "fd00::5"), "vm-1", "project")
+
+
+def test_an_address_counts_on_its_networks_alone() -> None:
+    twin = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.0.5",), "vm-2", "project")
+    directory = Directory([VM, twin])
+    assert directory.find(["blue"], "10.0.0.5") is VM
+    assert directory.find(["red"], "10.0.0.5") is twin
+    assert directory.find(["blue", "red"], "10.0.0.5") is None, "it may be two"
+    assert directory.find(["green", "blue"], "fd00::5") is VM
+    assert directory.find(["blue"], "10.0.0.6") is None
+    assert directory.find([], "10.0.0.5") is None
+
+
+def test_a_mac_is_believed_and_the_address_with_it_is_not() -> None:
+    other = Instance("p2", "blue", "fa:16:3e:00:00:06", ("10.0.0.6",), "vm-2")
+    directory = Directory([VM, other])
+    assert directory.find(["blue"], "fe80::1", VM.mac) is VM
+    assert directory.find(["blue"], "10.0.0.5", other.mac) is other
+    assert directory.find(["blue"], "10.0.0.5", "") is None, "nothing was seen on the wire"
+
+
+def test_two_ports_of_one_instance_are_no_doubt() -> None:
+    second = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.0.5",), "vm-1", "project")
+    found = Directory([VM, second]).find(["blue", "red"], "10.0.0.5")
+    assert found is not None
+    assert found.instance_id == "vm-1"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_directory_that_changed_is_as_one_made_anew(seed: int) -> None:
+    choose, there, directory = random.Random(seed), {}, Directory()
+    for _ in range(300):
+        key = f"p{choose.randrange(8)}"
+        if choose.random() < 0.3:
+            there.pop(key, None)
+            directory.remove(key)
+        else:
+            addresses = tuple({f"10.0.0.{choose.randrange(4)}" for _ in range(choose.randrange(3))})
+            there[key] = Instance(key, f"n{choose.randrange(2)}", f"m{choose.randrange(3)}", addresses, key)
+            directory.put(there[key])
+        anew = Directory(there.values())
+        assert len(directory) == len(there)
+        for networks in (["n0"], ["n1"], ["n0", "n1"]):
+            for number in range(4):
+                assert directory.find(networks, f"10.0.0.{number}") == anew.find(networks, f"10.0.0.{number}")
+                assert directory.find(networks, "", f"m{number}") == anew.find(networks, "", f"m{number}")
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+
+
+def test_nova_hears_who_asks_from_us_alone() -> None:
+    given = [
+        (b"host", b"169.254.169.254"),
+        (b"X-Instance-Id", b"forged"),
+        (b"x_instance_id", b"forged"),
+        (b"X-Anything", b"forged"),
+        (b"forwarded", b"for=forged"),
+        (b"connection", b"keep-alive, cookie"),
+        (b"cookie", b"of this connection"),
+        (b"accept", b"*/*"),
+        (b"content-length", b"3"),
+    ]
+    sent = render_request(given, "nova:8775", "10.0.0.5", VM, "signature")
+    assert sent == [
+        (b"host", b"nova:8775"),
+        (b"accept", b"*/*"),
+        (b"content-length", b"3"),
+        (b"x-forwarded-for", b"10.0.0.5"),
+        (b"x-instance-id", b"vm-1"),
+        (b"x-tenant-id", b"project"),
+        (b"x-instance-id-signature", b"signature"),
+    ]
+
+
+def test_a_request_keeps_the_form_of_its_body() -> None:
+    sent = render_request([(b"transfer-encoding", b"chunked"), (b"te", b"trailers")], "nova", "10.0.0.5", VM, "")
+    assert (b"transfer-encoding", b"chunked") in sent
+    assert b"te" not in dict(sent)
+    assert render_response([(b"transfer-encoding", b"chunked"), (b"connection", b"close"), (b"etag", b"1")]) == [
+        (b"etag", b"1")
+    ]
+
+
+def test_the_signature_is_what_nova_reckons() -> None:
+    assert sign("vm-1", "secret") == hmac.new(b"secret", b"vm-1", hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/latest?x=1", b"/latest?x=1"),
+        (b"http://169.254.169.254/latest", b"/latest"),
+        (b"HTTP://169.254.169.254", b"/"),
+        (b"nova:8775", None),
+        (b"*", None),
+    ],
+)
+def test_only_a_path_is_passed_on(target: bytes, path: bytes | None) -> None:
+    assert origin_form(target) == path
+
+
+# --- rates ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_has_its_share_and_no_more() -> None:
+    limiter = RateLimiter(RateLimit((4,), (10, 10), (100, 10)))
+    assert [limiter.allows("k", "10.0.0.5", 0.0) for _ in range(12)] == [True] * 10 + [False] * 2
+    assert limiter.allows("k", "10.0.0.6", 0.0), "others have theirs"
+    assert limiter.allows("other", "10.0.0.5", 0.0), "so has the same address elsewhere"
+    assert limiter.allows("k", "fd00::5", 0.0), "IPv6 is not asked for"
+    assert not limiter.allows("k", "10.0.0.5", 10.1), "the window slides: what was before still counts"
+    assert limiter.allows("k", "10.0.0.5", 40.0)
+
+
+def test_the_second_window_is_against_bursts() -> None:
+    limiter = RateLimiter(RateLimit((4, 6), (100, 60), (3, 1)))
+    assert [limiter.allows("k", "fd00::5", 0.0) for _ in range(4)] == [True, True, True, False]
+    assert limiter.allows("k", "fd00::5", 2.5)
+
+
+def test_a_steady_source_under_the_limit_is_never_refused() -> None:
+    limiter = RateLimiter(RateLimit((4,), (10, 10), (10, 10)))
+    assert all(limiter.allows("k", "10.0.0.5", second * 1.2) for second in range(1000))
+
+
+def test_forged_sources_do_not_fill_the_memory() -> None:
+    limiter = RateLimiter(RateLimit((4,), (10, 10), (10, 10)))
+    for number in range(MOST_SOURCES + 500):
+        limiter.allows("k", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
+    assert len(limiter._sources) == MOST_SOURCES

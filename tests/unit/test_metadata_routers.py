@@ -1,0 +1,41 @@
+"""The metadata address of IPv6 in a router: on devices with IPv6, redirected, and nowhere else."""
+
+from __future__ import annotations
+
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.devices import render_namespace
+from neutrino.agent.l3.parts.ha import render_keepalived
+from neutrino.agent.l3.parts.metadata import render_metadata
+from tests.support.routing import address, interface, membership, router
+
+FOUR, SIX = interface(1), interface(2, address("fd00::1", "fd00::/64"))
+QR = "qr-00000002-aa"
+ADDRESS = "fe80::a9fe:a9fe/64"
+ON, OFF = L3Options(host="h1", veth=True, metadata_port=9697), L3Options(host="h1", veth=True)
+
+
+def carriers(options: L3Options, **values: object) -> set[str]:
+    namespace = render_namespace(router(FOUR, SIX, **values), options)
+    return {each.device for each in namespace.addresses if each.address == ADDRESS}
+
+
+def test_devices_with_ipv6_have_the_address() -> None:
+    assert carriers(ON) == {QR}
+    assert carriers(OFF) == set(), "enable_metadata_proxy is off"
+
+
+def test_of_an_ha_router_only_the_active_host_has_it() -> None:
+    assert carriers(ON, ha=membership()) == set()
+    lines = [line.strip() for line in render_keepalived(router(FOUR, SIX, ha=membership()), ON, "/fifo").splitlines()]
+    assert f"{ADDRESS} dev {QR}" in lines
+
+
+def test_packets_for_it_are_redirected_and_nobody_else_reaches_the_port() -> None:
+    table = render_metadata(router(FOUR, SIX), 9697)
+    assert table is not None
+    rules = {chain.name: chain.rules for chain in table.chains}
+    assert table.family == "ip6"
+    assert rules["arriving"] == ('iifname "qr-*" ip6 daddr fe80::a9fe:a9fe tcp dport 80 redirect to :9697',)
+    assert rules["to_here"][-1] == "tcp dport 9697 drop"
+    assert render_metadata(router(FOUR), 9697) is None, "a host without IPv6 is left alone"
+    assert render_metadata(router(FOUR, SIX), 0) is None
