@@ -10,10 +10,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openstack.config import OpenStackConfig
@@ -47,14 +48,18 @@ class Up:
 
 
 @contextmanager
-def up(directory: Path, *arguments: str, path: str | None = None) -> Iterator[Up]:
+def up(directory: Path, *arguments: str, path: str | None = None, inside: Sequence[str] = ()) -> Iterator[Up]:
     """`neutrino up` in a directory, once it has said what to type next."""
+    if inside:
+        arguments = (*arguments, "--state", str(directory / "state"))
+    else:
+        arguments = (*arguments, "--no-dataplane")  # the devices of this machine are not ours to make
     port = free_port()
     output = directory / "output"
     environment = {"PATH": path or f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [PROGRAM, "up", "--port", str(port), *arguments],
+            [*inside, PROGRAM, "up", "--port", str(port), *arguments],
             cwd=directory,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -151,9 +156,9 @@ def test_where_there_is_no_client_it_says_how_to_get_one(tmp_path: Path, monkeyp
     from neutrino.cli import up as module
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert module._client() == (str(Path(sys.executable).with_name("openstack")), "")
+    assert module.client() == (str(Path(sys.executable).with_name("openstack")), "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert "pip install python-openstackclient" in module._client()[1]
+    assert "pip install python-openstackclient" in module.client()[1]
 
 
 def refused(tmp_path: Path, *arguments: str) -> tuple[int, str]:
@@ -200,3 +205,66 @@ def test_beyond_loopback_if_it_is_meant(tmp_path: Path) -> None:
         check_listening(configuration([str(config)]))
     config.write_text(f"{text}allow_noauth_beyond_loopback = true\n")
     check_listening(configuration([str(config)]))
+
+
+@pytest.fixture
+def machine() -> Iterator[list[str]]:
+    """A network of its own, as of another machine: how to run a command in it."""
+    script = (
+        "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && echo ready && exec sleep 600"
+    )
+    holder = subprocess.Popen(
+        ["unshare", "--net", "--mount", "bash", "-euc", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"ready\n"
+        yield ["nsenter", "--target", str(holder.pid), "--net", "--mount", "--"]
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def ask(machine: Sequence[str], url: str, method: str = "GET", body: object = None) -> dict[str, Any]:
+    data = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
+    command = [*machine, "curl", "-sS", "-X", method, *data, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def output(machine: Sequence[str], *command: str) -> str:
+    return subprocess.run([*machine, *command], capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+def test_it_wires_networks_on_this_machine_and_finds_them_again(tmp_path: Path, machine: list[str]) -> None:
+    def alive_agents(url: str) -> set[str]:
+        agents = ask(machine, f"{url}/v2.0/agents")["agents"]
+        return {agent["agent_type"] for agent in agents if agent["alive"]}
+
+    with up(tmp_path, inside=machine) as running:
+        url = f"{running.url}/v2.0"
+        wanted = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
+        wait_until(lambda: alive_agents(running.url) >= wanted, timeout=30, what="the agents", failed=lambda: None)
+        (public,) = ask(machine, f"{url}/networks?router:external=true")["networks"]
+        network = ask(machine, f"{url}/networks", "POST", {"network": {"name": "blue"}})["network"]
+        subnet = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}
+        subnet = ask(machine, f"{url}/subnets", "POST", {"subnet": subnet})["subnet"]
+        router = {"name": "out", "external_gateway_info": {"network_id": public["id"]}}
+        router = ask(machine, f"{url}/routers", "POST", {"router": router})["router"]
+        address = router["external_gateway_info"]["external_fixed_ips"][0]["ip_address"]
+        ask(machine, f"{url}/routers/{router['id']}/add_router_interface", "PUT", {"subnet_id": subnet["id"]})
+
+        def answers() -> bool:
+            return ", 0% packet loss" in output(machine, "ping", "-c", "1", "-W", "1", address)
+
+        wait_until(answers, timeout=30, what=f"the router at {address}", failed=lambda: None)
+        spaces = output(machine, "ip", "netns")
+        assert f"qrouter-{router['id']}" in spaces
+        assert f"qdhcp-{network['id']}" in spaces
+        assert running.ctrl_c() == 0
+        assert output(machine, "ip", "netns", "pids", f"qdhcp-{network['id']}").strip() == ""
+        assert not answers()
+
+    with up(tmp_path, inside=machine):
+        wait_until(answers, timeout=30, what="the router again", failed=lambda: None)

@@ -68,6 +68,7 @@ class Neutrino(TemporaryServer):
             },
             "database": {"connection": f"sqlite:///{self.directory}/neutrino.sqlite"},
             "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
+            "feed": {"run": False},  # a process less to start, for the many tests without a host
         }
         self.settings = {
             section: {**defaults.get(section, {}), **(settings or {}).get(section, {})}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import json
+import os
 import shlex
 import shutil
 import sys
@@ -10,11 +13,12 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from oslo_config import cfg
 
 CONFIG = """\
-# Written by `neutrino up`. Options of your own go into a file given with --config-file.
+# Written by the neutrino command. Options of your own go into a file given with --config-file.
 [DEFAULT]
 bind_host = 127.0.0.1
 bind_port = {port}
@@ -64,7 +68,13 @@ NO_CLIENT = "\nThere is no openstack command yet: pip install python-openstackcl
 MOST_SECONDS = 60.0
 
 
-def up(state: str, port: int, config_files: Sequence[str]) -> int:
+ROLES = ("l2", "dhcp", "l3", "metadata")
+
+
+def up(
+    state: str, port: int, config_files: Sequence[str], *, dataplane: bool = True, agent_files: Sequence[str] = ()
+) -> int:
+    from neutrino.cli import machine
     from neutrino.cli.server import serve
 
     directory = Path(state).absolute()
@@ -80,23 +90,82 @@ def up(state: str, port: int, config_files: Sequence[str]) -> int:
         url = f"http://{f'[{conf.bind_host}]' if ':' in conf.bind_host else conf.bind_host}:{conf.bind_port}"
         clouds.write_text(CLOUDS.format(url=url))
         print(f"neutrino starts on {url}; its files are in {directory}", flush=True)
-        threading.Thread(target=_tell_when_ready, args=(url, clouds), daemon=True, name="ready").start()
+        threading.Thread(target=_tell_when_ready, args=(url, clouds, wired), daemon=True, name="ready").start()
 
-    return serve([str(configuration), *config_files], starting)
+    files = [str(configuration), *config_files]
+    wired = False
+    here = machine.Machine(directory, os.uname().nodename, ROLES)
+    with contextlib.ExitStack() as stack:
+        further = {}
+        try:
+            if dataplane:
+                machine.check()
+                stack.enter_context(here.running_switch())
+                stack.callback(here.end_daemons)
+                own = [str(here.write_agent_configuration()), *agent_files]
+                further["agent"] = lambda: here.run_agent(files, own)
+                wired = True
+        except machine.NoDataplane as error:
+            print(f"neutrino: networks are not wired on this machine: {error}", file=sys.stderr, flush=True)
+        return serve(files, starting, further)
 
 
-def _tell_when_ready(url: str, clouds: Path) -> None:
+def _have_external_network(url: str) -> None:
+    """A network to the world outside, once: routers have a way out, and floating IPs are reached from this machine."""
+    from neutrino.cli.machine import EXTERNAL_CIDR, EXTERNAL_GATEWAY, EXTERNAL_NETWORK
+
+    address = url.removeprefix("http://")
+    if _ask(address, "GET", "/v2.0/networks?router:external=true&fields=id")["networks"]:
+        return
+    network = {
+        "name": "public",
+        "router:external": True,
+        "provider:network_type": "flat",
+        "provider:physical_network": EXTERNAL_NETWORK,
+    }
+    made = _ask(address, "POST", "/v2.0/networks", {"network": network})["network"]
+    subnet = {
+        "name": "public-v4",
+        "network_id": made["id"],
+        "ip_version": 4,
+        "cidr": EXTERNAL_CIDR,
+        "gateway_ip": EXTERNAL_GATEWAY,
+        "enable_dhcp": False,
+    }
+    _ask(address, "POST", "/v2.0/subnets", {"subnet": subnet})
+
+
+def _ask(address: str, method: str, path: str, body: object = None) -> dict[str, Any]:
+    connection = http.client.HTTPConnection(address, timeout=30)
+    try:
+        text = json.dumps(body) if body is not None else None
+        connection.request(method, path, text, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        data: dict[str, Any] = json.loads(answer.read())
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise OSError(f"{method} {path}: {data}")
+        return data
+    finally:
+        connection.close()
+
+
+def _tell_when_ready(url: str, clouds: Path, wired: bool) -> None:
     give_up = time.monotonic() + MOST_SECONDS
     while not _answers(url):
         if time.monotonic() > give_up:
             print(f"neutrino: {url} does not answer after {MOST_SECONDS:.0f} s", file=sys.stderr, flush=True)
             return
         time.sleep(0.05)
-    openstack, hint = _client()
+    if wired:
+        try:
+            _have_external_network(url)
+        except (OSError, http.client.HTTPException, KeyError, ValueError) as error:
+            print(f"neutrino: the external network could not be made: {error}", file=sys.stderr, flush=True)
+    openstack, hint = client()
     print(NEXT.format(url=url, clouds=shlex.quote(str(clouds)), openstack=openstack, hint=hint), flush=True)
 
 
-def _client() -> tuple[str, str]:
+def client() -> tuple[str, str]:
     """How to call the client here, and what to do where there is none."""
     if shutil.which("openstack"):
         return "openstack", ""

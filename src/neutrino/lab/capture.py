@@ -1,0 +1,99 @@
+"""Watching packets on a device, for as long as a `with` lasts."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from neutrino.lab.errors import LabError
+
+START_SECONDS = 10.0
+READY = "listening on"
+
+
+class Capture:
+    """`lines` is what tcpdump printed so far; `wait_for` waits until it printed something."""
+
+    def __init__(self, start: Callable[[Sequence[str]], subprocess.Popen[str]], device: str, expression: str) -> None:
+        options = ["-i", device, "-n", "-e", "-l", "--immediate-mode", "-Z", "root"]
+        self._argv = ["tcpdump", *options, *([expression] if expression else [])]
+        self._start = start
+        self._changed = threading.Condition()
+        self._lines: list[str] = []
+        self._ready = False
+        self._complaint = ""
+
+    def __enter__(self) -> Self:
+        self._process = self._start(self._argv)
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_packets, self._read_words)]
+        for reader in self._readers:
+            reader.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._process.poll() is not None, START_SECONDS)
+        if not self._ready:
+            self.stop()
+            raise LabError(f"tcpdump does not start: {self._complaint.strip()}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def lines(self) -> list[str]:
+        with self._changed:
+            return list(self._lines)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def wait_for(self, wanted: str, timeout: float = 5.0) -> None:
+        """Until a line with this text has come."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: any(wanted in line for line in self._lines), timeout):
+                seen = "\n".join(self._lines[-50:])
+                raise LabError(f"no packet with {wanted!r} was seen in {timeout:.0f} s, only:\n{seen}")
+
+    def wait_until_quiet(self, seconds: float = 0.3, timeout: float = 5.0) -> None:
+        """Until nothing came for a while; what comes without end is not waited for."""
+        give_up = time.monotonic() + timeout
+        with self._changed:
+            while time.monotonic() < give_up and self._changed.wait(seconds):
+                pass
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(START_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        for reader in self._readers:
+            reader.join()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _read_packets(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._changed:
+                self._lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+
+    def _read_words(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._changed:
+                self._complaint += line
+                self._ready = self._ready or READY in line
+                self._changed.notify_all()
+        self._process.wait()
+        with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,38 @@
+"""One lab of three hosts for the session. Each test finds it clean, with everything running."""
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from neutrino.lab.lab import Lab
+from tests.support.lab import clean, log_sizes, logs_since, temporary_lab
+
+_SIZES = pytest.StashKey[dict[str, int]]()
+
+
+@pytest.fixture(scope="session")
+def session_lab() -> Iterator[Lab]:
+    # These tests are about L2; the other roles have labs of their own, with what they need.
+    with temporary_lab(hosts=3, roles=("l2",)) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(session_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """`lab.vm`, `lab.run`, `lab.api`, …: see `neutrino.lab.lab`, and `tests.support.lab` for what tests ask of it."""
+    request.node.stash[_SIZES] = log_sizes(session_lab)
+    yield session_lab
+    clean(session_lab)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what the agents and the server wrote meanwhile."""
+    report = yield
+    lab = getattr(item, "funcargs", {}).get("session_lab") or getattr(item, "funcargs", {}).get("lab")
+    if report.failed and isinstance(lab, Lab) and _SIZES in item.stash:
+        for name, text in logs_since(lab, item.stash[_SIZES]).items():
+            report.sections.append((f"log of {name}", text))
+    return report

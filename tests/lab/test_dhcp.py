@@ -1,0 +1,237 @@
+"""DHCP as machines see it, with isc-dhcp-client and udhcpc: leases, and what happens to them when something breaks.
+
+Clients renew every few seconds here, so that a lease that could not be kept would show.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.lab.lab import Lab
+from tests.support.lab import address, clean, open_group, pings, port, temporary_lab, wait_until
+from tests.support.lab_dhcp import (
+    addresses,
+    elsewhere,
+    home,
+    leases,
+    pid,
+    served,
+    servers,
+    udhcpc,
+    wait_for_renewal,
+)
+
+SERVER = "[DEFAULT]\nagent_down_time = 8\n"
+AGENT = "[DEFAULT]\ndhcp_renewal_time = 3\n[agent]\nreport_interval = 1\n"
+DISTRIBUTED = {"DEFAULT": {"dhcp_distributed": "true"}}
+
+
+@pytest.fixture(scope="module")
+def module_lab() -> Iterator[Lab]:
+    with tempfile.TemporaryDirectory() as directory:
+        server, agent = Path(directory) / "server.conf", Path(directory) / "agent.conf"
+        server.write_text(SERVER)
+        agent.write_text(AGENT)
+        files = {"server_config_files": (str(server),), "agent_config_files": (str(agent),)}
+        with temporary_lab(hosts=3, roles=("l2", "dhcp"), **files) as lab:
+            yield lab
+
+
+@pytest.fixture
+def lab(module_lab: Lab) -> Iterator[Lab]:
+    wait_until(lambda: _serving(module_lab) == set(module_lab.hosts), 30, "not all agents are alive")
+    open_group(module_lab)
+    yield module_lab
+    clean(module_lab)
+
+
+def _serving(lab: Lab) -> set[str]:
+    return {agent["host"] for agent in lab.api.list("agent", agent_type="DHCP agent") if agent["alive"]}
+
+
+def test_a_machine_gets_its_lease_keeps_it_and_gives_it_back(lab: Lab) -> None:
+    blue = served(lab, "blue")
+    there = home(lab, blue)
+    away = elsewhere(lab, blue)[0]
+    vm = lab.vm("a", network="blue", host=away, security_groups=["open"])
+    lab.vm("b", network="blue", host=there, security_groups=["open"])
+    own = address(lab, "a")
+    assert addresses(lab, "a") == {f"{own}/24"}
+    assert pings(lab, "a", address(lab, "b"))
+    told = lab.dhcp("a").told()
+    assert told["new_dhcp_server_identifier"] == servers(lab, blue)[0]["fixed_ips"][0]["ip_address"]
+    assert (told["new_routers"], told["new_interface_mtu"]) == ("10.0.0.1", "1450")
+    assert told["new_domain_name"] == "openstacklocal"
+    wait_for_renewal(lab, "a")
+    # Another address: from the old one nothing is let through any more; the machine asks anew when it starts.
+    lab.api.update("port", vm.port_id, fixed_ips=[{"ip_address": "10.0.0.77"}])
+    wait_until(lambda: own not in leases(lab, there, blue), 10, "the old lease is kept")
+    lab.address("a")
+    assert addresses(lab, "a") == {"10.0.0.77/24"}
+    lab.run("a", lab.dhcp("a").argv(4, "-r"))
+    wait_until(lambda: "10.0.0.77" not in leases(lab, there, blue), 5, "the lease has not been given back")
+    assert addresses(lab, "a") == set()
+
+
+def test_options_of_a_port_are_changed_without_a_restart(lab: Lab) -> None:
+    blue = served(lab, "blue")
+    vm = lab.vm("a", network="blue", security_groups=["open"], dhcp=False)
+    assert "boot_file" not in udhcpc(lab, "a")
+    there = home(lab, blue)
+    process = pid(lab, there, blue)
+    options = [
+        {"opt_name": "bootfile-name", "opt_value": "pxelinux.0"},
+        {"opt_name": "ntp-server", "opt_value": "192.0.2.9"},
+    ]
+    lab.api.update("port", vm.port_id, extra_dhcp_opts=options)
+
+    def told() -> bool:
+        now = udhcpc(lab, "a", "-O", "ntpsrv", "-O", "bootfile")
+        return (now.get("ntpsrv"), now.get("bootfile", now.get("boot_file"))) == ("192.0.2.9", "pxelinux.0")
+
+    wait_until(told, 10, "the client is not told of the port's options")
+    assert pid(lab, there, blue) == process
+
+
+def test_subnets_of_both_families_and_every_mode(lab: Lab) -> None:
+    group = lab.api.find("security_group", "open")["id"]
+    for number, name in enumerate(("stateful", "stateless", "slaac"), 1):
+        network_id = served(lab, name, ("10.0.0.0/24", "10.0.1.0/24"))
+        cidr, mode = f"fd00:{number}::/64", name if name == "slaac" else f"dhcpv6-{name}"
+        more = {"ip_version": 6, "ipv6_address_mode": mode, "ipv6_ra_mode": mode, "dns_nameservers": ["2001:db8::53"]}
+        lab.api.create("subnet", network_id=network_id, cidr=cidr, **more)
+        subnets = {s["cidr"]: s["id"] for s in lab.api.list("subnet", network_id=network_id)}
+        fixed = [{"subnet_id": subnets[each]} for each in ("10.0.1.0/24", cidr)]
+        lab.api.create("port", network_id=network_id, name=name, fixed_ips=fixed, security_groups=[group])
+        lab.vm(f"vm-{name}", port=name)
+        fixed = {f["ip_address"] for f in port(lab, f"vm-{name}")["fixed_ips"]}
+        assert {text.partition("/")[0] for text in addresses(lab, f"vm-{name}")} == fixed, name
+    on_link = lab.run("vm-stateful", ["ip", "route", "show", "10.0.0.0/24"]).stdout
+    assert "scope link" in on_link, "the other subnet is on the same wire"
+    # Stateless: no address, but the rest. SLAAC: nobody is asked.
+    client = lab.dhcp("vm-stateless")
+    lab.run("vm-stateless", client.argv(6, "-S", "-1"), timeout=15)
+    assert client.told()["new_dhcp6_name_servers"] == "2001:db8::53"
+    assert "new_ip6_address" not in client.told()
+
+
+def test_no_answer_to_others(lab: Lab) -> None:
+    """Two networks with the same addresses, and a machine that has the MAC of a port of the other one."""
+    blue, red = served(lab, "blue"), served(lab, "red")
+    lab.vm("a", network="blue", host="h1", security_groups=["open"])
+    open_port = {"port_security_enabled": False, "network_id": red, "name": "any", "security_groups": []}
+    lab.api.create("port", **open_port)
+    lab.vm("b", port="any", host="h1")
+    for vm, network_id in (("a", blue), ("b", red)):
+        assert addresses(lab, vm) == {f"{address(lab, vm)}/24"}
+        told = lab.dhcp(vm).told()
+        own = servers(lab, network_id)[0]["fixed_ips"][0]["ip_address"]
+        assert told["new_dhcp_server_identifier"] == own
+    lab.dhcp("b").forget()
+    for mac in (port(lab, "a")["mac_address"], "fa:16:3e:fe:ed:01"):
+        lab.run("b", ["ip", "link", "set", "eth0", "address", mac])
+        assert udhcpc(lab, "b", tries=2) == {}
+    lab.run("b", ["ip", "link", "set", "eth0", "address", port(lab, "b")["mac_address"]])
+    assert udhcpc(lab, "b")["ip"] == address(lab, "b")
+
+
+def test_two_agents_give_the_same_lease_and_one_is_enough(lab: Lab) -> None:
+    blue = served(lab, "blue")
+    agents = {agent["host"]: agent["id"] for agent in lab.api.list("agent", agent_type="DHCP agent")}
+    first, (second, third) = home(lab, blue), elsewhere(lab, blue)
+    lab.api.request("POST", f"/v2.0/agents/{agents[second]}/dhcp-networks", {"network_id": blue})
+    wait_until(lambda: pid(lab, second, blue) != 0, 10, f"{second} does not serve")
+    lab.vm("a", network="blue", host=third, security_groups=["open"], dhcp=False)
+    where = {p["binding:host_id"]: p["fixed_ips"][0]["ip_address"] for p in servers(lab, blue)}
+    wait_until(lambda: address(lab, "a") in leases_file(lab, second, blue), 10, f"{second} does not know the port")
+    offers: dict[str, str] = {}
+    for host, other in ((first, second), (second, first)):
+        process = pid(lab, other, blue)
+        os.kill(process, signal.SIGSTOP)  # it does not answer, and is not started again
+        try:
+            told = udhcpc(lab, "a", tries=5)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        offers[host] = told["serverid"]
+        assert told["ip"] == address(lab, "a")
+        assert set(told["dns"].split()) == set(where.values())
+    assert offers == where
+
+
+def leases_file(lab: Lab, host: str, network_id: str) -> str:
+    return (lab.places.host(host) / "dhcp" / network_id / "host").read_text()
+
+
+def test_what_dies_comes_back_and_what_restarts_leaves_it_alone(lab: Lab) -> None:
+    blue = served(lab, "blue")
+    there, away = home(lab, blue), elsewhere(lab, blue)[0]
+    lab.vm("a", network="blue", host=away, security_groups=["open"])
+    process = pid(lab, there, blue)
+    # The agent: nothing of its goes with it, and nothing is started again.
+    for kill in (False, True):
+        lab.stop_agent(there, kill=kill)
+        wait_for_renewal(lab, "a")
+        lab.start_agent(there)
+        assert address(lab, "a") in leases(lab, there, blue)
+    assert pid(lab, there, blue) == process
+    # dnsmasq itself.
+    os.kill(process, signal.SIGKILL)
+    wait_until(lambda: pid(lab, there, blue) not in (0, process), 2, "dnsmasq is not back")
+    wait_for_renewal(lab, "a")
+    # The switch.
+    process = pid(lab, there, blue)
+    lab.stop_ovs(there)
+    lab.start_ovs(there)
+    wait_for_renewal(lab, "a", 20)
+    assert pid(lab, there, blue) == process
+    assert addresses(lab, "a") == {f"{address(lab, 'a')}/24"}
+
+
+def test_a_lost_host_is_replaced(lab: Lab) -> None:
+    blue = served(lab, "blue")
+    there, away = home(lab, blue), elsewhere(lab, blue)[0]
+    lab.vm("a", network="blue", host=away, security_groups=["open"])
+    before = servers(lab, blue)[0]
+    lab.stop_agent(there, kill=True)
+    lab.stop_ovs(there, kill=True)
+    wait_until(lambda: home(lab, blue) != there, 60, "the network is still served by the host that is lost")
+    (after,) = servers(lab, blue)
+    assert (after["id"], after["fixed_ips"]) == (before["id"], before["fixed_ips"])
+    wait_for_renewal(lab, "a", 20)
+    assert pid(lab, after["binding:host_id"], blue) != 0
+
+
+def test_distributed_each_host_answers_its_own(lab: Lab) -> None:
+    blue = served(lab, "blue")
+    there, (away, bare) = home(lab, blue), elsewhere(lab, blue)
+    for host in (away, bare):
+        lab.stop_agent(host)
+        lab.start_agent(host, DISTRIBUTED, wait=False)
+    for host in (away, bare):
+        lab.wait_for_agent(host)
+    lab.vm("a", network="blue", host=there, security_groups=["open"])
+    lab.vm("b", network="blue", host=away, security_groups=["open"])
+    wait_until(lambda: pid(lab, away, blue) != 0, 10, f"{away} does not answer its own ports")
+    assert pid(lab, bare, blue) == 0, "a host without ports of the network has nobody to answer"
+    (one,) = servers(lab, blue)
+    with lab.capture(away, "udp") as seen:
+        told = udhcpc(lab, "b")
+    assert told["serverid"] == one["fixed_ips"][0]["ip_address"]
+    assert told["ip"] == address(lab, "b")
+    assert not [line for line in seen.lines if "67" in line and "68" in line], "asked and answered on the host"
+    # All others are gone: nothing reaches the host any more.
+    assert pings(lab, "b", address(lab, "a"))
+    lab.run(away, ["ip", "link", "set", "underlay", "down"])
+    try:
+        assert not pings(lab, "b", address(lab, "a"), count=1)
+        wait_for_renewal(lab, "b")
+        assert udhcpc(lab, "b")["serverid"] == one["fixed_ips"][0]["ip_address"]
+    finally:
+        lab.run(away, ["ip", "link", "set", "underlay", "up"])
+    wait_until(lambda: pings(lab, "b", address(lab, "a"), count=1), 10, f"{away} is not back")

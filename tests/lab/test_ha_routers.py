@@ -1,0 +1,257 @@
+"""HA routers on real packets: one host is active, the others are ready, and take over when it is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.lab.api import Object
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import Pinging
+from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE,
+    SOON,
+    addresses_in,
+    connect,
+    delete_router,
+    devices_of,
+    floating_ip,
+    gateway_address,
+    hosts_of,
+    in_router,
+    inside,
+    l3_agent,
+    make_router,
+    outside,
+    reaches,
+    routed_lab,
+    routers_cleaned,
+    seen_as,
+    wait_for_floating_ip,
+    wait_to_reach,
+    wait_until_right,
+    wait_until_traceless,
+)
+
+FAILOVER_SECONDS = 5.0
+ROUTER_PORTS = ("network:ha_router_replicated_interface", "network:router_gateway")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with routed_lab(hosts=3) as made:
+        yield made
+
+
+@dataclasses.dataclass
+class Site:
+    lab: Lab
+    out: Object
+    router: Object
+    guests: dict[str, Guest]  # by host
+
+    @property
+    def states(self) -> dict[str, str | None]:
+        return hosts_of(self.lab, self.router)
+
+    @property
+    def active(self) -> str:
+        """The one host that says it is active, once there is one and the others say they are not."""
+        wait_until(self._is_settled, SOON, f"there is not one active host: {self.states}")
+        return next(host for host, state in self.states.items() if state == "active")
+
+    def _is_settled(self) -> bool:
+        return sorted(str(state) for state in self.states.values()) == ["active", "standby", "standby"]
+
+    def others(self, host: str) -> list[str]:
+        return [each for each in self.lab.hosts if each != host]
+
+    def places(self) -> set[str]:
+        """Where the API says that the router's ports are."""
+        ports = self.lab.api.list("port", device_id=self.router["id"])
+        return {port["binding:host_id"] for port in ports if port["device_owner"] in ROUTER_PORTS}
+
+
+@pytest.fixture(scope="module")
+def site(lab: Lab) -> Iterator[Site]:
+    with routers_cleaned(lab):
+        out = outside(lab)
+        blue, red = inside(lab, "blue", 1), inside(lab, "red", 2)
+        router = make_router(lab, out, blue, red, ha=True)
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        networks = {"h1": blue, "h2": red, "h3": blue}
+        specs = [Spec(f"on-{host}", network, host, [group]) for host, network in networks.items()]
+        guests = dict(zip(networks, make_guests(lab, *specs), strict=True))
+        made = Site(lab, out, router, guests)
+        for guest in guests.values():
+            wait_to_reach(lab, guest.name, MACHINE)
+        yield made
+
+
+@contextlib.contextmanager
+def lost(site: Site, host: str) -> Iterator[None]:
+    """A host without agent, switch and keepalived: to the others it is gone, though its namespaces are as they were."""
+    lab = site.lab
+    lab.stop_agent(host, kill=True)
+    lab.stop_ovs(host, kill=True)
+    _kill_keepalived(site, host)
+    try:
+        yield
+    finally:
+        lab.start_ovs(host)
+        lab.start_agent(host)
+
+
+def _kill_keepalived(site: Site, host: str) -> None:
+    pids = site.lab.run(host, ["pgrep", "-f", f"keepalived.*{site.lab.places.host(host)}.*{site.router['id']}"]).stdout
+    site.lab.run(host, ["kill", "-9", *pids.split()])
+
+
+# --- as it should be --------------------------------------------------------------------------------------------------
+
+
+def test_one_host_is_active_and_the_others_say_nothing(site: Site) -> None:
+    lab, active = site.lab, site.active
+    wait_until(lambda: site.places() == {active}, SOON, "the ports are elsewhere")
+    ports = lab.api.list("port", device_id=site.router["id"], device_owner="network:router_ha_interface")
+    assert {port["binding:host_id"] for port in ports} == set(lab.hosts)
+    for host in lab.hosts:
+        routed = {
+            name: found for name, found in addresses_in(lab, site.router, host).items() if name[:3] in ("qr-", "qg-")
+        }
+        assert len(routed) == 5  # two subnets each on two networks, and the gateway
+        assert all(bool(found) == (host == active) for found in routed.values()), host
+        local = in_router(lab, site.router, host, "ip", "-6", "address", "show", "scope", "link")
+        assert ("qr-" in local) == (host == active)
+        wait_until_right(lab, host)
+
+
+def test_the_router_serves_instances_on_every_host(site: Site) -> None:
+    lab, gateway = site.lab, gateway_address(site.lab, site.router)
+    for guest in site.guests.values():
+        assert seen_as(lab, guest.name, EXTERNAL, MACHINE) == gateway
+    for version in (4, 6):
+        for source, target in (("h1", "h2"), ("h3", "h2"), ("h2", "h1")):
+            own, other = site.guests[source], site.guests[target]
+            assert seen_as(lab, own.name, other.name, other.addresses[version]) == own.addresses[version]
+
+
+def test_an_agent_that_restarts_changes_nobody(site: Site) -> None:
+    lab, active = site.lab, site.active
+    with Pinging(lab, site.guests["h2"].name, MACHINE) as ping:
+        for host in (active, site.others(active)[0]):
+            lab.stop_agent(host, kill=True)
+            lab.start_agent(host)
+            wait_until_right(lab, host)
+    assert ping.lost == 0
+    assert site.active == active
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_of_the_active_host(site: Site) -> None:
+    """Within seconds the floating IP answers, from another host; the host that is back does not take over."""
+    lab, active = site.lab, site.active
+    inner = site.guests[site.others(active)[0]]
+    fip = floating_ip(lab, site.out, inner.port_id)
+    address = fip["floating_ip_address"]
+    wait_to_reach(lab, EXTERNAL, address)
+    back = contextlib.ExitStack()
+    with connect(lab, EXTERNAL, inner.name, address) as talk, back:
+        assert talk.goes_on()
+        with Pinging(lab, EXTERNAL, address) as ping:
+            back.enter_context(lost(site, active))
+            wait_until(lambda: reaches(lab, EXTERNAL, address), SOON, "nobody takes over")
+        outage = ping.lost * ping.spacing
+        assert 0 < outage < FAILOVER_SECONDS
+        assert seen_as(lab, EXTERNAL, inner.name, address) == MACHINE
+        wait_until(lambda: talk.goes_on(), SOON, "an established connection did not survive")
+        for host in site.others(active):  # each on the new host or by a tunnel to it
+            wait_to_reach(lab, site.guests[host].name, MACHINE)
+        wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
+        taken = site.active
+        assert taken != active
+        wait_until(lambda: site.places() == {taken}, SOON, "the ports did not follow")
+        with Pinging(lab, EXTERNAL, address) as ping:
+            back.close()
+            wait_until_right(lab, active)
+        assert ping.lost == 0
+    assert site.active == taken
+    wait_to_reach(lab, site.guests[active].name, MACHINE)
+    lab.api.delete("floatingip", fip["id"])
+
+
+def test_keepalived_killed_is_back_at_once(site: Site) -> None:
+    """What it had set is taken away, by itself or by us, unless it is the active one again."""
+    lab = site.lab
+    _kill_keepalived(site, site.active)
+
+    def addressed() -> list[str]:
+        return [
+            host
+            for host in lab.hosts
+            if any(found for name, found in addresses_in(lab, site.router, host).items() if name.startswith("q"))
+        ]
+
+    wait_until(lambda: addressed() == [site.active], SOON * 2, "not the active host alone has the addresses")
+    for host in lab.hosts:
+        wait_until_right(lab, host)
+    for guest in site.guests.values():
+        wait_to_reach(lab, guest.name, MACHINE)
+
+
+def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
+    lab = site.lab
+    deaf = ["add table ip deaf", "add chain ip deaf in { type filter hook input priority -300; }"]
+    for host in lab.hosts:
+        for line in (*deaf, "add rule ip deaf in ip protocol vrrp drop"):
+            in_router(lab, site.router, host, "nft", line)
+
+    def problems() -> list[str]:
+        said = (l3_agent(lab, host) for host in lab.hosts)
+        return [text for agent in said if agent for text in agent["configurations"].get("problems", {}).values()]
+
+    try:
+        wait_until(lambda: any("at once" in text for text in problems()), SOON + 20, "nobody says that there are two")
+    finally:
+        for host in lab.hosts:
+            in_router(lab, site.router, host, "nft", "delete table ip deaf")
+    wait_until(lambda: problems() == [], SOON, f"it is still shown: {problems()}")
+    active = site.active
+    wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")
+    for guest in site.guests.values():
+        wait_to_reach(lab, guest.name, MACHINE)
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_floating_ip_comes_and_goes_without_a_move(site: Site) -> None:
+    lab, active = site.lab, site.active
+    with Pinging(lab, site.guests["h2"].name, MACHINE) as ping:
+        fip = floating_ip(lab, site.out, site.guests["h1"].port_id)
+        wait_to_reach(lab, EXTERNAL, fip["floating_ip_address"])
+        lab.api.update("floatingip", fip["id"], port_id=None)
+        wait_for_floating_ip(lab, fip["id"], "DOWN")
+        wait_until(lambda: not reaches(lab, EXTERNAL, fip["floating_ip_address"]), SOON, "it still answers")
+        lab.api.delete("floatingip", fip["id"])
+    assert ping.lost == 0
+    assert site.active == active
+
+
+def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
+    lab = site.lab
+    green = inside(lab, "green", 3, six=False)
+    router = make_router(lab, site.out, green, name="short-lived", ha=True)
+    wait_until(lambda: "active" in hosts_of(lab, router).values(), SOON, "nobody is active")
+    devices = devices_of(lab, router)
+    delete_router(lab, router["id"])
+    for host in lab.hosts:
+        wait_until_traceless(lab, router["id"], host, devices)

@@ -1,0 +1,170 @@
+"""The hybrid firewall across hosts: ports that are filtered on a bridge of their own, beside a host with the native one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from neutrino.lab.lab import Lab
+from neutrino.model.link_local import link_local
+from tests.support.lab_frames import EVERYBODY, advertises, arriving, asks, datagram, ends, routes
+from tests.support.lab_guests import (
+    EVERYTHING,
+    Guest,
+    Spec,
+    add_rule,
+    allow,
+    attempts,
+    cleaned,
+    connections,
+    expect,
+    flows,
+    make_group,
+    make_guests,
+    make_network,
+    reaches,
+    wait_to_fall_silent,
+    wait_to_reach,
+)
+
+HYBRID_HOSTS = ("h1", "h2")
+ETHERTYPE = {4: "IPv4", 6: "IPv6"}
+NOT_MINE = {4: "10.0.0.240", 6: "fd00:10::240"}
+OTHER_MAC = "02:00:00:00:00:98"
+NOBODY = "10.0.0.254"
+UNSECURED = {"port_security_enabled": False, "security_groups": []}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    lab: Lab
+    clients: str
+    open: str
+    client: Guest  # on h1, hybrid
+    servers: tuple[Guest, Guest]  # on h1 and h2, hybrid
+    native: Guest  # on h3, whose firewall is the switch's
+    ear: Guest  # on h3, without port security: it hears all that comes
+
+    def serve(self, *groups: str) -> None:
+        for server in self.servers:
+            server.update(security_groups=list(groups))
+
+
+@pytest.fixture(scope="module")
+def place(session_lab: Lab) -> Iterator[Place]:
+    def restart(host: str) -> None:
+        session_lab.stop_agent(host)
+        session_lab.start_agent(host, {"securitygroup": {"firewall_driver": "iptables_hybrid"}})
+
+    with cleaned(session_lab) as lab:
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            list(pool.map(restart, HYBRID_HOSTS))
+        clients, _ = make_group(lab, "clients")
+        everybody, _ = make_group(lab, "open", *EVERYTHING)
+        net = make_network(lab, "blue")
+        client, near, far, native, ear = make_guests(
+            lab,
+            Spec("client", net, "h1", [clients]),
+            Spec("near", net, "h1", [everybody]),
+            Spec("far", net, "h2", [everybody]),
+            Spec("native", net, "h3", [everybody]),
+            Spec("ear", net, "h3", values=UNSECURED),
+        )
+        yield Place(lab, clients, everybody, client, (near, far), native, ear)
+
+
+def test_such_ports_are_plugged_through_a_bridge_and_not_filtered_in_the_switch(place: Place) -> None:
+    for guest in (place.client, *place.servers):
+        assert guest.port["binding:vif_details"]["ovs_hybrid_plug"] is True
+        assert guest.vm.nic.switch_device.startswith("qvo")
+        assert guest.vm.nic.bridge in place.lab.run(guest.host, ["ip", "-br", "link", "show", "type", "bridge"]).stdout
+    assert place.native.port["binding:vif_details"]["ovs_hybrid_plug"] is False
+    assert not any("table=71" in line and "reg5" in line for line in flows(place.lab, "h1").splitlines())
+    expect(attempts(place.client, [*place.servers, place.native]))
+
+
+def test_nothing_comes_in_unless_a_rule_lets_it(place: Place) -> None:
+    closed, _ = make_group(place.lab, "closed")
+    place.serve(closed)
+    own = attempts(place.servers, [place.native])
+    expect(own, attempts([place.client, place.native], place.servers))
+    for server in place.servers:
+        assert not reaches(place.native, server)
+        wait_to_reach(server, place.native, 6)
+
+
+def test_a_rule_and_its_connections_while_it_is_there(place: Place) -> None:
+    lab = place.lab
+    group, rules = make_group(lab, "web", *_tcp(80), *_tcp(7002))
+    place.serve(group)
+    callers = [place.client, place.native]
+    one, two = attempts(callers, place.servers, 80), attempts(callers, place.servers, 7002)
+    expect([*one, *two], attempts(callers, place.servers, 81))
+    with contextlib.ExitStack() as stack:
+        ending, staying = connections(stack, one), connections(stack, two)
+        for rule in rules[:2]:
+            lab.api.delete("security_group_rule", rule)
+        wait_to_fall_silent(*ending)
+        assert all(connection.talks() for connection in staying)
+    expect(two, one)
+
+
+def test_by_remote_group(place: Place) -> None:
+    group, _ = make_group(place.lab, "members", *_tcp(80, remote_group_id=place.clients))
+    place.serve(group)
+    mine, theirs = attempts(place.client, place.servers), attempts(place.native, place.servers)
+    expect(mine, [*theirs, *attempts(place.client, place.servers, 81)])
+    place.native.update(security_groups=[place.open, place.clients])
+    expect([*mine, *theirs])
+    with contextlib.ExitStack() as stack:
+        staying, leaving = connections(stack, mine), connections(stack, theirs)
+        place.native.update(security_groups=[place.open])
+        wait_to_fall_silent(*leaving)
+        assert all(connection.talks() for connection in staying)
+    expect(mine, theirs)
+
+
+def test_egress(place: Place) -> None:
+    silent, _ = make_group(place.lab, "silent", lets_out=False)
+    place.serve(place.open)
+    place.client.update(security_groups=[silent])
+    targets = [*place.servers, place.native]
+    expect(attempts(place.native, place.servers), attempts(place.client, targets))
+    for rule in _tcp(80, direction="egress"):
+        add_rule(place.lab, silent, rule)
+    expect(attempts(place.client, targets), attempts(place.client, targets, 81))
+    place.client.update(security_groups=[place.clients])
+    expect(attempts(place.client, targets, 81))
+
+
+def test_lies_are_dropped_and_the_truth_passes(place: Place) -> None:
+    liar, ear = place.client, place.ear
+    own4, own6, local = liar.addresses[4], liar.addresses[6], str(link_local(liar.mac))
+    truths = {
+        "datagram": datagram((liar.mac, own4), ends(ear)),
+        "IPv6 datagram": datagram((liar.mac, own6), ends(ear, 6)),
+        "ARP": asks(liar.mac, (liar.mac, own4), NOBODY),
+        "advertisement": advertises(liar.mac, own6),
+        "DHCP client": datagram((liar.mac, "0.0.0.0"), (EVERYBODY, "255.255.255.255"), (68, 67)),
+    }
+    lies = {
+        "a MAC": datagram((OTHER_MAC, own4), ends(ear)),
+        "an address": datagram((liar.mac, NOT_MINE[4]), ends(ear)),
+        "an IPv6 address": datagram((liar.mac, NOT_MINE[6]), ends(ear, 6)),
+        "ARP for another": asks(liar.mac, (liar.mac, NOT_MINE[4]), NOBODY),
+        "ARP with another MAC": asks(liar.mac, (OTHER_MAC, own4), NOBODY),
+        "advertisement for another": advertises(liar.mac, NOT_MINE[6]),
+        "router advertisement": routes(liar.mac),
+        "DHCP server": datagram((liar.mac, own4), (EVERYBODY, "255.255.255.255"), (67, 68)),
+        "DHCPv6 server": datagram((liar.mac, local), (ear.mac, str(link_local(ear.mac))), (547, 546)),
+    }
+    assert arriving(liar, ear, truths | lies, truths["datagram"]) == truths.keys()
+
+
+def _tcp(number: int, **more: Any) -> list[dict[str, Any]]:
+    return [allow("tcp", number, ethertype=kind) | more for kind in ETHERTYPE.values()]

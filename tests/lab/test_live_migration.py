@@ -1,0 +1,171 @@
+"""A VM that moves while it runs: its port is bound to two hosts, and one of them counts.
+
+What Nova does: it binds the port to the target too, plugs it there, and when the machine is about to run on the target it
+activates that binding. Here the machine is a namespace on both hosts, with the same MAC and addresses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.lab.addressing import apply_static
+from neutrino.lab.api import Object
+from neutrino.lab.enter import vm_network
+from neutrino.lab.lab import Lab
+from neutrino.lab.settings import vm_namespace
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import Pinging
+from tests.support.lab_frames import Ear, Frame, announces, arriving, asks, ends, honest, send, swallowed
+from tests.support.lab_guests import (
+    EVERYTHING,
+    SOON,
+    VERSIONS,
+    Guest,
+    Spec,
+    attempts,
+    cleaned,
+    converse,
+    expect,
+    make_group,
+    make_guests,
+    make_network,
+    taken_from,
+    wait_to_reach,
+)
+
+SOURCE, TARGET = "h1", "h2"
+QUICKLY = 3.0  # seconds, on a machine that is busy; by itself it takes a tenth of one
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    lab: Lab
+    traveller: Guest  # on h1, to go to h2
+    neighbour: Guest  # on h1
+    host: Guest  # on h2
+    third: Guest  # on h3
+
+    @property
+    def others(self) -> tuple[Guest, ...]:
+        return self.neighbour, self.host, self.third
+
+
+@pytest.fixture(scope="module")
+def places(session_lab: Lab) -> Iterator[dict[str, Place]]:
+    with cleaned(session_lab) as lab:
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+        networks = {"vxlan": make_network(lab, "vxlan"), "vlan": make_network(lab, "vlan", **vlan)}
+        hosts = {"traveller": "h1", "neighbour": "h1", "host": "h2", "third": "h3"}
+        guests = iter(
+            make_guests(
+                lab,
+                *(
+                    Spec(f"{kind}-{name}", net, on, [group])
+                    for kind, net in networks.items()
+                    for name, on in hosts.items()
+                ),
+            )
+        )
+        yield {kind: Place(lab, *(next(guests) for _ in hosts)) for kind in networks}
+
+
+@contextlib.contextmanager
+def _on_target(place: Place) -> Iterator[Object]:
+    """The port is bound to the target too, and the machine is there, not running yet; gone where it is not in the end."""
+    lab, traveller = place.lab, place.traveller
+    path = f"/v2.0/ports/{traveller.port_id}/bindings"
+    binding = lab.api.request("POST", path, {"binding": {"host": TARGET}})["binding"]
+    lab.plug(traveller.name, TARGET)
+    try:
+        subnets = lab.api.list("subnet", network_id=traveller.port["network_id"])
+        apply_static(vm_network(lab.holder(TARGET), vm_namespace(traveller.name)), traveller.port, subnets)
+        yield binding
+    finally:
+        left = SOURCE if traveller.port["binding:host_id"] == TARGET else TARGET
+        lab.unplug(traveller.name, left)
+        lab.api.request("DELETE", f"{path}/{left}")
+
+
+def _everything(source: Guest, target: Guest) -> dict[str, Frame]:
+    return {
+        "datagram": honest(source, target),
+        "ARP": asks(source.mac, ends(source), source.addresses[4]),
+        "announcement": announces(source.mac),
+    }
+
+
+def _tag(lab: Lab, host: str, guest: Guest) -> str:
+    return lab.run(host, ["ovs-vsctl", "get", "Port", guest.vm.nic.tap, "tag"]).stdout.strip()
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "vlan"])
+def test_a_machine_that_does_not_move_after_all_misses_nothing(places: dict[str, Place], kind: str) -> None:
+    place = places[kind]
+    lab, traveller = place.lab, place.traveller
+    for other in place.others:
+        wait_to_reach(other, traveller)
+    with Pinging(lab, place.third.name, traveller.addresses[4]) as ping:
+        with _on_target(place) as binding:
+            assert (binding["host"], binding["status"], binding["vif_type"]) == (TARGET, "INACTIVE", "ovs")
+            wait_until(lambda: _tag(lab, TARGET, traveller) == str(DEAD_VLAN), SOON, "the target does not wait")
+            there = traveller.at(TARGET)
+            assert not arriving(
+                there, place.host, _everything(there, place.host), honest(place.third, place.host), place.third
+            )
+            with Ear(there) as ear:
+                for other in place.others:
+                    towards = _everything(other, traveller)
+                    assert {"datagram"} <= arriving(other, traveller.at(SOURCE), towards, honest(other, traveller))
+                assert not ear.hears(b"datagram", 0.2)
+        assert traveller.port["binding:host_id"] == SOURCE
+        for other in place.others:
+            wait_to_reach(other, traveller)
+    assert ping.sent
+    assert ping.lost == 0
+    assert traveller.port["status"] == "ACTIVE"
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "vlan"])
+def test_a_machine_moves_when_its_binding_is_activated(places: dict[str, Place], kind: str) -> None:
+    place = places[kind]
+    lab, traveller = place.lab, place.traveller
+    old, new = traveller.at(SOURCE), traveller.at(TARGET)
+    for other in place.others:
+        wait_to_reach(other, traveller)
+    with _on_target(place), Ear(new) as ear:
+        wait_until(lambda: _tag(lab, TARGET, traveller) == str(DEAD_VLAN), SOON, "the target does not wait")
+        activated = time.monotonic()
+        lab.api.request("PUT", f"/v2.0/ports/{traveller.port_id}/bindings/{TARGET}/activate")
+        send(new, announces(new.mac)(b"here I am"))
+        while not ear.hears(b"where are you", 0.02):
+            assert time.monotonic() - activated < QUICKLY, "packets do not follow the machine"
+            send(new, announces(new.mac)(b"here I am"))
+            send(place.third, honest(place.third, traveller)(b"where are you"))
+        lab.settle_vm(traveller.name, TARGET)
+        lab.wait_for_port(traveller.vm)
+        assert traveller.port["binding:host_id"] == TARGET
+
+        wait_until(
+            lambda: _tag(lab, SOURCE, traveller) == str(DEAD_VLAN), SOON, "the machine is still wired at its source"
+        )
+        for other in place.others:
+            for version in VERSIONS:
+                wait_to_reach(other, new, version)
+        expect(attempts(place.others, [new]))
+        lab.run(SOURCE, ["ovs-appctl", "revalidator/wait"])  # the datapath may still hold older decisions
+        with Ear(old) as behind:
+            for other in place.others:
+                frames = {"after": honest(other, new), "to all after": _everything(other, new)["ARP"]}
+                assert arriving(other, new, frames, honest(other, new)) == frames.keys()
+            assert not behind.hears(b"after", 0.1)
+        assert swallowed(old, place.neighbour, _everything(old, place.neighbour), lambda: taken_from(old))
+    for other in place.others:
+        with converse(new, other, 80) as connection:
+            assert connection.talks()

@@ -1,0 +1,105 @@
+"""What a lab is told to do, worked out without doing it."""
+
+from pathlib import Path
+
+import pytest
+
+from neutrino.lab import processes, programs
+from neutrino.lab.addressing import render_static
+from neutrino.lab.errors import LabError
+from neutrino.lab.plug import Nic, render_devices, render_ports, render_removal
+from neutrino.lab.settings import MOST_HOSTS, Settings, bridge_mac, check, check_vm_name
+
+NIC = Nic("vm1", "11111111-2222-3333-4444-555555555555", "abcdefab-cdef-0000-0000-000000000000", "fa:16:3e:0:0:1", 1450)
+
+
+def subnet(key: str, cidr: str, gateway: str | None, *routes: tuple[str, str]) -> dict[str, object]:
+    host_routes = [{"destination": destination, "nexthop": nexthop} for destination, nexthop in routes]
+    return {"id": key, "cidr": cidr, "gateway_ip": gateway, "host_routes": host_routes}
+
+
+def test_a_port_gives_addresses_and_a_default_route_of_each_version() -> None:
+    port = {"fixed_ips": [{"subnet_id": "4", "ip_address": "10.0.0.5"}, {"subnet_id": "6", "ip_address": "fd00::5"}]}
+    assert render_static(port, [subnet("4", "10.0.0.0/24", "10.0.0.1"), subnet("6", "fd00::/64", "fe80::1")]) == [
+        "address flush dev eth0 scope global",
+        "address add 10.0.0.5/24 dev eth0",
+        "address add fd00::5/64 dev eth0 nodad",
+        "route replace 0.0.0.0/0 via 10.0.0.1 dev eth0 onlink",
+        "route replace ::/0 via fe80::1 dev eth0 onlink",
+    ]
+
+
+def test_a_host_route_may_be_the_default_one_and_the_first_subnet_counts() -> None:
+    port = {"fixed_ips": [{"subnet_id": "a", "ip_address": "10.0.0.5"}, {"subnet_id": "b", "ip_address": "10.1.0.5"}]}
+    lines = render_static(
+        port,
+        [
+            subnet("a", "10.0.0.0/24", None, ("0.0.0.0/0", "10.0.0.9"), ("192.0.2.0/24", "10.0.0.8")),
+            subnet("b", "10.1.0.0/24", "10.1.0.1", ("192.0.2.0/24", "10.1.0.8")),
+        ],
+    )
+    assert lines[3:] == [
+        "route replace 0.0.0.0/0 via 10.0.0.9 dev eth0 onlink",
+        "route replace 192.0.2.0/24 via 10.0.0.8 dev eth0 onlink",
+    ]
+
+
+def test_a_router_that_is_the_vm_itself_is_no_way_out() -> None:
+    port = {"fixed_ips": [{"subnet_id": "4", "ip_address": "10.0.0.1"}]}
+    assert not [line for line in render_static(port, [subnet("4", "10.0.0.0/24", "10.0.0.1")]) if "route" in line]
+
+
+def test_devices_have_the_names_that_nova_gives_them() -> None:
+    assert (NIC.tap, NIC.switch_device, NIC.namespace) == ("tapabcdefab-cd", "tapabcdefab-cd", "vm-vm1")
+    hybrid = Nic(*(NIC.vm, NIC.vm_id, NIC.port_id, NIC.mac, NIC.mtu), hybrid=True)
+    assert (hybrid.switch_device, hybrid.bridge) == ("qvoabcdefab-cd", "qbrabcdefab-cd")
+    assert "qvoabcdefab-cd" in render_ports([hybrid])
+    assert "external_ids:iface-id=abcdefab-cdef-0000-0000-000000000000" in render_ports([hybrid])
+    assert f"link set {hybrid.tap} master {hybrid.bridge}" in render_devices(hybrid)
+    assert len(NIC.tap) < 16  # the most that the kernel takes
+
+
+def test_only_what_is_there_is_removed() -> None:
+    assert render_removal(NIC, frozenset({"lo"})) == []
+    assert render_removal(NIC, frozenset({"lo", "tapabcdefab-cd"})) == ["link delete tapabcdefab-cd"]
+
+
+@pytest.mark.parametrize("name", ["", "h1", "external", "../lab", "a b", "-a", "x" * 61])
+def test_names_that_a_vm_cannot_have(name: str) -> None:
+    with pytest.raises(LabError):
+        check_vm_name(name)
+
+
+@pytest.mark.parametrize(
+    "settings, option",
+    [
+        (Settings(hosts=0), "--hosts"),
+        (Settings(hosts=MOST_HOSTS + 1), "--hosts"),
+        (Settings(port=0), "--port"),
+        (Settings(mtu=1000), "--mtu"),
+        (Settings(server_config_files=("/nowhere.conf",)), "/nowhere.conf"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_options_name(settings: Settings, option: str) -> None:
+    with pytest.raises(LabError, match=option):
+        check(settings)
+
+
+def test_each_host_has_its_own_mac_address_on_each_wire() -> None:
+    names = Settings(hosts=MOST_HOSTS).host_names
+    assert len({bridge_mac(host, wire) for host in names for wire in ("underlay", "provider", "external")}) == 3 * 64
+
+
+def test_only_root_may() -> None:
+    with pytest.raises(LabError, match="root"):
+        programs.check_root(1000)
+
+
+def test_a_missing_program_is_named_with_its_package() -> None:
+    with pytest.raises(LabError) as refused:
+        programs.check_programs(lambda program: None if program in ("ethtool", "ovs-vswitchd") else "/bin/it")
+    assert str(refused.value) == "the lab needs ovs-vswitchd, ethtool: apt-get install ethtool openvswitch-switch"
+
+
+def test_a_process_of_ours_that_is_no_labs_is_no_member(tmp_path: Path) -> None:
+    assert not processes.read_members(tmp_path)

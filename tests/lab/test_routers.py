@@ -1,0 +1,409 @@
+"""Routers on real packets: between subnets and hosts, to the world and back, and through everything that changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from neutrino.lab.api import Object, Refused
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import Pinging, log_sizes
+from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE,
+    MACHINE6,
+    SOON,
+    addresses_in,
+    asks_by_udp,
+    attach,
+    connect,
+    connects,
+    delete_router,
+    detach,
+    devices_of,
+    differs,
+    floating_ip,
+    gateway_address,
+    host_of,
+    in_router,
+    inside,
+    make_router,
+    move_router,
+    outside,
+    reaches,
+    routed_lab,
+    routers_cleaned,
+    seen_as,
+    wait_for_floating_ip,
+    wait_to_lose,
+    wait_to_reach,
+    wait_until_right,
+    wait_until_traceless,
+)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with routed_lab(hosts=2) as made:
+        yield made
+
+
+@dataclasses.dataclass
+class Site:
+    """blue on both hosts, red on the second; a router between them and to the world, on the first host."""
+
+    lab: Lab
+    out: Object
+    blue: Object
+    red: Object
+    router: Object
+    group: str
+    guests: dict[str, Guest]
+
+    def __getitem__(self, name: str) -> Guest:
+        return self.guests[name]
+
+    def four(self, name: str) -> str:
+        return self.guests[name].addresses[4]
+
+    def six(self, name: str) -> str:
+        return self.guests[name].addresses[6]
+
+    @property
+    def gateway(self) -> str:
+        return gateway_address(self.lab, self.router)
+
+
+@pytest.fixture(scope="module")
+def site(lab: Lab) -> Iterator[Site]:
+    with routers_cleaned(lab):
+        out = outside(lab)
+        blue, red = inside(lab, "blue", 1), inside(lab, "red", 2)
+        router = make_router(lab, out, blue, red)
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        shut, _ = make_group(lab, "shut", allow("tcp", 22), allow("tcp", 22, ethertype="IPv6"))
+        guests = make_guests(
+            lab,
+            Spec("a", blue, "h1", [group]),
+            Spec("b", blue, "h2", [group]),
+            Spec("c", red, "h2", [group]),
+            Spec("shut", red, "h1", [shut]),
+        )
+        made = Site(lab, out, blue, red, router, group, {guest.name: guest for guest in guests})
+        if host_of(lab, router) != "h1":
+            move_router(lab, router, "h1")
+        for name in ("a", "b", "c"):
+            wait_to_reach(lab, name, MACHINE)
+        yield made
+
+
+@pytest.fixture
+def public(site: Site) -> Iterator[Callable[[str], Object]]:
+    """Floating IPs for the time of a test, by the VM that they are in front of."""
+    made: list[str] = []
+
+    def put_before(name: str) -> Object:
+        found = floating_ip(site.lab, site.out, site[name].port_id)
+        made.append(found["id"])
+        return found
+
+    yield put_before
+    for key in made:
+        site.lab.api.delete("floatingip", key)
+
+
+# --- between subnets --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("source", "target"), [("a", "c"), ("c", "a"), ("b", "c"), ("a", "shut")])
+def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, target: str) -> None:
+    """On one host and across, in both versions."""
+    for version in (4, 6):
+        own, other = site[source].addresses[version], site[target].addresses[version]
+        number = 22 if target == "shut" else 8080
+        assert seen_as(site.lab, source, target, other, number).removeprefix("::ffff:") == own
+
+
+def test_security_groups_hold_on_what_is_routed(site: Site, public: Callable[[str], Object]) -> None:
+    fip = public("shut")["floating_ip_address"]
+    assert seen_as(site.lab, EXTERNAL, "shut", fip, 22) == MACHINE
+    assert not connects(site.lab, EXTERNAL, "shut", fip, 23)
+    assert not connects(site.lab, "a", "shut", site.four("shut"), 23)
+
+
+def test_a_route_through_an_instance(site: Site) -> None:
+    lab, beyond = site.lab, "10.99.0.1"
+    site["b"].update(allowed_address_pairs=[{"ip_address": "10.99.0.0/24"}])
+    lab.run("b", ["ip", "address", "add", f"{beyond}/32", "dev", "lo"])
+    assert not reaches(lab, "c", beyond)
+    route = {"destination": "10.99.0.0/24", "nexthop": site.four("b")}
+    lab.api.update("router", site.router["id"], routes=[route])
+    wait_to_reach(lab, "c", beyond)
+    lab.api.update("router", site.router["id"], routes=[])
+    wait_to_lose(lab, "c", beyond)
+
+
+# --- to the world -----------------------------------------------------------------------------------------------------
+
+
+def test_out_under_the_routers_address_or_without_translation(site: Site) -> None:
+    lab, gateway = site.lab, site.gateway
+    for name in ("a", "b", "c"):
+        assert seen_as(lab, name, EXTERNAL, MACHINE) == gateway
+    lab.run(EXTERNAL, ["ip", "route", "add", "10.0.1.0/24", "via", gateway])
+    info = {"network_id": site.out["id"]}
+    lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": False})
+    try:
+        wait_until(lambda: seen_as(lab, "a", EXTERNAL, MACHINE) == site.four("a"), SOON, "it is still translated")
+        assert reaches(lab, EXTERNAL, site.four("a"))
+    finally:
+        lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": True})
+        lab.run(EXTERNAL, ["ip", "route", "del", "10.0.1.0/24"])
+    wait_until(lambda: seen_as(lab, "a", EXTERNAL, MACHINE) == gateway, SOON, "it is not translated again")
+
+
+def test_ipv6_out_and_in_is_routed(site: Site) -> None:
+    lab = site.lab
+    lab.run(EXTERNAL, ["ip", "-6", "route", "add", "fd00:1::/64", "via", gateway_address(lab, site.router, 6)])
+    try:
+        assert seen_as(lab, "a", EXTERNAL, MACHINE6) == site.six("a")
+        assert seen_as(lab, EXTERNAL, "b", site.six("b")) == MACHINE6
+    finally:
+        lab.run(EXTERNAL, ["ip", "-6", "route", "del", "fd00:1::/64"])
+
+
+def test_a_floating_ip_in_and_out(site: Site, public: Callable[[str], Object]) -> None:
+    for name in ("a", "c"):  # on the router's host and on another
+        fip = public(name)["floating_ip_address"]
+        assert seen_as(site.lab, EXTERNAL, name, fip) == MACHINE
+        assert seen_as(site.lab, name, EXTERNAL, MACHINE) == fip
+
+
+def test_floating_ips_among_themselves(site: Site, public: Callable[[str], Object]) -> None:
+    """Each sees the other's floating IP; one without has the router's address."""
+    fips = {name: public(name)["floating_ip_address"] for name in ("a", "b", "c")}
+    for source, target in (("a", "b"), ("a", "c"), ("c", "a")):
+        assert seen_as(site.lab, source, target, fips[target]) == fips[source]
+    assert seen_as(site.lab, "a", "c", site.four("c")) == site.four("a")
+    assert seen_as(site.lab, "shut", "a", fips["a"]) == site.gateway
+
+
+def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: Callable[[str], Object]) -> None:
+    lab, fip = site.lab, public("a")
+    address = fip["floating_ip_address"]
+    with connect(lab, EXTERNAL, "a", address) as inward, connect(lab, "a", EXTERNAL, MACHINE) as outward:
+        assert inward.goes_on()
+        assert outward.goes_on()
+        lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)
+        wait_for_floating_ip(lab, fip["id"], "ACTIVE")
+        assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
+        wait_until(lambda: not inward.goes_on() and not outward.goes_on(), SOON, "a connection goes on")
+    lab.api.update("floatingip", fip["id"], port_id=None)
+    wait_for_floating_ip(lab, fip["id"], "DOWN")
+    wait_to_lose(lab, EXTERNAL, address)
+    assert seen_as(lab, "c", EXTERNAL, MACHINE) == site.gateway
+    lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)  # as it was, at once
+    lab.api.update("floatingip", fip["id"], port_id=None)
+    lab.api.update("floatingip", fip["id"], port_id=site["c"].port_id)
+    wait_for_floating_ip(lab, fip["id"], "ACTIVE")
+    wait_to_reach(lab, EXTERNAL, address)
+
+
+def test_forwarded_ports(site: Site) -> None:
+    """Single ones and ranges; other ports of the address lead nowhere."""
+    lab = site.lab
+    fip = floating_ip(lab, site.out)
+    address, path = fip["floating_ip_address"], f"/v2.0/floatingips/{fip['id']}/port_forwardings"
+
+    def forward(protocol: str, external: str, internal: str) -> None:
+        ports = {"external_port_range": external, "internal_port_range": internal}
+        inner = {"internal_port_id": site["b"].port_id, "internal_ip_address": site.four("b")}
+        lab.api.request("POST", path, {"port_forwarding": {"protocol": protocol, **ports, **inner}})
+
+    forward("tcp", "2000:2002", "3000:3002")
+    forward("udp", "2000:2001", "53:53")
+    assert seen_as(lab, EXTERNAL, "b", address, 2001, 3001) == MACHINE
+    assert seen_as(lab, EXTERNAL, "b", address, 2002, 3002) == MACHINE
+    for number in (2000, 2001):
+        wait_until(
+            lambda number=number: asks_by_udp(lab, EXTERNAL, "b", address, number, 53) == MACHINE,  # type: ignore[misc]
+            SOON,
+            "UDP is not forwarded",
+        )
+    assert not connects(lab, EXTERNAL, "b", address, 2003, 3003)
+    assert seen_as(lab, "b", EXTERNAL, MACHINE) == site.gateway
+    with connect(lab, EXTERNAL, "b", address, 2000, 3000) as talk:
+        assert talk.goes_on()
+        for each in lab.api.request("GET", path)["port_forwardings"]:
+            lab.api.request("DELETE", f"{path}/{each['id']}")
+        wait_until(lambda: not talk.goes_on(), SOON, "a connection goes on that is forwarded no more")
+    lab.api.delete("floatingip", fip["id"])
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_is_killed_and_back_loses_nothing_and_touches_nothing(
+    site: Site, public: Callable[[str], Object]
+) -> None:
+    lab, fip = site.lab, public("a")["floating_ip_address"]
+    wait_until_right(lab, "h1")
+    with Pinging(lab, "c", MACHINE) as snat, Pinging(lab, EXTERNAL, fip) as floating:
+        sizes = log_sizes(lab)
+        lab.stop_agent("h1", kill=True)
+        lab.start_agent("h1")
+        wait_until(lambda: _looked(lab, "h1", sizes), SOON, "the routers were not looked at")
+        assert differs(lab, "h1") == ""
+    assert (snat.lost, floating.lost) == (0, 0)
+    said = lab.log_tail("h1-agent", 100_000, sizes["h1-agent"]).splitlines()
+    assert [line for line in said if "changes" in line and "router" in line] == []
+
+
+def _looked(lab: Lab, host: str, sizes: dict[str, int]) -> bool:
+    return "routers are as they should be" in lab.log_tail(f"{host}-agent", 100_000, sizes[f"{host}-agent"])
+
+
+def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str], Object]) -> None:
+    lab, fip = site.lab, public("c")["floating_ip_address"]
+    lab.stop_ovs("h1", kill=True)
+    lab.start_ovs("h1")
+    assert wait_to_reach(lab, "c", MACHINE) < 10
+    assert wait_to_reach(lab, EXTERNAL, fip) < 10
+
+
+def test_what_is_changed_by_hand_is_put_right(site: Site) -> None:
+    """Every repair_interval, which is two seconds here; a device that is taken off the bridge at once."""
+    lab, router = site.lab, site.router
+    devices = addresses_in(lab, router, "h1")
+    (outer,) = (name for name in devices if name.startswith("qg-"))
+    inner = next(name for name in devices if "10.0.2.1" in devices[name])
+    wait_until_right(lab, "h1")
+    meddling = {
+        "table": ["nft", "delete", "table", "ip", "neutrino"],
+        "address": ["ip", "address", "del", "10.0.2.1/24", "dev", inner],
+        "route": ["ip", "route", "del", "default"],
+        "device": ["ip", "link", "del", outer],
+    }
+    for what, command in meddling.items():
+        in_router(lab, router, "h1", *command)
+        wait_until_right(lab, "h1")
+        assert seen_as(lab, "c", EXTERNAL, MACHINE) == site.gateway, what
+    lab.run("h1", ["ovs-vsctl", "del-port", f"tap{inner.removeprefix('qr-')}"])
+    wait_to_reach(lab, "c", MACHINE)
+
+
+def test_many_updates_end_in_the_last_one(site: Site) -> None:
+    lab, router = site.lab, site.router
+    for number in range(150):
+        routes = [{"destination": f"10.98.{number}.0/24", "nexthop": site.four("a")}]
+        lab.api.update("router", router["id"], routes=routes)
+    wait_until(
+        lambda: (
+            [line for line in in_router(lab, router, "h1", "ip", "route").splitlines() if line.startswith("10.98.")]
+            == [line for line in in_router(lab, router, "h1", "ip", "route").splitlines() if "10.98.149.0/24" in line]
+        ),
+        SOON,
+        "an earlier state is in force",
+    )
+    assert "10.98.149.0/24" in in_router(lab, router, "h1", "ip", "route")
+    lab.api.update("router", router["id"], routes=[])
+
+
+# --- changes of the router --------------------------------------------------------------------------------------------
+
+
+def test_a_router_without_gateway_interface_or_at_all(site: Site) -> None:
+    lab, router = site.lab, site.router
+    lab.api.update("router", router["id"], external_gateway_info={})
+    wait_to_lose(lab, "a", MACHINE)
+    assert reaches(lab, "a", site.four("c"))
+    lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
+    wait_to_reach(lab, "a", MACHINE)
+    detach(lab, router, site.red["by_version"][4])
+    wait_to_lose(lab, "a", site.four("c"))
+    attach(lab, router, site.red["by_version"][4])
+    wait_to_reach(lab, "a", site.four("c"))
+    lab.api.update("router", router["id"], admin_state_up=False)
+    wait_to_lose(lab, "a", MACHINE)
+    wait_until(lambda: router["id"] not in lab.run("h1", ["ip", "netns"]).stdout, SOON, "it is still there")
+    lab.api.update("router", router["id"], admin_state_up=True)
+    wait_to_reach(lab, "c", MACHINE)
+
+
+def test_a_router_given_to_another_host(site: Site, public: Callable[[str], Object]) -> None:
+    lab, router, fip = site.lab, site.router, public("a")["floating_ip_address"]
+    devices = devices_of(lab, router)
+    for old, new in (("h1", "h2"), ("h2", "h1")):
+        move_router(lab, router, new)
+        wait_to_reach(lab, EXTERNAL, fip)
+        wait_to_reach(lab, "c", site.four("a"))
+        wait_until_traceless(lab, router["id"], old, devices)
+        assert host_of(lab, router) == new
+
+
+def test_tenants_with_the_same_addresses(site: Site, public: Callable[[str], Object]) -> None:
+    lab = site.lab
+    again = inside(lab, "blue again", 1, six=False)
+    router = make_router(lab, site.out, again, name="another")
+    values = {"fixed_ips": [{"ip_address": site.four("a"), "subnet_id": again["by_version"][4]["id"]}]}
+    (twin,) = make_guests(lab, Spec("twin", again, "h1", [site.group], values))
+    assert twin.addresses[4] == site.four("a")
+    other = gateway_address(lab, router)
+    assert seen_as(lab, "twin", EXTERNAL, MACHINE) == other != site.gateway
+    assert seen_as(lab, "a", EXTERNAL, MACHINE) == site.gateway
+    mine = public("a")["floating_ip_address"]
+    its = floating_ip(lab, site.out, twin.port_id)
+    assert seen_as(lab, EXTERNAL, "twin", its["floating_ip_address"]) == MACHINE
+    assert seen_as(lab, EXTERNAL, "a", mine) == MACHINE
+    assert seen_as(lab, "twin", "a", mine) == its["floating_ip_address"]
+    host, devices = host_of(lab, router), devices_of(lab, router)
+    lab.api.delete("floatingip", its["id"])
+    delete_router(lab, router["id"])
+    wait_until_traceless(lab, router["id"], host, devices)
+    lab.delete_vm("twin")
+
+
+def test_a_router_made_while_no_agent_was_there(site: Site) -> None:
+    lab = site.lab
+    green = inside(lab, "green", 3, six=False)
+    for host in lab.hosts:
+        lab.stop_agent(host)
+    router = make_router(lab, site.out, green, name="late")
+    for host in lab.hosts:
+        lab.start_agent(host)
+    make_guests(lab, Spec("late", green, "h1", [site.group]))
+    wait_to_reach(lab, "late", MACHINE)
+    lab.delete_vm("late")
+    delete_router(lab, router["id"])
+
+
+def test_instances_take_address_and_route_from_the_routers_word(site: Site) -> None:
+    lab = site.lab
+    network = lab.api.create("network", name="slaac")
+    modes = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    cidr = {"cidr": "fd00:66::/64", "ip_version": 6}
+    subnet = lab.api.create("subnet", network_id=network["id"], **cidr, **modes, dns_nameservers=["fd00:66::53"])
+    router = make_router(lab, None, name="speaks")
+    attach(lab, router, subnet)
+    vm = lab.vm("listens", network=network["id"], host="h2", security_groups=[site.group], wait=False)
+    lab.run("listens", ["sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=2"])
+    lab.wait_for_port(vm)
+    own = lab.api.show("port", vm.port_id)["fixed_ips"][0]["ip_address"]
+    wait_until(lambda: own in lab.run("listens", ["ip", "-6", "address"]).stdout, SOON, "no address by SLAAC")
+    assert "default via fe80::" in lab.run("listens", ["ip", "-6", "route"]).stdout
+    host, name = host_of(lab, router), f"radvd.*{router['id']}"
+    pid = lab.run(host, ["pgrep", "-f", name]).stdout.split()[0]
+    lab.run(host, ["kill", "-9", pid])
+    wait_until(
+        lambda: lab.run(host, ["pgrep", "-f", name], check=False).stdout.split()[:1] not in ([], [pid]),
+        SOON,
+        "radvd was not started again",
+    )
+    lab.delete_vm("listens")
+    delete_router(lab, router["id"])
+    with pytest.raises(Refused):
+        lab.api.show("router", router["id"])

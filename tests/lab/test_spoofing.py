@@ -1,0 +1,253 @@
+"""What a port may say it is: the lies that its host drops, and what makes them true."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from neutrino.model.link_local import link_local
+from tests.support.lab_frames import (
+    ARP,
+    EVERYBODY,
+    Frame,
+    advertises,
+    announces,
+    arp,
+    arriving,
+    asks,
+    datagram,
+    ends,
+    ethernet,
+    honest,
+    routes,
+)
+from tests.support.lab_guests import (
+    EVERYTHING,
+    SOON,
+    VERSIONS,
+    Guest,
+    Spec,
+    cleaned,
+    make_group,
+    make_guests,
+    make_network,
+    pings,
+    wait_to_reach,
+)
+
+OTHER_MAC = "02:00:00:00:00:99"
+NOT_MINE = {4: "10.0.0.240", 6: "fd00:10::240"}
+SHARED = "10.0.0.220"
+NOBODY = "10.0.0.254"  # has no port: a question for one that has may be answered by the host itself
+LENGTH = {4: 24, 6: 64}
+_NODAD: dict[int, tuple[str, ...]] = {4: (), 6: ("nodad",)}
+UNSECURED = {"port_security_enabled": False, "security_groups": []}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    lab: Lab
+    secured: Guest  # on h1
+    free: Guest  # on h1, without port security
+    ears: tuple[Guest, Guest]  # on h1 and h2, without port security: they hear all that comes
+    peers: tuple[Guest, Guest]  # on h1 and h2, ordinary
+
+
+@pytest.fixture(scope="module")
+def place(session_lab: Lab) -> Iterator[Place]:
+    with cleaned(session_lab) as lab:
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        net = make_network(lab, "blue")
+        secured, free, near, far, *peers = make_guests(
+            lab,
+            Spec("secured", net, "h1", [group]),
+            Spec("free", net, "h1", values=UNSECURED),
+            Spec("near", net, "h1", values=UNSECURED),
+            Spec("far", net, "h2", values=UNSECURED),
+            Spec("peer-near", net, "h1", [group]),
+            Spec("peer-far", net, "h2", [group]),
+        )
+        yield Place(lab, secured, free, (near, far), (peers[0], peers[1]))
+
+
+def _answers(mac: str, sender: tuple[str, str], target: Guest) -> Frame:
+    return lambda mark: ethernet(mac, target.mac, ARP, arp(2, sender, ends(target), mark))
+
+
+def _lies(liar: Guest, target: Guest) -> dict[str, Frame]:
+    own4, own6 = liar.addresses[4], liar.addresses[6]
+    local = str(link_local(liar.mac))
+    return {
+        "a MAC": datagram((OTHER_MAC, own4), ends(target)),
+        "a MAC under IPv6": datagram((OTHER_MAC, own6), ends(target, 6)),
+        "an address": datagram((liar.mac, NOT_MINE[4]), ends(target)),
+        "an IPv6 address": datagram((liar.mac, NOT_MINE[6]), ends(target, 6)),
+        "a neighbour's address": datagram((liar.mac, target.addresses[4]), (EVERYBODY, "255.255.255.255")),
+        "ARP answer": _answers(liar.mac, (liar.mac, NOT_MINE[4]), target),
+        "ARP question": asks(liar.mac, (liar.mac, NOT_MINE[4]), NOBODY),
+        "ARP with a MAC inside": _answers(liar.mac, (OTHER_MAC, own4), target),
+        "ARP from a MAC": _answers(OTHER_MAC, (OTHER_MAC, own4), target),
+        "neighbour advertisement": advertises(liar.mac, NOT_MINE[6]),
+        "router advertisement": routes(liar.mac),
+        "announcement of a MAC": announces(OTHER_MAC),
+        "DHCP server": datagram((liar.mac, own4), ends(target), (67, 68)),
+        "DHCP server to all": datagram((liar.mac, own4), (EVERYBODY, "255.255.255.255"), (67, 68)),
+        "DHCPv6 server": datagram((liar.mac, local), (target.mac, str(link_local(target.mac))), (547, 546)),
+        "unknown protocol": lambda mark: ethernet(liar.mac, target.mac, 0x88B5, mark),
+    }
+
+
+def _tagged(source: Guest, target: Guest, vlan: int) -> Frame:
+    return lambda mark: ethernet(source.mac, target.mac, 0x88B5, mark, vlan)
+
+
+@pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
+def test_lies_are_dropped(place: Place, where: int) -> None:
+    liar, ear = place.secured, place.ears[where]
+    lies = _lies(liar, ear) | {f"tag {vlan}": _tagged(liar, ear, vlan) for vlan in (1, 2, 3, 4094)}
+    assert arriving(liar, ear, lies, honest(liar, ear)) == set()
+
+
+@pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
+def test_a_port_without_port_security_may_say_anything_but_a_tag(place: Place, where: int) -> None:
+    liar, ear = place.free, place.ears[where]
+    lies = _lies(liar, ear)
+    tags = {f"tag {vlan}": _tagged(liar, ear, vlan) for vlan in (1, 2, 3, 4094)}
+    assert arriving(liar, ear, lies | tags, honest(liar, ear)) == lies.keys()
+
+
+@pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
+def test_the_truth_passes(place: Place, where: int) -> None:
+    speaker, ear = place.secured, place.ears[where]
+    own4, own6, local = speaker.addresses[4], speaker.addresses[6], str(link_local(speaker.mac))
+    truths = {
+        "datagram": honest(speaker, ear),
+        "IPv6 datagram": honest(speaker, ear, 6),
+        "from the link-local address": datagram((speaker.mac, local), (ear.mac, ear.addresses[6])),
+        "ARP answer": _answers(speaker.mac, (speaker.mac, own4), ear),
+        "ARP question": asks(speaker.mac, (speaker.mac, own4), NOBODY),
+        "ARP probe": asks(speaker.mac, (speaker.mac, "0.0.0.0"), NOBODY),
+        "announcement after a migration": announces(speaker.mac),
+        "own advertisement": advertises(speaker.mac, own6),
+        "own link-local advertisement": advertises(speaker.mac, local),
+        "DHCP client": datagram((speaker.mac, "0.0.0.0"), (EVERYBODY, "255.255.255.255"), (68, 67)),
+        "DHCPv6 client": datagram((speaker.mac, local), ("33:33:00:01:00:02", "ff02::1:2"), (546, 547)),
+    }
+    assert arriving(speaker, ear, truths, honest(speaker, ear)) == truths.keys()
+
+
+def test_what_two_say_to_each_other_others_do_not_hear(place: Place) -> None:
+    """Not even a port without port security, for which unknown addresses are meant."""
+    secured, (peer_near, peer_far), (near, _) = place.secured, place.peers, place.ears
+    for version in VERSIONS:
+        wait_to_reach(secured, peer_far, version)
+    for ear in (near, peer_near):
+        frames = {"away": honest(secured, peer_far), "away by IPv6": honest(secured, peer_far, 6)}
+        assert not arriving(secured, ear, frames, honest(secured, ear))
+        frames = {"home": honest(peer_far, secured), "home by IPv6": honest(peer_far, secured, 6)}
+        assert not arriving(peer_far, ear, frames, honest(peer_far, ear))
+
+
+def test_a_machine_behind_an_unsecured_port_is_reached(place: Place) -> None:
+    """Such as a container in an instance: only the port's own switch can know of it."""
+    addresses = {4: "10.0.0.230", 6: "fd00:10::230"}
+    with _behind(place.free, OTHER_MAC, addresses):
+        for peer in place.peers:
+            for version in VERSIONS:
+                _wait_for_ping(peer, addresses[version])
+
+
+@pytest.fixture
+def secured(place: Place) -> Iterator[Guest]:
+    """Without address pairs afterwards."""
+    yield place.secured
+    place.secured.update(allowed_address_pairs=[])
+
+
+def test_allowed_address_pairs(place: Place, secured: Guest) -> None:
+    addresses = {4: "10.0.0.210", 6: "fd00:10::210"}
+    for version in VERSIONS:
+        secured.ip("address", "add", f"{addresses[version]}/{LENGTH[version]}", "dev", "eth0", *_NODAD[version])
+    assert not pings(place.peers[0], addresses[4])
+    assert not pings(place.peers[1], addresses[4])
+
+    secured.update(allowed_address_pairs=[{"ip_address": addresses[4]}, {"ip_address": addresses[6]}])
+    for peer in place.peers:
+        for version in VERSIONS:
+            _wait_for_ping(peer, addresses[version])
+
+    secured.update(allowed_address_pairs=[])
+    for peer in place.peers:
+        for version in VERSIONS:
+            _wait_for_no_ping(peer, addresses[version])
+        wait_to_reach(peer, secured)
+    for version in VERSIONS:
+        secured.ip("address", "del", f"{addresses[version]}/{LENGTH[version]}", "dev", "eth0")
+
+
+def test_address_pairs_with_a_range_and_with_another_mac(place: Place, secured: Guest) -> None:
+    addresses = NOT_MINE
+    pairs = [
+        {"ip_address": "10.0.0.240/28", "mac_address": OTHER_MAC},
+        {"ip_address": "fd00:10::240/124", "mac_address": OTHER_MAC},
+    ]
+    with _behind(secured, OTHER_MAC, addresses):
+        assert not pings(place.peers[0], addresses[4])
+        secured.update(allowed_address_pairs=pairs)
+        for peer in place.peers:
+            for version in VERSIONS:
+                _wait_for_ping(peer, addresses[version])
+        ear = place.ears[1]
+        mixed = {
+            "the pair's address with the port's MAC": datagram((secured.mac, addresses[4]), ends(ear)),
+            "the port's address with the pair's MAC": datagram((OTHER_MAC, secured.addresses[4]), ends(ear)),
+            "outside the range": datagram((OTHER_MAC, "10.0.0.239"), ends(ear)),
+        }
+        assert arriving(secured, ear, mixed, honest(secured, ear)) == set()
+
+
+@pytest.fixture
+def sharing(place: Place) -> Iterator[tuple[Guest, Guest]]:
+    """Two ports, on h1 and h2, that may both have one address with a MAC that goes with it, as routers with VRRP do."""
+    holders = (place.secured, place.peers[1])
+    for holder in holders:
+        holder.update(allowed_address_pairs=[{"ip_address": SHARED, "mac_address": OTHER_MAC}])
+    yield holders
+    for holder in holders:
+        holder.update(allowed_address_pairs=[])
+
+
+def test_an_address_with_its_mac_moves_between_ports(place: Place, sharing: tuple[Guest, Guest]) -> None:
+    for holder in (*sharing, sharing[0]):
+        with _behind(holder, OTHER_MAC, {4: SHARED}):
+            _wait_for_ping(place.peers[0], SHARED)
+            _wait_for_ping(place.ears[1], SHARED)
+
+
+@contextlib.contextmanager
+def _behind(guest: Guest, mac: str, addresses: dict[int, str]) -> Iterator[None]:
+    """Another machine inside a VM, such as a container, with a MAC and addresses of its own."""
+    name, host = f"behind-{guest.name}", guest.host
+    guest.lab.run(host, ["ip", "netns", "add", name])
+    try:
+        guest.ip("link", "add", "link", "eth0", "name", "eth0", "netns", name, "address", mac, "type", "macvlan")
+        for version, address in addresses.items():
+            add = ("address", "add", f"{address}/{LENGTH[version]}", "dev", "eth0", *_NODAD[version])
+            guest.lab.run(host, ["ip", "-n", name, *add])
+        guest.lab.run(host, ["ip", "-n", name, "link", "set", "eth0", "up"])
+        yield
+    finally:
+        guest.lab.run(host, ["ip", "netns", "delete", name])
+
+
+def _wait_for_ping(source: Guest, address: str) -> None:
+    wait_until(lambda: pings(source, address, count=1), SOON, f"{source.name} does not reach {address}")
+
+
+def _wait_for_no_ping(source: Guest, address: str) -> None:
+    wait_until(lambda: not pings(source, address, count=1), SOON, f"{source.name} still reaches {address}")

@@ -1,0 +1,263 @@
+"""A lab for the tests: `neutrino.lab` in a temporary directory, and the questions that tests ask of its VMs.
+
+with temporary_lab(hosts=3) as lab:
+    blue = network(lab, "blue")
+    group = open_group(lab)
+    lab.vm("a", network=blue["id"], host="h1", security_groups=[group])
+    lab.vm("b", network=blue["id"], host="h2", security_groups=[group])
+    assert pings(lab, "a", address(lab, "b"))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from neutrino.lab import build, processes
+from neutrino.lab.api import Object, Refused
+from neutrino.lab.errors import LabError
+from neutrino.lab.lab import Lab
+from neutrino.lab.ovs import DATABASE, SWITCH
+from neutrino.lab.settings import Settings
+from neutrino.lab.waiting import wait_until
+from tests.support.ports import free_port
+
+PING_INTERVAL = 0.01
+FIRST_ANSWER_SECONDS = 10.0
+_SEQUENCE = re.compile(r"icmp_seq=(\d+) ttl=")
+_SENT = re.compile(r"(\d+) packets transmitted")
+
+
+@contextlib.contextmanager
+def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
+    """A lab of its own, on a free port; all of it is gone afterwards."""
+    directory = tempfile.mkdtemp(prefix="neutrino-lab-")
+    state = Path(directory) / "lab"
+    try:
+        yield build.up(state, Settings(hosts=hosts, port=free_port(), **settings))
+    finally:
+        build.down(state)
+        shutil.rmtree(directory)
+
+
+# --- between tests ----------------------------------------------------------------------------------------------------
+
+
+def clean(lab: Lab) -> None:
+    """As after `up`: everything runs, no VM, and nothing in the API but what is always there."""
+    _start_everything(lab)
+    for vm in lab.vms.all():
+        lab.delete_vm(vm.name)
+    for kind in ("port", "network", "security_group", "address_group", "subnetpool"):
+        for found in lab.api.list(kind):
+            with contextlib.suppress(Refused):  # a default security group cannot be deleted
+                lab.api.delete(kind, found["id"])
+    left = [kind for kind in ("port", "network") if lab.api.list(kind)]
+    assert not left, f"the API still has objects of {left}"
+
+
+def _start_everything(lab: Lab) -> None:
+    lab.start_server()
+    for host in lab.hosts:
+        if lab.settings.serves_metadata:
+            lab.start_nova(host)
+        options = lab.places.host(host) / "options.conf"
+        if lab.agent_pid(host) is not None and "[" in options.read_text():
+            lab.stop_agent(host)  # a test had it run with options of its own
+        switch = lab.ovs(host)
+        if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
+            lab.start_ovs(host)
+        if lab.agent_pid(host) is None:
+            lab.start_agent(host, {})
+        lab.wait_for_agent(host)
+
+
+# --- the cloud --------------------------------------------------------------------------------------------------------
+
+
+def network(
+    lab: Lab,
+    name: str,
+    cidrs: Sequence[str] = ("10.0.0.0/24", "fd00:10::/64"),
+    *,
+    enable_dhcp: bool = False,
+    **attributes: Any,
+) -> dict[str, Any]:
+    """A network with subnets; `attributes` such as **{"provider:network_type": "geneve"}.
+
+    Without DHCP, which most tests are not about: VMs have the addresses of their ports sooner.
+    """
+    made = lab.api.create("network", name=name, **attributes)
+    for cidr in cidrs:
+        version = 6 if ":" in cidr else 4
+        lab.api.create("subnet", network_id=made["id"], cidr=cidr, ip_version=version, enable_dhcp=enable_dhcp)
+    return made
+
+
+def group(lab: Lab, name: str, *rules: dict[str, Any]) -> str:
+    """A security group, its rules on top of the egress that every group starts with; its id."""
+    made = lab.api.create("security_group", name=name)
+    for rule in rules:
+        lab.api.create("security_group_rule", **{"security_group_id": made["id"], "direction": "ingress"} | rule)
+    return str(made["id"])
+
+
+def open_group(lab: Lab, name: str = "open") -> str:
+    """One that lets everything in."""
+    return group(lab, name, {"ethertype": "IPv4"}, {"ethertype": "IPv6"})
+
+
+def port(lab: Lab, vm: str) -> Object:
+    return lab.api.show("port", lab.vms.get(vm).port_id)
+
+
+def address(lab: Lab, vm: str, version: int = 4) -> str:
+    """The first address of that version."""
+    addresses = (fixed["ip_address"] for fixed in port(lab, vm)["fixed_ips"])
+    return str(next(text for text in addresses if (":" in text) == (version == 6)))
+
+
+# --- packets ----------------------------------------------------------------------------------------------------------
+
+
+def pings(lab: Lab, source: str, target: str, count: int = 3, options: Sequence[str] = ()) -> bool:
+    """Whether an answer to one of some pings comes within a second."""
+    argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.1", "-W", "1", *options, target]
+    return lab.run(source, argv, check=False, timeout=30).returncode == 0
+
+
+class Pinging:
+    """`with Pinging(lab, "a", target) as ping:` a hundred a second; later `ping.lost` is how many had no answer."""
+
+    def __init__(self, lab: Lab, source: str, target: str, interval: float = PING_INTERVAL) -> None:
+        self._lab = lab
+        self._source = source
+        self._argv = ["ping", "-n", "-i", str(interval), target]
+        self.sent = 0
+        self.received: set[int] = set()
+        self._answered = threading.Event()
+
+    def __enter__(self) -> Pinging:
+        self._started = time.monotonic()
+        self._process = self._lab.popen(self._source, self._argv, stderr=subprocess.STDOUT)
+        self._reader = threading.Thread(target=self._read, daemon=True)  # a full pipe would stop it
+        self._reader.start()
+        if not self._answered.wait(FIRST_ANSWER_SECONDS):
+            self._stop()
+            raise LabError(f"{self._source}: {' '.join(self._argv)} has no answer at all")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if found := _SEQUENCE.search(line):
+                self.received.add(int(found[1]))
+                self._answered.set()
+            elif found := _SENT.search(line):
+                self.sent = int(found[1])
+
+    @property
+    def spacing(self) -> float:
+        """Seconds from one to the next, as they really were: on a busy machine there are fewer than asked for."""
+        return self._seconds / max(self.sent, 1)
+
+    def _stop(self) -> None:
+        self._seconds = time.monotonic() - self._started
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def lost(self) -> int:
+        """The very last may still have been under way."""
+        expected = set(range(1, self.sent))
+        return len(expected - self.received)
+
+
+@contextlib.contextmanager
+def listening(lab: Lab, vm: str, number: int = 80) -> Iterator[socket.socket]:
+    """A TCP server on all addresses of a VM; it takes connections into its queue."""
+    with lab.inside(vm, lambda: _listen(number)) as server:
+        yield server
+
+
+def _listen(number: int) -> socket.socket:
+    server = socket.socket(socket.AF_INET6)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("::", number))
+    server.listen()
+    return server
+
+
+def connect(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = 2.0) -> socket.socket:
+    """A TCP connection from a VM, or an OSError."""
+    return lab.inside(vm, lambda: socket.create_connection((target, number), timeout))
+
+
+def connects(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = 2.0) -> bool:
+    try:
+        connect(lab, vm, target, number, timeout).close()
+    except OSError:
+        return False
+    return True
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def log_sizes(lab: Lab) -> dict[str, int]:
+    return {path.stem: path.stat().st_size for path in lab.places.logs.glob("*.log")}
+
+
+def logs_since(lab: Lab, sizes: dict[str, int], most: int = 4000) -> dict[str, str]:
+    """What the agents and the server wrote since, as far as it is worth reading."""
+    names = [*(f"{host}-agent" for host in lab.hosts), "server", *(f"{host}-{SWITCH}" for host in lab.hosts)]
+    tails = {name: lab.log_tail(name, most, sizes.get(name, 0)) for name in names}
+    return {name: tail for name, tail in tails.items() if tail}
+
+
+def traces(state: Path) -> list[str]:
+    """What is still there of a lab: processes, mounts, files."""
+    found = [f"process {pid}" for pid in processes.read_members(state)]
+    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(state) in line]
+    return found + ([str(state)] if state.exists() else [])
+
+
+__all__ = [
+    "LabError",
+    "Pinging",
+    "address",
+    "clean",
+    "connect",
+    "connects",
+    "group",
+    "listening",
+    "log_sizes",
+    "logs_since",
+    "network",
+    "open_group",
+    "pings",
+    "port",
+    "temporary_lab",
+    "traces",
+    "wait_until",
+]

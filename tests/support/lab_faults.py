@@ -1,0 +1,354 @@
+"""A lab to break things in: VMs on two hosts and two kinds of networks, a hundred pings a second between them.
+
+with temporary_lab(hosts=2, agent_config_files=[…]) as lab:
+    site = make_site(lab)
+    with Traffic(site) as traffic:
+        lab.stop_agent("h1", kill=True)
+        lab.start_agent("h1")
+    assert traffic.lost == {}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from neutrino.feed.address import short_path
+from neutrino.lab.api import Object
+from neutrino.lab.errors import LabError
+from neutrino.lab.lab import Lab
+from neutrino.lab.ovs import DATABASE, SWITCH
+from neutrino.lab.processes import read_members
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import Pinging, network
+from tests.support.lab_guests import (
+    EVERYTHING,
+    SOON,
+    Attempt,
+    Guest,
+    Spec,
+    add_rule,
+    allow,
+    expect,
+    flows,
+    make_group,
+    make_guests,
+    wait_to_reach,
+)
+
+BRIDGES = ("br-int", "br-tun", "br-provider")
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "vxlan": {"provider:network_type": "vxlan"},
+    "vlan": {"provider:network_type": "vlan", "provider:physical_network": "physnet1"},
+}
+Wiring = frozenset[str]
+PER_SECOND = 100
+TUNNELLED = "vxlan between hosts"
+HICCUP = 5  # pings that a switch in userspace may drop when a port is added or removed
+UNDER_WAY = 30  # pings of the last moments, to which answers may still have come
+
+# Agents that look for drift, and for a lost server, more often than by default: tests are not to wait for that.
+QUICK_AGENT = """
+[feed]
+longest_delay = 1
+[agent]
+check_interval = 1
+repair_interval = 3
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """`vxlan1`, `vxlan2` on h1 and `vxlan3` on h2, the same for vlan; `narrow` on h1 lets in ping and what a test adds."""
+
+    lab: Lab
+    networks: Mapping[str, Object]
+    guests: Mapping[str, Guest]
+    group: str
+    narrow_group: str
+
+    def __getitem__(self, name: str) -> Guest:
+        return self.guests[name]
+
+    @property
+    def paths(self) -> dict[str, tuple[Guest, Guest]]:
+        found = {}
+        for kind in self.networks:
+            found[f"{kind} on one host"] = self[f"{kind}1"], self[f"{kind}2"]
+            found[f"{kind} between hosts"] = self[f"{kind}1"], self[f"{kind}3"]
+        return found
+
+    def wiring(self, host: str = "h1") -> Wiring:
+        """All that the agent of a host has made, as lines: flows by bridge, and the local VLANs of the VMs."""
+        lab, switch = self.lab, self.lab.ovs(host)
+        lines = {f"{bridge} {line.strip()}" for bridge in BRIDGES for line in flows(lab, host, bridge).splitlines()[1:]}
+        here = [guest.vm.nic.switch_device for guest in self.guests.values() if guest.host == host]
+        tags = {f"{device} tag {switch.vsctl('get', 'port', device, 'tag').strip()}" for device in here}
+        return frozenset(lines | tags)
+
+    def changed(self, before: Wiring, host: str = "h1") -> list[str]:
+        """What is not as it was, told as a person would like to read it when a test fails."""
+        now = self.wiring(host)
+        return [*(f"gone: {line}" for line in sorted(before - now)), *(f"new: {line}" for line in sorted(now - before))]
+
+    def wait_until_as(self, before: Wiring, host: str = "h1") -> None:
+        """Until all is as it was."""
+        with contextlib.suppress(LabError):
+            wait_until(lambda: not self.changed(before, host), SOON, "")
+        assert self.changed(before, host) == []
+
+
+def make_site(lab: Lab) -> Site:
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    narrow, _ = make_group(lab, "narrow", allow("icmp"))
+    networks = {
+        kind: network(lab, kind, [f"10.{place}.0.0/24"], **values)
+        for place, (kind, values) in enumerate(KINDS.items(), start=1)
+    }
+    hosts = ("h1", "h1", "h2")
+    specs = [
+        Spec(f"{kind}{number}", made, host, [group])
+        for kind, made in networks.items()
+        for number, host in enumerate(hosts, start=1)
+    ]
+    guests = make_guests(lab, *specs, Spec("narrow", networks["vxlan"], "h1", [narrow]))
+    site = Site(lab, networks, {guest.name: guest for guest in guests}, group, narrow)
+    wait_until_well(site)
+    return site
+
+
+def wait_until_well(site: Site) -> None:
+    """Whatever was broken runs again, what a test left is gone, and packets go everywhere."""
+    lab = site.lab
+    lab.start_server()
+    for host in lab.hosts:
+        switch = lab.ovs(host)
+        if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
+            lab.start_ovs(host)
+        if "[" in (lab.places.host(host) / "options.conf").read_text():
+            lab.stop_agent(host)  # a test had it run with options of its own
+        if lab.agent_pid(host) is None:
+            lab.start_agent(host, {})
+        lab.wait_for_agent(host)
+    for vm in lab.vms.all():
+        if vm.name not in site.guests:
+            lab.delete_vm(vm.name)
+    for rule in lab.api.list("security_group_rule", security_group_id=site.narrow_group, protocol="tcp"):
+        lab.api.delete("security_group_rule", rule["id"])
+    for one, other in site.paths.values():
+        wait_to_reach(one, other)
+        wait_to_reach(other, one)
+
+
+def feed_process(lab: Lab) -> int:
+    """The process of the server that talks to hosts."""
+    for pid in read_members(lab.places.state):
+        with contextlib.suppress(OSError):
+            if b"server feed" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    raise LookupError("the server has no feed process")
+
+
+@contextlib.contextmanager
+def extra_rule(site: Site, number: int) -> Iterator[str]:
+    """`narrow` lets in TCP to this port as well."""
+    rule = add_rule(site.lab, site.narrow_group, allow("tcp", number))
+    try:
+        yield rule
+    finally:
+        site.lab.api.delete("security_group_rule", rule)
+
+
+def expect_open(site: Site, number: int) -> None:
+    """`narrow` can be connected to at this port; soon, at the latest."""
+    expect([Attempt(site["vxlan1"], site["narrow"], number)])
+
+
+def expect_closed(site: Site, number: int) -> None:
+    expect([], [Attempt(site["vxlan1"], site["narrow"], number)])
+
+
+class Traffic:
+    """Pings on all paths of a site, for as long as a `with` lasts; what came of them is known after it.
+
+    `plugs` says that devices are plugged meanwhile. A switch in userspace then drops what it sends into tunnels for some
+    milliseconds, also if no agent runs at all; that is not counted.
+    """
+
+    def __init__(self, site: Site, *, plugs: bool = False) -> None:
+        self._plugs = plugs
+        self._pings = {
+            name: Pinging(site.lab, one.name, other.addresses[4]) for name, (one, other) in site.paths.items()
+        }
+        self._running = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as started:
+            for ping in self._pings.values():
+                started.enter_context(ping)
+            self._running = started.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._running.close()
+
+    @property
+    def sent(self) -> int:
+        return sum(ping.sent for ping in self._pings.values())
+
+    @property
+    def lost(self) -> dict[str, list[int]]:
+        """By path, the numbers of the pings that had no answer; paths that lost none are left out."""
+        found = {name: unanswered(ping) for name, ping in self._pings.items()}
+        if self._plugs:
+            found[TUNNELLED] = [number for run in _runs(found[TUNNELLED]) if len(run) > HICCUP for number in run]
+        return {name: missing for name, missing in found.items() if missing}
+
+    @property
+    def outage(self) -> float:
+        """Seconds for which the worst path was dead at most."""
+        return max((len(run) for missing in self.lost.values() for run in _runs(missing)), default=0) / PER_SECOND
+
+
+def unanswered(ping: Pinging) -> list[int]:
+    """The numbers of the pings that were lost: not those of the last moments, if all before them were answered."""
+    last = max(ping.received)
+    end = last if ping.sent - last <= UNDER_WAY else ping.sent
+    return sorted(set(range(1, end + 1)) - ping.received)
+
+
+def _runs(numbers: list[int]) -> list[list[int]]:
+    """The numbers, those together that follow each other."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+class Relay:
+    """`with Relay(lab) as relay:` stands between hosts and the feed; while it is cut, nobody gets through."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._target = lab.places.feed_socket
+        self.path = lab.places.server / "relay.sock"
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._is_cut = False
+        self.connections = 0
+
+    @property
+    def options(self) -> dict[str, dict[str, object]]:
+        """What an agent has to be started with to come here."""
+        return {"feed": {"server": f"unix:{self.path}"}}
+
+    def __enter__(self) -> Self:
+        self._listener = socket.socket(socket.AF_UNIX)
+        with short_path(str(self.path)) as path:
+            self._listener.bind(path)
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+        for each in self._open:
+            each.close()
+        self.path.unlink()
+
+    def cut(self) -> None:
+        with self._lock:
+            self._is_cut = True
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def resume(self) -> None:
+        self._is_cut = False
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._serve(self._listener.accept()[0])
+
+    def _serve(self, host: socket.socket) -> None:
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            with self._lock, short_path(str(self._target)) as path:
+                if self._is_cut:
+                    raise ConnectionError("cut")
+                server.connect(path)
+                self._open |= {host, server}
+                self.connections += 1
+        except OSError:
+            host.close()
+            server.close()
+            return
+        for pair in ((host, server), (server, host)):
+            threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class Log:
+    """What a process writes from now on."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self._lab, self._name = lab, name
+        self.forget()
+
+    def forget(self) -> None:
+        self._start = self._lab.places.log(self._name).stat().st_size
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: text in self._read(), SOON, f"{self._name} does not say {text!r}")
+
+    def _read(self) -> str:
+        return self._lab.log_tail(self._name, size=1_000_000, after=self._start)
+
+
+def now() -> str:
+    """As the API writes times, to tell an agent that starts now from the one before."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+
+
+@contextlib.contextmanager
+def foreign_port(lab: Lab, bridge: str, name: str, *settings: str) -> Iterator[None]:
+    """A port on h1 that is none of ours."""
+    switch = lab.ovs("h1")
+    switch.vsctl("add-port", bridge, name, "--", "set", "interface", name, *(settings or ("type=internal",)))
+    try:
+        yield
+    finally:
+        switch.vsctl("del-port", bridge, name)
+
+
+def ofctl(lab: Lab, host: str, *arguments: str) -> str:
+    return lab.run(host, ["ovs-ofctl", "-O", "OpenFlow14", *arguments]).stdout
+
+
+def is_behind(lab: Lab, host: str) -> bool:
+    """Whether the host has still to carry out something that it was told."""
+    return bool(lab.agents()[host]["configurations"].get("feed_behind"))
+
+
+def verify(lab: Lab, host: str) -> None:
+    """The agent's own comparison of what should be with what is."""
+    lab.run(host, lab.agent_command(host, "verify"))

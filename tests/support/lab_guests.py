@@ -1,0 +1,406 @@
+"""VMs of a lab for tests of packets: made many at once, with their addresses at hand and sockets inside them.
+
+with cleaned(session_lab) as lab:
+    blue = make_network(lab, "blue")
+    a, b = make_guests(lab, Spec("a", blue, "h1", [group]), Spec("b", blue, "h2", [group]))
+    wait_until(lambda: reaches(a, b), 10, "a does not reach b")
+    with converse(a, b, 80) as connection:
+        assert connection.talks()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import secrets
+import selectors
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from neutrino.lab import plug
+from neutrino.lab.api import Object
+from neutrino.lab.enter import in_network, vm_network
+from neutrino.lab.lab import Lab
+from neutrino.lab.settings import vm_namespace
+from neutrino.lab.vms import Vm
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import clean
+
+T = TypeVar("T")
+VERSIONS = (4, 6)
+_FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
+SOON = 10.0  # seconds within which a change must be in force, on a machine that is busy
+LOST_AFTER = 0.4  # seconds after which a packet counts as lost
+
+
+@contextlib.contextmanager
+def cleaned(lab: Lab) -> Iterator[Lab]:
+    """For what several tests share: gone afterwards, also if it could not be made in full."""
+    try:
+        yield lab
+    finally:
+        _unplug_all(lab)
+        clean(lab)
+
+
+def _unplug_all(lab: Lab) -> None:
+    """All of a host at once, which `clean` would do one by one."""
+    by_host: dict[str, list[Vm]] = defaultdict(list)
+    for vm in lab.vms.all():
+        by_host[vm.host].append(vm)
+    for host, vms in by_host.items():
+        plug.unplug(lab.ovs(host), lab.holder(host), [vm.nic for vm in vms])
+        for vm in vms:
+            lab.vms.remove(vm.name)
+
+
+# --- the cloud --------------------------------------------------------------------------------------------------------
+
+
+def make_network(lab: Lab, name: str, **attributes: Any) -> Object:
+    """A network with both versions. Its ports get the lower addresses: those from 10.0.0.200 and fd00:10::200 are free."""
+    made = lab.api.create("network", name=name, **attributes)
+    for version, cidr, pool in (
+        (4, "10.0.0.0/24", {"start": "10.0.0.10", "end": "10.0.0.199"}),
+        (6, "fd00:10::/64", {"start": "fd00:10::10", "end": "fd00:10::199"}),
+    ):
+        lab.api.create("subnet", network_id=made["id"], ip_version=version, cidr=cidr, allocation_pools=[pool])
+    return made
+
+
+def make_group(
+    lab: Lab, name: str, *rules: Mapping[str, Any], stateful: bool = True, lets_out: bool = True
+) -> tuple[str, list[str]]:
+    """A security group and the ids of the rules given for it. It lets everything out, unless said."""
+    made = lab.api.create("security_group", name=name, stateful=stateful)
+    if not lets_out:
+        for rule in made["security_group_rules"]:
+            lab.api.delete("security_group_rule", rule["id"])
+    return made["id"], [add_rule(lab, made["id"], rule) for rule in rules]
+
+
+def add_rule(lab: Lab, group: str, rule: Mapping[str, Any]) -> str:
+    made = lab.api.create("security_group_rule", **{"security_group_id": group, "direction": "ingress"} | dict(rule))
+    return str(made["id"])
+
+
+def allow(protocol: str | int | None = None, ports: int | tuple[int, int] | None = None, **more: Any) -> dict[str, Any]:
+    """A rule's values: ingress and IPv4 unless `more` says otherwise; one port, or the first and the last."""
+    values: dict[str, Any] = {} if protocol is None else {"protocol": str(protocol)}
+    if ports is not None:
+        low, high = ports if isinstance(ports, tuple) else (ports, ports)
+        values |= {"port_range_min": low, "port_range_max": high}
+    return {"ethertype": "IPv4"} | values | more
+
+
+EVERYTHING = ({"ethertype": "IPv4"}, {"ethertype": "IPv6"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A VM to be made; `values` are the port's."""
+
+    name: str
+    network: Object
+    host: str
+    groups: Sequence[str] | None = None
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    hybrid: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """A VM with one port, as it was made."""
+
+    lab: Lab
+    name: str
+    port_id: str
+    mac: str
+    addresses: Mapping[int, str] = dataclasses.field(hash=False)  # by IP version
+    place: str | None = None  # on which host it is looked for; None: where the lab says that it is
+    device: str = "eth0"
+
+    @property
+    def vm(self) -> Vm:
+        return self.lab.vms.get(self.name)
+
+    @property
+    def host(self) -> str:
+        return self.place or self.vm.host
+
+    @property
+    def port(self) -> Object:
+        return self.lab.api.show("port", self.port_id)
+
+    def at(self, host: str) -> Guest:
+        """The same VM on another host, for as long as it is on two."""
+        return dataclasses.replace(self, place=host)
+
+    def inside(self, work: Callable[[], T]) -> T:
+        return in_network(vm_network(self.lab.holder(self.host), vm_namespace(self.name)), work)
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        return self.inside(lambda: socket.socket(family, kind, protocol))
+
+    def ip(self, *arguments: str) -> str:
+        return self.lab.run(self.name, ["ip", *arguments]).stdout
+
+    def update(self, **values: Any) -> Object:
+        return self.lab.api.update("port", self.port_id, **values)
+
+
+def make_guests(lab: Lab, *specs: Spec) -> list[Guest]:
+    """All at once: bound, plugged, ACTIVE and addressed."""
+    guests = [_define(lab, spec) for spec in specs]
+    by_host: dict[str, list[str]] = defaultdict(list)
+    for spec in specs:
+        by_host[spec.host].append(spec.name)
+    for host, names in by_host.items():
+        lab.plug_all(names, host)
+    for guest in guests:
+        lab.wait_for_port(guest.vm)
+        lab.address(guest.name)
+    return guests
+
+
+def _define(lab: Lab, spec: Spec) -> Guest:
+    groups = {} if spec.groups is None else {"security_groups": list(spec.groups)}
+    port = lab.api.create("port", network_id=spec.network["id"], name=spec.name, **groups, **spec.values)
+    lab.define_vm(spec.name, port=port["id"], host=spec.host, hybrid=spec.hybrid)
+    return Guest(lab, spec.name, port["id"], port["mac_address"], _addresses(port))
+
+
+def _addresses(port: Object) -> dict[int, str]:
+    """The first of each version."""
+    found: dict[int, str] = {}
+    for fixed in port["fixed_ips"]:
+        found.setdefault(6 if ":" in fixed["ip_address"] else 4, fixed["ip_address"])
+    return found
+
+
+# --- ping -------------------------------------------------------------------------------------------------------------
+
+
+def pings(source: Guest, address: str, *options: str, count: int = 2) -> bool:
+    """Whether one of some pings is answered."""
+    argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.05", "-W", str(LOST_AFTER), *options, address]
+    return source.lab.run(source.name, argv, check=False).returncode == 0
+
+
+def reaches(source: Guest, target: Guest, version: int = 4) -> bool:
+    return pings(source, target.addresses[version], count=1)
+
+
+def wait_to_reach(source: Guest, target: Guest, version: int = 4, timeout: float = SOON) -> float:
+    return wait_until(
+        lambda: reaches(source, target, version),
+        timeout,
+        f"{source.name} does not reach {target.name} by IPv{version}",
+    )
+
+
+def wait_to_lose(source: Guest, target: Guest, version: int = 4, timeout: float = SOON) -> float:
+    return wait_until(
+        lambda: not reaches(source, target, version),
+        timeout,
+        f"{source.name} still reaches {target.name} by IPv{version}",
+    )
+
+
+# --- TCP --------------------------------------------------------------------------------------------------------------
+
+
+class Conversation:
+    """A TCP connection with both its ends here: what one end says, the other must hear."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client = client
+        self.server = server
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.close()
+
+    def asks(self, timeout: float = LOST_AFTER) -> bool:
+        """Whether the server hears the client."""
+        return _hearing([(self.client, self.server)], timeout)[0]
+
+    def answers(self, timeout: float = LOST_AFTER) -> bool:
+        """Whether the client hears the server."""
+        return _hearing([(self.server, self.client)], timeout)[0]
+
+    def talks(self, timeout: float = 5.0) -> bool:
+        return self.asks(timeout) and self.answers(timeout)
+
+    def carries(self, amount: int = 200_000, timeout: float = 10.0) -> bool:
+        """Whether so many bytes arrive as they were sent, which takes segments of full size."""
+        sent, got = secrets.token_bytes(amount), b""
+        self.client.settimeout(timeout)
+        self.server.settimeout(timeout)
+        for start in range(0, amount, 20_000):  # less than the sockets' buffers hold: nobody waits for us
+            part = sent[start : start + 20_000]
+            self.client.sendall(part)
+            while len(got) < start + len(part):
+                got += self.server.recv(65536)
+        return got == sent
+
+
+def _hearing(pairs: Sequence[tuple[socket.socket, socket.socket]], timeout: float) -> list[bool]:
+    """Of speakers and listeners, which listeners hear what is said now; all speak at the same time."""
+    give_up = time.monotonic() + timeout
+    words = [_say(speaker) for speaker, _ in pairs]
+    return [_hears(listener, word, give_up) for (_, listener), word in zip(pairs, words, strict=True)]
+
+
+def _say(speaker: socket.socket) -> bytes:
+    """A word of its own each time: what was lost before may still come, later."""
+    word = secrets.token_bytes(8)
+    with contextlib.suppress(OSError):
+        speaker.setblocking(False)
+        speaker.send(word)
+    return word
+
+
+def _hears(listener: socket.socket, word: bytes, give_up: float) -> bool:
+    heard = b""
+    try:
+        while word not in heard:
+            listener.settimeout(max(give_up - time.monotonic(), 0.001))
+            part = listener.recv(4096)
+            if not part:
+                return False
+            heard += part
+    except OSError:
+        return False
+    return True
+
+
+def _listening(server: Guest, number: int, version: int) -> socket.socket:
+    listener = server.socket(_FAMILY[version], socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if version == 6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    listener.bind(("", number))
+    listener.listen(16)
+    return listener
+
+
+def converse(client: Guest, server: Guest, number: int = 80, version: int = 4, timeout: float = 5.0) -> Conversation:
+    """A TCP connection between two VMs, or an OSError."""
+    with _listening(server, number, version) as listener:
+        calling = client.socket(_FAMILY[version], socket.SOCK_STREAM)
+        try:
+            calling.settimeout(timeout)
+            calling.connect((server.addresses[version], number))
+            listener.settimeout(timeout)
+            return Conversation(calling, listener.accept()[0])
+        except BaseException:
+            calling.close()
+            raise
+
+
+def connections(stack: contextlib.ExitStack, tries: Sequence[Attempt]) -> list[Conversation]:
+    """All of them, open and in use."""
+    made = [stack.enter_context(converse(each.client, each.server, each.number, each.version)) for each in tries]
+    assert all(connection.talks() for connection in made)
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """A TCP connection to be tried."""
+
+    client: Guest
+    server: Guest
+    number: int = 80
+    version: int = 4
+
+    def __str__(self) -> str:
+        return f"{self.client.name} to {self.server.name} port {self.number} by IPv{self.version}"
+
+
+def attempts(clients: Guest | Sequence[Guest], servers: Sequence[Guest], *numbers: int) -> list[Attempt]:
+    """From each to each, by both versions; port 80 if none is named."""
+    callers = [clients] if isinstance(clients, Guest) else clients
+    return [
+        Attempt(client, server, number, version)
+        for client in callers
+        for server in servers
+        for number in numbers or (80,)
+        for version in VERSIONS
+    ]
+
+
+def connecting(tries: Sequence[Attempt], timeout: float = LOST_AFTER) -> set[Attempt]:
+    """Those that come through. All are tried at the same time: many that do not come through cost no more than one."""
+    through: set[Attempt] = set()
+    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
+        for server, number, version in {(each.server, each.number, each.version) for each in tries}:
+            stack.enter_context(_listening(server, number, version))
+        for each in tries:
+            calling = stack.enter_context(each.client.socket(_FAMILY[each.version], socket.SOCK_STREAM))
+            calling.setblocking(False)
+            calling.connect_ex((each.server.addresses[each.version], each.number))
+            waiting.register(calling, selectors.EVENT_WRITE, each)
+        give_up = time.monotonic() + timeout
+        while waiting.get_map() and (left := give_up - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                waiting.unregister(key.fileobj)
+                if key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:  # type: ignore[union-attr]
+                    through.add(key.data)
+    return through
+
+
+def expect(some: Sequence[Attempt], none: Sequence[Attempt] = (), timeout: float = SOON) -> None:
+    """Soon these connections come through, and at the same time those do not."""
+    tries, wanted = [*some, *none], set(some)
+    give_up = time.monotonic() + timeout
+    while (found := connecting(tries)) != wanted:
+        if time.monotonic() > give_up:
+            lost = "; ".join(f"{each} does not connect" for each in some if each not in found)
+            extra = "; ".join(f"{each} connects" for each in none if each in found)
+            raise AssertionError("; ".join(filter(None, (lost, extra))))
+
+
+def wait_to_fall_silent(*connections: Conversation, timeout: float = SOON) -> float:
+    """Until neither side hears the other any more."""
+
+    pairs = [(connection.client, connection.server) for connection in connections]
+    pairs += [(listener, speaker) for speaker, listener in pairs]
+
+    def silent() -> bool:
+        return not any(_hearing(pairs, LOST_AFTER))
+
+    return wait_until(silent, timeout, "a connection goes on that may not")
+
+
+# --- the switches -----------------------------------------------------------------------------------------------------
+
+
+def ofport(lab: Lab, host: str, port_id: str) -> str:
+    """The number under which a port is plugged, or none."""
+    wanted = f"external_ids:iface-id={port_id}"
+    return lab.run(host, ["ovs-vsctl", "--bare", "--columns=ofport", "find", "Interface", wanted]).stdout.strip()
+
+
+def taken_from(guest: Guest) -> int:
+    """How many packets its host's switch has had from a VM."""
+    number = ofport(guest.lab, guest.host, guest.port_id)
+    said = guest.lab.run(guest.host, ["ovs-ofctl", "-O", "OpenFlow14", "dump-ports", "br-int", number]).stdout
+    return int(re.findall(r"rx pkts=(\d+)", said)[0])
+
+
+def flows(lab: Lab, host: str, bridge: str = "br-int") -> str:
+    """A bridge's flows, as text, without what changes with every packet."""
+    return lab.run(host, ["ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", bridge]).stdout

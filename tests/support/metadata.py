@@ -1,0 +1,257 @@
+"""The metadata role with a real process, namespaces and a Nova that checks signatures: what its tests and the bench use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
+from neutrino.agent.metadata.role import MetadataRole, Options
+from neutrino.agent.metadata.sockets import NamespaceSockets
+from neutrino.agent.processes import ProcessWatch
+from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
+from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.netlink.real import RealNetlink
+from neutrino.dataplane.netlink.values import HOST as MACHINE
+from neutrino.dataplane.netlink.values import address
+from neutrino.dataplane.process.api import Daemon
+from neutrino.dataplane.process.real import RealProcesses
+from neutrino.feed.state import Change, State
+from neutrino.lab.metadata import NovaMetadata
+from neutrino.model.agents import METADATA, AgentState
+from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
+from neutrino.model.routing import Router
+from neutrino.model.state import FixedIp, Object, Subnet
+
+HOST = "h1"
+SECRET = "a secret that is shared"
+MAC_OF_DHCP = "fa:16:3e:00:00:01"
+TIMES = Timeouts(connect=2, client=5, server=2, request=5, keep_alive=5)
+
+
+class Feed:
+    """The feed as the role sees it, with the test as the server."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.is_synced = False
+        self.position = 1
+        self.errors: list[tuple[str, str, str]] = []
+        self.role: MetadataRole | None = None
+
+    def port_up(self, port_id: str, revision: int) -> None: ...
+
+    def port_down(self, port_id: str, reason: str = "") -> None: ...
+
+    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None: ...
+
+    def error(self, kind: str, key: str, text: str) -> None:
+        self.errors.append((kind, key, text))
+
+    def put(self, kind: str, key: str, value: Object | None) -> None:
+        old = self.state.objects[kind].get(key)
+        if value is None:
+            self.state.objects[kind].pop(key, None)
+        else:
+            self.state.objects[kind][key] = value
+        if self.role is not None:
+            self.role.changed(Change(kind, key, old, value))
+
+    def synced(self) -> None:
+        self.is_synced = True
+        if self.role is not None:
+            self.role.synced()
+
+
+@contextlib.contextmanager
+def nova(secret: str = SECRET) -> Iterator[NovaMetadata]:
+    with NovaMetadata(("127.0.0.1", 0), secret) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def port(network_id: str, number: int, *addresses: str, **more: Any) -> DhcpPort:
+    """An instance's port; the instance's id is in its device_id."""
+    values: dict[str, Any] = {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"port {network_id} {number}")),
+        "network_id": network_id,
+        "mac_address": f"fa:16:3e:00:{number >> 8:02x}:{number & 255:02x}",
+        "project_id": "project-1",
+        "device_id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"instance {network_id} {number}")),
+        "device_owner": "compute:nova",
+        "fixed_ips": tuple(FixedIp("subnet", text) for text in addresses),
+    }
+    return DhcpPort(**(values | more))
+
+
+def network(network_id: str, *cidrs: str, **more: Any) -> DhcpNetwork:
+    subnets = tuple(
+        Subnet(id=f"{network_id}-{cidr}", network_id=network_id, ip_version=6 if ":" in cidr else 4, cidr=cidr, **more)
+        for cidr in cidrs or ("10.0.0.0/24",)
+    )
+    return DhcpNetwork(id=network_id, subnets=subnets)
+
+
+def dhcp_port(network_id: str) -> DhcpPort:
+    own = {"device_owner": OWNER, "device_id": device_id(HOST, network_id), "mac_address": MAC_OF_DHCP}
+    return port(network_id, 1, "10.0.0.2", **own)
+
+
+class Host:
+    """A host: its namespaces, its metadata process and, while `agent` runs, its agent."""
+
+    _wires = itertools.count()
+
+    def __init__(self, directory: Path, settings: Settings, **dhcp: Any) -> None:
+        self.feed = Feed()
+        self.directory = directory
+        self.namespaces = Namespaces(str(directory / "netns"))
+        self.netlink = RealNetlink(self.namespaces)
+        self.processes = RealProcesses(str(directory), self.namespaces)
+        self.monitor = directory / "monitor"
+        self._mark = uuid.uuid4().hex[:6]
+        self.options = Options(
+            host=HOST,
+            socket=str(directory / "metadata_proxy"),
+            metadata_port=9697,
+            dhcp=DhcpSettings(HOST, str(directory), **({"enable_isolated_metadata": True} | dhcp)),
+            settings=settings,
+        )
+        self.daemon = Daemon(
+            "metadata",
+            (
+                *(sys.executable, "-m", "neutrino.cli.main", "metadata", "--socket", self.options.socket),
+                *("--user", "65534", "--group", "65534", "--monitor-file", str(self.monitor)),
+                *("--monitor-interval", "0.1"),
+            ),
+            log_file=str(directory / "metadata.log"),
+        )
+
+    @contextlib.asynccontextmanager
+    async def agent(self) -> AsyncIterator[MetadataRole]:
+        watch = ProcessWatch(self.processes)
+        state = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
+        role = MetadataRole(self.feed, self.options, self.daemon, watch, NamespaceSockets(self.namespaces), state)
+        self.feed.role = role
+        task = asyncio.create_task(role.run())
+        try:
+            if self.feed.is_synced:
+                role.synced()
+            yield role
+            assert not task.done(), task.result()
+        finally:
+            self.feed.role = None
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def pid(self) -> int | None:
+        found = self.processes.find("metadata")
+        return found.pid if found is not None else None
+
+    def close(self) -> None:
+        found = self.processes.find("metadata")
+        if found is not None:
+            self.processes.stop(found, patience=1)
+        for name in self.namespaces.names():
+            self.namespaces.delete(name)
+        subprocess.run(["umount", "--lazy", self.namespaces.directory], check=False, capture_output=True)
+
+    # --- the dataplane ----------------------------------------------------------------------------------------------
+
+    def namespace(self, name: str, *addresses: str) -> None:
+        """One to be served from, with a bridge that instances are plugged into; it has these addresses."""
+        self.netlink.create_namespace(name)
+        self.run(name, "ip", "link", "add", "br0", "type", "bridge")
+        self.run(name, "ip", "link", "set", "br0", "address", MAC_OF_DHCP)
+        self.netlink.apply(name, [SetDevice("lo", up=True), SetDevice("br0", up=True)])
+        self.netlink.apply(name, [SetAddress(address("br0", text, nodad=True)) for text in addresses])
+
+    def instance(self, name: str, at: str, this: DhcpPort, *routes: str) -> None:
+        """A namespace with the port's MAC and addresses, on the bridge of another; routes lead to that."""
+        self.netlink.create_namespace(name)
+        wire = f"w{next(self._wires)}{self._mark}"[:15]
+        self.netlink.apply(name, [SetDevice("lo", up=True), SetVeth("eth0", wire, MACHINE, this.mac_address, 1500)])
+        self.run("", "ip", "link", "set", wire, "netns", self.namespaces.path(at))
+        self.run(at, "ip", "link", "set", wire, "master", "br0", "up")
+        self.netlink.apply(name, [SetDevice("eth0", up=True)])
+        for fixed in this.fixed_ips:
+            length = 64 if ":" in fixed.ip_address else 24
+            self.netlink.apply(name, [SetAddress(address("eth0", f"{fixed.ip_address}/{length}", nodad=True))])
+        for route in routes or ("169.254.169.254/32 dev eth0",):
+            self.run(name, "ip", "route", "add", *route.split())
+
+    def run(self, namespace: str, *argv: str) -> None:
+        def work() -> None:
+            subprocess.run(argv, check=True, capture_output=True, timeout=20)
+
+        self.namespaces.run(namespace, work)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def connect(self, instance: str, where: str = "169.254.169.254", number: int = 80) -> http.client.HTTPConnection:
+        def work() -> socket.socket:
+            target = where
+            if where.startswith("fe80:"):
+                target = f"{where}%eth0"
+            return socket.create_connection((target, number), 5)
+
+        made = http.client.HTTPConnection(where if ":" not in where else f"[{where}]", timeout=10)
+        made.sock = self.namespaces.run(instance, work)
+        return made
+
+    def ask(self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any) -> tuple[int, str]:
+        """One request; its status and its text."""
+        where = {key: more.pop(key) for key in ("where", "number") if key in more}
+        connection = self.connect(instance, **where)
+        try:
+            connection.request(more.pop("method", "GET"), path, **more)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    async def asks(self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any) -> tuple[int, str]:
+        return await asyncio.to_thread(self.ask, instance, path, **more)
+
+
+async def until(ready: Callable[[], bool], seconds: float = 5.0, what: str = "it") -> None:
+    async with asyncio.timeout(seconds):
+        while not await asyncio.to_thread(ready):
+            await asyncio.sleep(0.01)
+
+
+def router_of(*networks: str, router_id: str = "r1", **more: Any) -> Router:
+    from neutrino.model.routing import RouterInterface
+
+    interfaces = (
+        RouterInterface(id=f"{router_id}-{n}", network_id=n, mac_address="fa:16:3e:ff:00:01") for n in networks
+    )
+    return Router(id=router_id, interfaces=tuple(interfaces), **more)
+
+
+def settings_for(server: NovaMetadata, **more: Any) -> Settings:
+    limit = more.pop("limit", RateLimit())
+    return Settings(nova_port=server.server_address[1], secret=SECRET, timeouts=TIMES, limit=limit, **more)
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
