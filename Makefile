@@ -1,20 +1,26 @@
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench format clean
+.PHONY: help up demo test check bench format clean
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
+# Tests wait for other processes most of the time: more of them at once than there are cores. A file's tests stay together.
+TEST_WORKERS ?= 4
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: ## start the server on 127.0.0.1:9696, with SQLite and without authentication
+up: ## the whole service on this machine until Ctrl-C: API on 127.0.0.1:9696, Open vSwitch, the agent
 	@scripts/setup run
 	@.venv/bin/neutrino up
+
+demo: ## a tour on real packets: two hosts, a router, a floating IP, with the openstack client
+	@scripts/setup demo
+	@.venv/bin/neutrino lab demo
 
 test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@$(MAKE) --no-print-directory check
-	.venv/bin/python -m pytest $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 check: ## lint, format, types, import rules
 	@scripts/setup test
@@ -23,9 +29,11 @@ check: ## lint, format, types, import rules
 	.venv/bin/mypy --strict src/neutrino
 	.venv/bin/lint-imports
 
-bench: ## measure the API on SQLite, PostgreSQL and MariaDB
+bench: ## measure the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host
 	@scripts/setup test
 	.venv/bin/python -m tests.bench.run
+	.venv/bin/python -m tests.bench.hosts
+	.venv/bin/python -m tests.bench.wiring
 
 format: ## format the code, and repair what the linter can
 	@scripts/setup test

@@ -40,17 +40,26 @@ def _status(entry: Path) -> tuple[str, int] | None:
     return state, int(parent)
 
 
+def pss_kb(pid: int) -> int:
+    """One process's share of the machine's memory, in kilobytes."""
+    return sum(int(kilobytes) for name, kilobytes in _fields(pid) if name == "Pss")
+
+
+def _fields(pid: int) -> list[tuple[str, str]]:
+    return _FIELD.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())
+
+
 def of_tree(root: int) -> dict[str, Any]:
     """Processes, PSS and RSS in megabytes (2**20)."""
     totals = {"Pss": 0, "Rss": 0}
     count = 0
     for pid in tree(root):
         try:
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            fields = _fields(pid)
         except OSError:
             continue  # it ended meanwhile
         count += 1
-        for name, kilobytes in _FIELD.findall(rollup):
+        for name, kilobytes in fields:
             totals[name] += int(kilobytes)
     return {
         "processes": count,

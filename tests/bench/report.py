@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ class Row:
 def compare(database: str, result: Mapping[str, Any]) -> list[Row]:
     """Every figure of Neutron's with what one database's raw result says."""
     share = 1.0 if database == "sqlite" else _SOCKET_SHARE
-    return [Row(peer, _at(result, peer.path), peer.factor * share) for peer in PEERS]
+    return [Row(peer, at(result, peer.path), peer.factor * share) for peer in PEERS]
 
 
 def missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -127,15 +127,19 @@ def missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def markdown(database: str, result: Mapping[str, Any]) -> str:
     """The table of one database."""
+    return rows_table(compare(database, result))
+
+
+def rows_table(rows: Iterable[Row]) -> str:
     lines = [
         "| operation | OpenStack Neutron | ours | ratio | wanted | met |",
         "|---|---:|---:|---:|---:|:---:|",
     ]
     verdicts = {None: "–", True: "yes", False: "**no**"}
-    for row in compare(database, result):
-        ours = "not measured" if row.ours is None else _figure(row.ours, row.peer.unit)
+    for row in rows:
+        ours = "not measured" if row.ours is None else shown(row.ours, row.peer.unit)
         ratio = "–" if row.ratio is None else f"{row.ratio:.1f} ×"
-        cells = (row.peer.operation, _figure(row.peer.figure, row.peer.unit), ours, ratio, f"{row.wanted:g} ×")
+        cells = (row.peer.operation, shown(row.peer.figure, row.peer.unit), ours, ratio, f"{row.wanted:g} ×")
         lines.append("| " + " | ".join((*cells, verdicts[row.met])) + " |")
     return "\n".join(lines)
 
@@ -145,18 +149,19 @@ def document(results: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n\n".join(f"### {name}\n\n{markdown(name, result)}" for name, result in results.items()) + "\n"
 
 
-def _at(result: Mapping[str, Any], path: str) -> float | None:
+def at(result: Mapping[str, Any], path: str) -> float | None:
     value: Any = result
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return None if value is None else float(value)
 
 
-def _figure(value: float, unit: str) -> str:
+def shown(value: float, unit: str) -> str:
+    """A figure as it stands in a table."""
     if unit == "ms" and value >= 1000:
         value, unit = value / 1000, "s"
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
-    return f"{value:,.{digits}f} {unit}"
+    return f"{value:,.{digits}f} {unit}".strip()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -19,6 +17,7 @@ from typing import Any
 
 from tests.bench import databases, memory, report
 from tests.bench.load import run_load
+from tests.bench.machine import machine
 from tests.bench.server import running
 from tests.bench.timing import figures
 from tests.bench.workbench import QUICK, Sizes, progress
@@ -48,16 +47,6 @@ def measure(name: str, sizes: Sizes, starts: int) -> dict[str, Any]:
                     server.url, sizes, observe=lambda moment: seen.update({moment: memory.of_tree(server.pid)})
                 )
     return {"start": {**figures(times), "empty_database_ms": round(first_ms, 1)}, "memory": seen, "load": load}
-
-
-def machine() -> dict[str, Any]:
-    """What the figures depend on, beside the code."""
-    return {
-        "processors": len(os.sched_getaffinity(0)),
-        "architecture": platform.machine(),
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-    }
 
 
 def _databases(text: str) -> list[str]:

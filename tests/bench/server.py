@@ -35,8 +35,8 @@ class Running:
     start_ms: float
 
 
-def configuration(connection: str, port: int, workers: int = 2) -> str:
-    """The configuration file of a server without authentication and quotas."""
+def configuration(connection: str, port: int, state: Path, workers: int = 2) -> str:
+    """The configuration file of a server without authentication and quotas. Its feed is at feed.sock in `state`."""
     quotas = "\n".join(f"quota_{name} = -1" for name in _UNLIMITED)
     # A dollar sign would be taken for a reference to another option.
     database = connection.replace("$", "$$")
@@ -45,6 +45,7 @@ bind_host = 127.0.0.1
 bind_port = {port}
 auth_strategy = noauth
 api_workers = {workers}
+state_path = {state.absolute()}
 
 [database]
 connection = {database}
@@ -65,7 +66,7 @@ def running(connection: str, directory: Path, command: Path | None = None) -> It
     """A server on this database, from its start until the end of the block. Files are kept in `directory`."""
     port = _free_port()
     config, log = directory / "neutrino.conf", directory / "server.log"
-    config.write_text(configuration(connection, port), encoding="utf-8")
+    config.write_text(configuration(connection, port, directory), encoding="utf-8")
     program = command or Path(sys.executable).with_name("neutrino")
     if not program.exists():
         raise ServerError("there is no neutrino command beside this Python: install the project first")

@@ -127,7 +127,7 @@ def test_nova_hears_of_its_instances_ports(nova: tuple[str, Queue[list[dict[str,
     assert (plugged["name"], plugged["server_uuid"], plugged["tag"]) == ("network-vif-plugged", instance, port_id)
     assert plugged["status"] == "completed"
 
-    assert not server.core.provisioning.lost(port_id, "compute-1")
+    assert server.core.provisioning.lost(port_id, "compute-1")
     assert told.get(timeout=WAIT)[0]["name"] == "network-vif-unplugged"
 
     api.as_admin().delete(f"/ports/{port_id}").expect(204)

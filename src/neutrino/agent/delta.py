@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+_ABSENT = object()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,14 @@ class Delta(Generic[K, V]):
 
 def diff(desired: Mapping[K, V], actual: Mapping[K, V]) -> Delta[K, V]:
     """What makes `actual` into `desired`; what is right already is in none of it."""
-    return Delta(
-        add={key: value for key, value in desired.items() if key not in actual},
-        change={key: (actual[key], value) for key, value in desired.items() if key in actual and actual[key] != value},
-        remove={key: value for key, value in actual.items() if key not in desired},
-    )
+    add: dict[K, V] = {}
+    change: dict[K, tuple[V, V]] = {}
+    for key, value in desired.items():
+        known = actual.get(key, _ABSENT)
+        if known is value:
+            continue
+        if known is _ABSENT:
+            add[key] = value
+        elif known != value:
+            change[key] = actual[key], value
+    return Delta(add, change, remove={key: value for key, value in actual.items() if key not in desired})
