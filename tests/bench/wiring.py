@@ -21,7 +21,7 @@ from typing import Any
 from tests.bench.client import LoadError
 from tests.bench.machine import busy, machine
 from tests.bench.timing import figures
-from tests.bench.wiring_host import BenchHost
+from tests.bench.wiring_host import INTEGRATION, BenchHost
 from tests.bench.wiring_report import document, missed
 from tests.bench.workbench import progress
 from tests.support.lab import Pinging, temporary_lab
@@ -118,7 +118,7 @@ def measure_group(sizes: Sizes) -> dict[str, Any]:
         devices, ports = host.devices(sizes.local), host.ports(network, sizes.local, security_groups=[local])
         host.plug(devices, ports)
         host.until_all_active(network, ports)
-        before = host.flow_count()
+        before = host.flow_count([INTEGRATION])
         rules = [_rule(remote, 8000 + number) for number in range(sizes.rules)]
         expected = before + 1 + sizes.members + sizes.local * sizes.rules
         result: dict[str, Any] = {
@@ -126,7 +126,7 @@ def measure_group(sizes: Sizes) -> dict[str, Any]:
             "ports": sizes.local,
             "rules": sizes.rules,
             "ms": _timed(host, lambda: host.add_rules(local, rules), expected),
-            "flows": host.flow_count() - before,
+            "flows": host.flow_count([INTEGRATION]) - before,
         }
         made: list[str] = []
         add = lambda: made.extend(  # noqa: E731
@@ -150,10 +150,10 @@ def _changed(host: BenchHost, change: Any, expected: int) -> dict[str, Any]:
 
 
 def _timed(host: BenchHost, change: Any, flows: int) -> float:
-    """Milliseconds from the request until the bridges have so many flows."""
+    """Milliseconds from the request until the integration bridge has so many flows."""
     started = time.perf_counter()
     change()
-    host.until(lambda: host.flow_count() == flows, f"{flows} flows")
+    host.until(lambda: host.flow_count([INTEGRATION]) == flows, f"{flows} flows")
     return round((time.perf_counter() - started) * 1000, 1)
 
 

@@ -21,7 +21,8 @@ from tests.bench.workbench import identity
 HOST = "h1"
 BULK = 100
 SECONDS = 120.0  # the most that any one step takes
-BRIDGES = ("br-int", "br-tun", "br-provider", "br-ex")
+INTEGRATION = "br-int"
+BRIDGES = (INTEGRATION, "br-tun", "br-provider", "br-ex")
 _OURS = "cookie=0x6e74726e00000000/0xffffffff00000000"
 _COUNT = re.compile(r"flow_count=(\d+)")
 
@@ -84,7 +85,7 @@ class BenchHost:
         """All of them in one call, as os-vif plugs one."""
         arguments: list[str] = []
         for device, port in zip(devices, ports, strict=True):
-            arguments += ["--", "add-port", "br-int", device, "--", "set", "Interface", device]
+            arguments += ["--", "add-port", INTEGRATION, device, "--", "set", "Interface", device]
             arguments += [f"external_ids:iface-id={port}", "external_ids:iface-status=active"]
         self.lab.ovs(HOST).vsctl("--no-wait", *arguments)
 
@@ -168,7 +169,7 @@ class BenchHost:
     def flow_count(self, bridges: Sequence[str] = BRIDGES) -> int:
         return sum(int(_COUNT.findall(self._ofctl("dump-aggregate", bridge, _OURS))[0]) for bridge in bridges)
 
-    def flows(self, bridge: str = "br-int") -> frozenset[str]:
+    def flows(self, bridge: str = INTEGRATION) -> frozenset[str]:
         return frozenset(self._ofctl("--no-stats", "dump-flows", bridge, _OURS).splitlines()[1:])
 
     def _ofctl(self, *arguments: str) -> str:

@@ -160,7 +160,7 @@ class Wide:
 
 @pytest.fixture(scope="module")
 def six() -> Iterator[Lab]:
-    with temporary_lab(hosts=3, underlay_ip_version=6) as lab:
+    with temporary_lab(hosts=3, underlay_ip_version=6, roles=("l2",)) as lab:
         yield lab
 
 

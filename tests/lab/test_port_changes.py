@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE
+from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.lab import plug
 from neutrino.lab.api import Object
@@ -23,10 +23,12 @@ from tests.support.lab_frames import EVERYBODY, Ear, Frame, arriving, datagram, 
 from tests.support.lab_guests import (
     EVERYTHING,
     SOON,
-    VERSIONS,
+    Attempt,
     Guest,
     Spec,
+    attempts,
     cleaned,
+    expect,
     flows,
     make_group,
     make_guests,
@@ -34,7 +36,6 @@ from tests.support.lab_guests import (
     ofport,
     pings,
     taken_from,
-    wait_to_lose,
     wait_to_reach,
 )
 
@@ -55,11 +56,10 @@ class Place:
     def others(self) -> tuple[Guest, ...]:
         return self.neighbour, self.far, self.third
 
-    def subject_is_reached(self) -> None:
-        for other in self.others:
-            for version in VERSIONS:
-                wait_to_reach(other, self.subject, version)
-        wait_to_reach(self.subject, self.far)
+    @property
+    def conversations(self) -> list[Attempt]:
+        """With the port that changes, both ways."""
+        return [*attempts(self.others, [self.subject]), *attempts(self.subject, [self.neighbour, self.far])]
 
 
 @pytest.fixture(scope="module")
@@ -105,51 +105,41 @@ def _settled(lab: Lab) -> dict[tuple[str, str], int]:
 def test_another_address(place: Place) -> None:
     """The old address stops, though the machine still has it; the new one works."""
     subject, lab = place.subject, place.lab
-    place.subject_is_reached()
+    expect(place.conversations)
     before = subject.port["fixed_ips"]
-    old = subject.addresses
-    new = {4: "10.0.0.200", 6: "fd00:10::200"}
-    subject.update(fixed_ips=[{"ip_address": address} for address in new.values()])
+    changed = dataclasses.replace(subject, addresses={4: "10.0.0.200", 6: "fd00:10::200"})
+    subject.update(fixed_ips=[{"ip_address": address} for address in changed.addresses.values()])
     lab.address("subject")
-    for version in VERSIONS:
-        subject.ip("address", "add", f"{old[version]}/{24 if version == 4 else 64}", "dev", "eth0")
-    changed = dataclasses.replace(subject, addresses=new)
-    for other in place.others:
-        for version in VERSIONS:
-            wait_to_reach(other, changed, version)
-            wait_to_lose(other, subject, version)
+    for address in (f"{subject.addresses[4]}/24", f"{subject.addresses[6]}/64"):
+        subject.ip("address", "add", address, "dev", "eth0")
+    expect(attempts(place.others, [changed], 80), attempts(place.others, [subject], 81))
     subject.update(fixed_ips=before)
     lab.address("subject")
-    place.subject_is_reached()
+    expect(place.conversations)
 
 
 def test_admin_state_of_a_port(place: Place) -> None:
     subject, lab = place.subject, place.lab
-    place.subject_is_reached()
+    expect(place.conversations)
     subject.update(admin_state_up=False)
-    for other in place.others:
-        wait_to_lose(other, subject)
-        assert not pings(other, subject.addresses[6])
-    assert not pings(subject, place.neighbour.addresses[4])
+    expect(attempts(place.neighbour, [place.far, place.third]), place.conversations)
     lab.wait_for_port(subject.vm, "DOWN")
-    wait_to_reach(place.neighbour, place.far)
-
     subject.update(admin_state_up=True)
     lab.wait_for_port(subject.vm)
-    place.subject_is_reached()
+    expect(place.conversations)
 
 
 def test_admin_state_of_a_network(place: Place) -> None:
     subject, lab = place.subject, place.lab
-    place.subject_is_reached()
+    expect(place.conversations)
     lab.api.update("network", place.network["id"], admin_state_up=False)
-    for other in place.others:
-        wait_to_lose(other, subject)
-        lab.wait_for_port(other.vm, "DOWN")
+    expect([], place.conversations)
+    for guest in (subject, *place.others):
+        lab.wait_for_port(guest.vm, "DOWN")
     lab.api.update("network", place.network["id"], admin_state_up=True)
     for guest in (subject, *place.others):
         lab.wait_for_port(guest.vm)
-    place.subject_is_reached()
+    expect(place.conversations)
 
 
 # --- where a port is --------------------------------------------------------------------------------------------------
@@ -158,24 +148,19 @@ def test_admin_state_of_a_network(place: Place) -> None:
 def test_another_host(place: Place) -> None:
     """Bound to another host and plugged there, it is where all look for it, and nothing of it is where it was."""
     subject, lab = place.subject, place.lab
-    place.subject_is_reached()
+    expect(place.conversations)
     lab.move_vm("subject", "h2")
-    place.subject_is_reached()
-    for host in ("h1", "h2"):
-        wait_until(
-            lambda host=host: (
-                (f"in_port={ofport(lab, host, subject.port_id) or None}," in flows(lab, host)) == (host == "h2")
-            ),  # type: ignore[misc]
-            SOON,
-            "the port's flows are not where the port is",
-        )
+    expect(place.conversations)
+    cookie = f"{cookie_of(f'port {subject.port_id}'):#x}"
+    wait_until(lambda: cookie not in flows(lab, "h1"), SOON, "the port's flows are left where it was")
+    assert cookie in flows(lab, "h2")
     with lab.capture("h1", "udp port 4789") as seen:
         assert pings(place.third, subject.addresses[4])
         assert pings(place.third, place.neighbour.addresses[4])
         seen.wait_for(f"> {place.neighbour.addresses[4]}: ICMP echo request")
     assert f"> {subject.addresses[4]}: ICMP echo request" not in seen.text
     lab.move_vm("subject", "h1")
-    place.subject_is_reached()
+    expect(place.conversations)
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
@@ -232,9 +217,7 @@ def test_a_port_deleted_while_it_is_plugged_is_cut_off(place: Place) -> None:
     wait_to_reach(place.neighbour, victim)
     device, number = victim.vm.nic.tap, ofport(lab, "h1", victim.port_id)
     lab.api.delete("port", victim.port_id)
-    for other in place.others:
-        wait_to_lose(other, victim)
-    assert not pings(victim, place.neighbour.addresses[4])
+    expect([], [*attempts(place.others, [victim]), *attempts(victim, [place.neighbour])])
     wait_until(lambda: _tag(lab, "h1", device) == str(DEAD_VLAN), SOON, "a deleted port is not in the dead VLAN")
     mine = [line for line in flows(lab, "h1").splitlines() if f"in_port={number} " in line]
     assert [line.partition("actions=")[2] for line in mine] == ["drop"]

@@ -32,7 +32,9 @@ from tests.support.lab_guests import (
     VERSIONS,
     Guest,
     Spec,
+    attempts,
     cleaned,
+    expect,
     make_group,
     make_guests,
     make_network,
@@ -170,24 +172,18 @@ def secured(place: Place) -> Iterator[Guest]:
 
 
 def test_allowed_address_pairs(place: Place, secured: Guest) -> None:
-    addresses = {4: "10.0.0.210", 6: "fd00:10::210"}
-    for version in VERSIONS:
-        secured.ip("address", "add", f"{addresses[version]}/{LENGTH[version]}", "dev", "eth0", *_NODAD[version])
-    assert not pings(place.peers[0], addresses[4])
-    assert not pings(place.peers[1], addresses[4])
-
-    secured.update(allowed_address_pairs=[{"ip_address": addresses[4]}, {"ip_address": addresses[6]}])
-    for peer in place.peers:
-        for version in VERSIONS:
-            _wait_for_ping(peer, addresses[version])
-
+    other = dataclasses.replace(secured, addresses={4: "10.0.0.210", 6: "fd00:10::210"})
+    added = [(f"{other.addresses[version]}/{LENGTH[version]}", "dev", "eth0") for version in VERSIONS]
+    for address in added:
+        secured.ip("address", "add", *address)
+    own, further = attempts(place.peers, [secured], 80), attempts(place.peers, [other], 81)
+    expect(own, further)
+    secured.update(allowed_address_pairs=[{"ip_address": address} for address in other.addresses.values()])
+    expect([*own, *further])
     secured.update(allowed_address_pairs=[])
-    for peer in place.peers:
-        for version in VERSIONS:
-            _wait_for_no_ping(peer, addresses[version])
-        wait_to_reach(peer, secured)
-    for version in VERSIONS:
-        secured.ip("address", "del", f"{addresses[version]}/{LENGTH[version]}", "dev", "eth0")
+    expect(own, further)
+    for address in added:
+        secured.ip("address", "del", *address)
 
 
 def test_address_pairs_with_a_range_and_with_another_mac(place: Place, secured: Guest) -> None:
@@ -247,7 +243,3 @@ def _behind(guest: Guest, mac: str, addresses: dict[int, str]) -> Iterator[None]
 
 def _wait_for_ping(source: Guest, address: str) -> None:
     wait_until(lambda: pings(source, address, count=1), SOON, f"{source.name} does not reach {address}")
-
-
-def _wait_for_no_ping(source: Guest, address: str) -> None:
-    wait_until(lambda: not pings(source, address, count=1), SOON, f"{source.name} still reaches {address}")

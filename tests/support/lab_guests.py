@@ -63,13 +63,16 @@ def _unplug_all(lab: Lab) -> None:
 
 
 def make_network(lab: Lab, name: str, **attributes: Any) -> Object:
-    """A network with both versions. Its ports get the lower addresses: those from 10.0.0.200 and fd00:10::200 are free."""
+    """A network with both versions, on which nothing is but what a test puts there: no DHCP server, no router. Ports get
+    the lower addresses: those from 10.0.0.200 and fd00:10::200 are free.
+    """
     made = lab.api.create("network", name=name, **attributes)
     for version, cidr, pool in (
         (4, "10.0.0.0/24", {"start": "10.0.0.10", "end": "10.0.0.199"}),
         (6, "fd00:10::/64", {"start": "fd00:10::10", "end": "fd00:10::199"}),
     ):
-        lab.api.create("subnet", network_id=made["id"], ip_version=version, cidr=cidr, allocation_pools=[pool])
+        values = {"ip_version": version, "cidr": cidr, "allocation_pools": [pool], "enable_dhcp": False}
+        lab.api.create("subnet", network_id=made["id"], **values)
     return made
 
 
@@ -171,7 +174,7 @@ def make_guests(lab: Lab, *specs: Spec) -> list[Guest]:
 def _define(lab: Lab, spec: Spec) -> Guest:
     groups = {} if spec.groups is None else {"security_groups": list(spec.groups)}
     port = lab.api.create("port", network_id=spec.network["id"], name=spec.name, **groups, **spec.values)
-    lab.define_vm(spec.name, port=port["id"], host=spec.host, hybrid=spec.hybrid)
+    lab.define_vm(spec.name, port=port["id"], host=spec.host, hybrid=spec.hybrid, dhcp=False)
     return Guest(lab, spec.name, port["id"], port["mac_address"], _addresses(port))
 
 
@@ -201,14 +204,6 @@ def wait_to_reach(source: Guest, target: Guest, version: int = 4, timeout: float
         lambda: reaches(source, target, version),
         timeout,
         f"{source.name} does not reach {target.name} by IPv{version}",
-    )
-
-
-def wait_to_lose(source: Guest, target: Guest, version: int = 4, timeout: float = SOON) -> float:
-    return wait_until(
-        lambda: not reaches(source, target, version),
-        timeout,
-        f"{source.name} still reaches {target.name} by IPv{version}",
     )
 
 

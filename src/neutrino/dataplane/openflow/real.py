@@ -29,7 +29,7 @@ class OvsOfctl:
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
         selection = f"cookie={cookie:#x}/{mask:#x}"
-        output = self._run(["--no-names", "--no-stats", "dump-flows", self._address(bridge), selection])
+        output = self._run(["--no-stats", "dump-flows", self._address(bridge), selection])
         return frozenset(parse_flow(line) for line in output.splitlines() if " actions=" in line)
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
@@ -49,7 +49,8 @@ class OvsOfctl:
         return f"unix:{self._run_directory}/{bridge}.mgmt" if self._run_directory else bridge
 
     def _run(self, arguments: list[str], text: str = "") -> str:
-        command = [*self._program, "-O", _VERSION, *arguments]
+        # Without --no-names it first asks the switch for the names of all ports and tables: a megabyte, for one flow.
+        command = [*self._program, "-O", _VERSION, "--no-names", *arguments]
         try:
             done = subprocess.run(
                 command, input=text, capture_output=True, text=True, timeout=self._timeout, check=False
