@@ -17,6 +17,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from neutrino.cli.beside import Work
+
 CONFIG = """\
 # Written by the neutrino command. Options of your own go into a file given with --config-file.
 [DEFAULT]
@@ -90,23 +92,26 @@ def up(
         url = f"http://{f'[{conf.bind_host}]' if ':' in conf.bind_host else conf.bind_host}:{conf.bind_port}"
         clouds.write_text(CLOUDS.format(url=url))
         print(f"neutrino starts on {url}; its files are in {directory}", flush=True)
-        threading.Thread(target=_tell_when_ready, args=(url, clouds, wired), daemon=True, name="ready").start()
+        if dataplane:
+            wire()
+        arguments = (url, clouds, bool(further))
+        threading.Thread(target=_tell_when_ready, args=arguments, daemon=True, name="ready").start()
 
-    files = [str(configuration), *config_files]
-    wired = False
-    here = machine.Machine(directory, os.uname().nodename, ROLES)
-    with contextlib.ExitStack() as stack:
-        further = {}
+    def wire() -> None:
         try:
-            if dataplane:
-                machine.check()
-                stack.enter_context(here.running_switch())
-                stack.callback(here.end_daemons)
-                own = [str(here.write_agent_configuration()), *agent_files]
-                further["agent"] = lambda: here.run_agent(files, own)
-                wired = True
+            machine.check()
+            stack.enter_context(here.running_switch())
         except machine.NoDataplane as error:
             print(f"neutrino: networks are not wired on this machine: {error}", file=sys.stderr, flush=True)
+            return
+        stack.callback(here.end_daemons)
+        own = [str(here.write_agent_configuration()), *agent_files]
+        further["agent"] = lambda: here.run_agent(files, own)
+
+    files = [str(configuration), *config_files]
+    further: dict[str, Work] = {}
+    here = machine.Machine(directory, os.uname().nodename, ROLES)
+    with contextlib.ExitStack() as stack:
         return serve(files, starting, further)
 
 
