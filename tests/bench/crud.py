@@ -34,7 +34,7 @@ def one_client(bench: Bench) -> None:
 def several_clients(bench: Bench) -> None:
     network = bench.network_with_subnet("together", "10.1.0.0/16")
     clients = bench.sizes.clients
-    each = max(1, bench.sizes.repeats // 2)
+    each = max(1, bench.sizes.repeats * 2)
     body = {"port": {"network_id": network, "name": "together"}}
     measured, replies = at_once(bench.target, [range(each)] * clients, lambda client, _: client.post("/ports", body))
     bench.record("create_port_together", measured)

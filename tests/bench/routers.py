@@ -180,6 +180,8 @@ def _associate(bench: Bench, port_id: str, times: int) -> dict[str, Any]:
 
 def measure_many(bench: Bench, routers: int, each: int = 5) -> dict[str, Any]:
     """Routers with floating IPs: the agent restarted until all are verified, and memory."""
+    bench.restart()  # an agent that has just started, as the one with all the routers will be
+    bench.verify()
     empty = bench.agent_pss()
     known = len(bench.lab.api.list("floatingip"))
     for number in range(routers):

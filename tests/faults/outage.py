@@ -27,9 +27,9 @@ from tests.support.lab_faults import (
     expect_closed,
     expect_open,
     extra_rule,
-    is_behind,
     make_site,
     verify,
+    wait_until_remembered,
 )
 from tests.support.lab_guests import SOON, add_rule, allow
 
@@ -42,7 +42,7 @@ def without_server(site: Site, seconds: float) -> Traffic:
     lab = site.lab
     late = lab.define_vm("late", network=site.networks["vxlan"]["id"], host="h1", security_groups=[site.group])
     port, subnets = lab.api.show("port", late.port_id), lab.api.list("subnet")
-    wait_until(lambda: not is_behind(lab, "h1"), SOON, "the agent does not hear of the port")
+    wait_until_remembered(lab, "h1", late.port_id)
     with Traffic(site, plugs=True) as traffic:
         lab.stop_server()
         back = time.monotonic() + seconds
@@ -61,7 +61,6 @@ def without_server(site: Site, seconds: float) -> Traffic:
         expect_open(site, 8080)
         expect_closed(site, 8000 + CHANGES - 1)
         lab.wait_for_port(late, "DOWN")
-        wait_until(lambda: not is_behind(lab, "h1"), SOON, "the agent is behind")
         verify(lab, "h1")
     lab.api.delete("security_group_rule", rule)
     lab.delete_vm("late")

@@ -77,7 +77,8 @@ class Storm:
         self._server = replace(server, app=self._forward)
         self._names = [f"h{i}" for i in range(1, plan.hosts + 1)]
         self._rng = random.Random(plan.seed)
-        self._over = threading.Event()
+        self._over = threading.Event()  # no more changes
+        self._done = threading.Event()  # and no more servers
         self._log = ChangeLog(server.db)
         self._give_up = time.monotonic() + plan.seconds
         self.tally = Tally()
@@ -92,8 +93,12 @@ class Storm:
                     changes._delete()
                 changes.step()
         except BaseException as error:
-            self.tally.failures.append(error)
-            self._over.set()
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        progress(f"{type(error).__name__}: {error}")
+        self.tally.failures.append(error)
+        self._over.set()
 
     def _watch(self) -> None:
         """Until there are as many changes as wanted, or the time is over."""
@@ -118,8 +123,8 @@ class Storm:
                 else:
                     self._kill_server(victim)
         except BaseException as error:
-            self.tally.failures.append(error)
-            self._over.set()
+            self._failed(error)
+        self._done.wait()  # a process that was started by a thread ends with it
 
     def _kill_feed(self, victim: Neutrino) -> None:
         for pid in tree(victim.pids[-1]):
@@ -201,6 +206,7 @@ class Storm:
             objects = asyncio.run(self._hosts(keys))
         finally:
             self._over.set()
+            self._done.set()
             for thread in work:
                 thread.join()
         self._tell(time.monotonic() - started, objects)

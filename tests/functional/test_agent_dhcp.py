@@ -37,7 +37,11 @@ def switch() -> Iterator[OpenVSwitch]:
 @pytest.fixture(scope="module")
 def agent(server: Neutrino, switch: OpenVSwitch) -> Iterator[Agent]:
     bridges = {"integration_bridge": BRIDGE, "tunnel_bridge": f"bt{TAG}", "bridge_mappings": ""}
-    settings = {"DEFAULT": {"roles": "l2,dhcp"}, "ovs": {**bridges, "datapath_type": "netdev"}}
+    settings = {
+        "DEFAULT": {"roles": "l2,dhcp"},
+        "agent": {"repair_interval": "2"},
+        "ovs": {**bridges, "datapath_type": "netdev"},
+    }
     with Agent(server, switch, f"host-{TAG}", settings) as running:
         try:
             yield running
@@ -129,6 +133,24 @@ def test_an_instance_gets_its_address_and_keeps_it(
         switch.start_switch()
         until(lambda: client.udhcpc(tries=2).get("ip") == address, "served again after the switch's restart")
         assert service(agent).read(network["id"]).pid == pid
+
+
+def test_a_device_that_is_deleted_by_hand_is_back(
+    api: Caller, agent: Agent, switch: OpenVSwitch, network: dict[str, Any], tmp_path: Path
+) -> None:
+    port = vm(api, agent, network)
+    with instance(switch, port, tmp_path) as client:
+        wait_for_status(api, port["id"], "ACTIVE")
+        lease = client.udhcpc()["ip"]
+        inside = ("ip", "netns", "exec", f"qdhcp-{network['id']}", "ip")
+        (device,) = (name for line in run(*inside, "-o", "link").splitlines() if (name := _device(line)) != "lo")
+        run(*inside, "link", "del", device)
+        until(lambda: client.udhcpc(tries=2).get("ip") == lease, "served again by a new device")
+
+
+def _device(line: str) -> str:
+    """The name in a line such as `2: tap1@if3: <BROADCAST,…`."""
+    return line.split(":")[1].strip().partition("@")[0]
 
 
 def test_the_agent_is_told_of_by_its_name(api: Caller, agent: Agent, network: dict[str, Any]) -> None:

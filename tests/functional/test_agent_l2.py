@@ -191,6 +191,19 @@ def test_a_restarted_switch_is_wired_again(
     unplug(switch, port_id)
 
 
+def test_a_restarted_agent_says_at_once_that_it_is_not_behind(api: Caller, agent: Agent) -> None:
+    """Its first report, before it has compared anything, says that it is; the next regular one is half a minute away."""
+    (before,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
+    agent.end()
+    agent.start()
+
+    def is_up_to_date() -> bool:
+        (now,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
+        return now["started_at"] > before["started_at"] and now["configurations"].get("feed_behind") == 0
+
+    wait_until(is_up_to_date, timeout=15, what="a report", failed=lambda: None)
+
+
 def test_sigterm_ends_the_agent_and_leaves_the_flows(switch: OpenVSwitch, agent: Agent) -> None:
     before = settled(agent, switch)
     assert before

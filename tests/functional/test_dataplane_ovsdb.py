@@ -118,6 +118,11 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def test_what_has_settled_is_carried_out(ovsdb):
+    ovsdb.apply([INT, TAP], settle=30)
+    assert numbered(ovsdb)
+
+
 def test_patch_and_tunnel_ports(ovsdb):
     ovsdb.apply(
         [
@@ -214,6 +219,8 @@ def test_a_switch_that_is_down_holds_up_nobody():
         driver.apply([SetPort("br-int", "tap1", tag=6)])
         assert driver.read().bridges["br-int"].ports["tap1"].tag == 6
         assert time.monotonic() - started < 2
+        driver.apply([SetPort("br-int", "tap1", tag=7)], settle=0.1)
+        assert driver.read().bridges["br-int"].ports["tap1"].tag == 7
         driver.close()
 
 

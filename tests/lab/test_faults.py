@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -36,6 +35,7 @@ from tests.support.lab_faults import (
     now,
     ofctl,
     verify,
+    wait_until_remembered,
     wait_until_well,
 )
 from tests.support.lab_guests import (
@@ -126,10 +126,10 @@ def test_the_dataplane_stays_without_the_server_and_later_changes_arrive(site: S
 
 def test_an_agent_restarted_while_the_server_is_away_changes_nothing(site: Site, lab: Lab, before: Wiring) -> None:
     """Also where it remembers a rule that was removed a moment before it was killed."""
-    cache, log = lab.places.host("h1") / "feed.json", Log(lab, "h1-agent")
+    log = Log(lab, "h1-agent")
     with extra_rule(site, 8084) as rule:
         expect_open(site, 8084)
-        wait_until(lambda: rule in cache.read_text(), SOON, "the cache is not written")
+        cache = wait_until_remembered(lab, "h1", rule)
         old = cache.read_bytes()
     site.wait_until_as(before)
     with Traffic(site) as traffic:
@@ -285,8 +285,7 @@ def test_a_restarted_database_costs_no_packet(site: Site, lab: Lab, before: Wiri
 def test_agent_and_switch_killed_without_a_server_are_wired_from_the_cache(
     site: Site, lab: Lab, before: Wiring
 ) -> None:
-    cache = lab.places.host("h1") / "feed.json"
-    wait_until(lambda: _knows(cache, site), SOON, "the cache is not written")
+    wait_until_remembered(lab, "h1", *(guest.port_id for guest in site.guests.values() if guest.host == "h1"))
     lab.stop_server()
     lab.stop_agent("h1", kill=True)
     lab.stop_ovs("h1", kill=True)
@@ -300,9 +299,3 @@ def test_agent_and_switch_killed_without_a_server_are_wired_from_the_cache(
         lab.wait_for_agent("h1", since)
         site.wait_until_as(before)
     assert traffic.lost == {}
-
-
-def _knows(cache: Path, site: Site) -> bool:
-    """Whether the host would remember all its ports: the file is written some seconds after a change."""
-    text = cache.read_text() if cache.exists() else ""
-    return all(guest.port_id in text for guest in site.guests.values() if guest.host == "h1")

@@ -278,10 +278,11 @@ def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str],
 def test_what_is_changed_by_hand_is_put_right(site: Site) -> None:
     """Every repair_interval, which is two seconds here; a device that is taken off the bridge at once."""
     lab, router = site.lab, site.router
+    wait_to_reach(lab, "c", MACHINE)
+    wait_until_right(lab, "h1")
     devices = addresses_in(lab, router, "h1")
     (outer,) = (name for name in devices if name.startswith("qg-"))
     inner = next(name for name in devices if "10.0.2.1" in devices[name])
-    wait_until_right(lab, "h1")
     meddling = {
         "table": ["nft", "delete", "table", "ip", "neutrino"],
         "address": ["ip", "address", "del", "10.0.2.1/24", "dev", inner],

@@ -344,9 +344,16 @@ def ofctl(lab: Lab, host: str, *arguments: str) -> str:
     return lab.run(host, ["ovs-ofctl", "-O", "OpenFlow14", *arguments]).stdout
 
 
-def is_behind(lab: Lab, host: str) -> bool:
-    """Whether the host has still to carry out something that it was told."""
-    return bool(lab.agents()[host]["configurations"].get("feed_behind"))
+def wait_until_remembered(lab: Lab, host: str, *words: str) -> Path:
+    """Until what the host remembers of the server names these ids; the file that it is in."""
+    cache = lab.places.host(host) / "feed.json"
+
+    def has_all() -> bool:
+        text = cache.read_text() if cache.exists() else ""
+        return all(word in text for word in words)
+
+    wait_until(has_all, SOON, f"{host} does not remember {', '.join(words)}")
+    return cache
 
 
 def verify(lab: Lab, host: str) -> None:

@@ -14,6 +14,7 @@ from neutrino.dataplane.ovsdb.api import Bridge, Change, DeletePort, SetPort, Sn
 
 MARK = "neutrino"
 SERVICE = "service"
+SETTLE_SECONDS = 5.0  # for the switch to let go of a device that is gone, before another of its name is plugged
 
 
 @dataclasses.dataclass(frozen=True)

@@ -161,6 +161,13 @@ def _wait_for_burial(ended: set[int]) -> None:
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
+def _wait_for_name(pid: int, state: Path) -> None:
+    """Popen is back a moment before the kernel shows the new environment: until then the process would be nobody's."""
+    give_up = time.monotonic() + START_SECONDS
+    while is_alive(pid) and not is_member(pid, state) and time.monotonic() < give_up:
+        time.sleep(0.001)
+
+
 class Processes:
     """Those that the lab itself starts and knows by name: `h1`, `h1-agent`, `server`, …"""
 
@@ -183,6 +190,7 @@ class Processes:
                 cwd="/",
             )
         self._reap(process)
+        _wait_for_name(process.pid, self._places.state)
         (self._places.pids / name).write_text(f"{process.pid}\n")
         return process.pid
 

@@ -21,7 +21,7 @@ from neutrino.agent.dhcp.plan import Action, ServicePlan, plan_service, render_s
 from neutrino.agent.dhcp.served import NAMESPACE_PREFIX, Served
 from neutrino.agent.dhcp.settings import Settings
 from neutrino.agent.namespaces import DesiredNamespace, NamespacePlan, plan_namespace, sysctls_to_read
-from neutrino.agent.plugging import MARK
+from neutrino.agent.plugging import MARK, SETTLE_SECONDS
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
 from neutrino.dataplane.netlink.changes import Change, DeleteAddress, DeleteDevice, MoveDevice, SetDevice
@@ -102,7 +102,7 @@ class Reconciler:
         if not this.is_served:
             return Looked(this.id, gone=this.id in self.known())
         space = render_namespace(this, self._settings)
-        bridge = self._ovsdb.read().bridges.get(self._settings.integration_bridge, Bridge(""))
+        bridge = self._bridge()
         there = space.desired.name in self._netlink.namespaces()
         state = self._read(space.desired) if there else NamespaceState()
         service = render_service(this, self._settings, space.plug.device, space.addresses)
@@ -163,12 +163,13 @@ class Reconciler:
         changed = desired.name not in self._netlink.namespaces()
         if changed:
             self._netlink.create_namespace(desired.name)
-        bridge = self._ovsdb.read().bridges.get(self._settings.integration_bridge, Bridge(""))
+        bridge = self._bridge()
         strangers = _strangers(bridge, network_id, plug) if complete else ()
         if strangers:
             self._unplug(strangers)
         if plug.is_veth:  # first the pair, then its end on the bridge
-            changed |= self._apply_pair(desired, plug)
+            changed |= self._apply_pair(desired, plug, bridge)
+            bridge = self._bridge()
             changed |= self._plug_in(bridge, network_id, plug)
         else:
             changed |= self._plug_in(bridge, network_id, plug)
@@ -176,6 +177,9 @@ class Reconciler:
             changed |= self._apply(desired)
         self._raise_loopback(desired.name)
         return changed or bool(strangers)
+
+    def _bridge(self) -> Bridge:
+        return self._ovsdb.read().bridges.get(self._settings.integration_bridge, Bridge(""))
 
     def _plug_in(self, bridge: Bridge, network_id: str, plug: Plug) -> bool:
         missing = _missing_plug(bridge, self._settings, network_id, plug)
@@ -200,8 +204,10 @@ class Reconciler:
             except ConntrackError as error:
                 LOG.warning("%s: connections of addresses that are gone are still followed: %s", namespace, error)
 
-    def _apply_pair(self, desired: DesiredNamespace, plug: Plug) -> bool:
+    def _apply_pair(self, desired: DesiredNamespace, plug: Plug, bridge: Bridge) -> bool:
         state = self._read(desired)
+        if plug.device not in state.devices and plug.switch_port in bridge.ports:  # the switch holds the old pair's end
+            self._ovsdb.apply([DeletePort(bridge.name, plug.switch_port)], settle=SETTLE_SECONDS)
         outside = _plan_outside(plug, state)
         changed = self._apply(desired, state)
         if outside is not None:
@@ -258,7 +264,7 @@ class Reconciler:
     def remove(self, network_id: str) -> bool:
         """Take away all that is of the network; whether there was anything."""
         name = f"{NAMESPACE_PREFIX}{network_id}"
-        bridge = self._ovsdb.read().bridges.get(self._settings.integration_bridge, Bridge(""))
+        bridge = self._bridge()
         plugged = _strangers(bridge, network_id, None)
         there = name in self._netlink.namespaces()
         had = bool(plugged) or there or network_id in self._dnsmasq.networks()

@@ -22,7 +22,7 @@ from neutrino.agent.l3.parts.ha import primary_address
 from neutrino.agent.l3.parts.nat import ended_connections
 from neutrino.agent.l3.router import DesiredRouter, render_router
 from neutrino.agent.namespaces import NamespacePlan, plan_namespace, sysctls_to_read
-from neutrino.agent.plugging import plan_plugs, plan_unplugging
+from neutrino.agent.plugging import SETTLE_SECONDS, plan_plugs, plan_unplugging
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.netlink.announce import Announcer
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
@@ -193,7 +193,7 @@ class RouterDataplane:
         superfluous = [each for each in gone if each not in desired.switch_ports]
         off = plan_unplugging([*superfluous, *made], snapshot)
         if off:
-            ovsdb.apply(off)  # by itself: put back in the same transaction, nothing would have changed
+            ovsdb.apply(off, settle=SETTLE_SECONDS if made else 0.0)
         changes = plan_plugs(desired.plugs, ovsdb.read() if off else snapshot)
         if changes:
             ovsdb.apply(changes)

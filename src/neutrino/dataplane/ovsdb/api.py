@@ -183,8 +183,12 @@ def compare(before: Snapshot, after: Snapshot) -> tuple[InterfaceEvent, ...]:
 class Ovsdb(Protocol):
     def read(self) -> Snapshot: ...
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """All changes in one transaction. The number of a new port may come later, with an event."""
+    def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
+        """All changes in one transaction. The number of a new port may come later, with an event.
+
+        `settle` is how many seconds to wait for the switch to have carried them out, and no error if it has not. A port
+        that is deleted and made again needs it: a switch that sees both at once keeps the device that it had.
+        """
         ...
 
     def subscribe(self, listener: Listener) -> None:

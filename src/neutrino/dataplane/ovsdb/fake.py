@@ -37,7 +37,7 @@ class FakeOvsdb:
     def close(self) -> None:
         self._listeners.clear()
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
         given = tuple(changes)
         bridges = dict(self._snapshot.bridges)
         for change in given:

@@ -8,6 +8,7 @@ what changed meanwhile arrives as one difference.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -56,6 +57,10 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
     def read(self) -> Snapshot:
         return self.reading.read(list(self.tables["Bridge"].rows.values()))
 
+    def carried_out(self) -> int:
+        """How far the switch is with what it was told."""
+        return max((row.cur_cfg for row in list(self.tables["Open_vSwitch"].rows.values())), default=0)
+
     def run(self) -> bool:
         changed = bool(super().run())
         if changed and self.on_change is not None:
@@ -70,8 +75,10 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
 class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
     """One that ends when the database has it. The switch may be down for long; what it does with it, events tell."""
 
+    number = 0  # the switch has carried it out when it says that it is this far, or further
+
     def post_commit(self, txn: Any) -> None:
-        pass
+        self.number = txn.get_increment_new_value()
 
 
 class _Commands(impl_idl.OvsdbIdl):  # type: ignore[misc]
@@ -88,6 +95,7 @@ class RealOvsdb:
 
     def __init__(self, address: str, *, timeout: float = 30) -> None:
         self._listeners: list[Listener] = []
+        self._progress = threading.Condition()
         try:
             helper = idlutils.get_schema_helper(address, "Open_vSwitch")
             for table, columns in _COLUMNS.items():
@@ -112,18 +120,23 @@ class RealOvsdb:
         self._listeners.clear()
         self._connection.stop(timeout=5)
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
         try:
             with self._api.transaction(check_error=True, log_errors=False) as transaction:
                 for change in changes:
                     self._add(transaction, change)
         except (exceptions.OvsdbAppException, RuntimeError, idlutils.RowNotFound) as error:
             raise OvsdbError(str(error)) from error
+        if settle:
+            with self._progress:
+                self._progress.wait_for(lambda: self._replica.carried_out() >= transaction.number, settle)
 
     # --- reading ---
 
     def _changed(self) -> None:
         before, self._last = self._last, self._replica.read()
+        with self._progress:
+            self._progress.notify_all()
         events = compare(before, self._last)
         for listener in list(self._listeners) if events else []:
             listener(events)

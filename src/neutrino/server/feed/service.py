@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from neutrino.server.feed.credentials import Credentials
 from neutrino.server.feed.credentials import digest as digest_of
 from neutrino.server.feed.hearing import Hearing
 from neutrino.server.feed.log import BATCH, ChangeLog
+from neutrino.server.feed.pace import Pace
 from neutrino.server.feed.reader import read_all, read_changed
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports import Heard, Reports
@@ -43,6 +45,7 @@ COMPACT_SECONDS = 60.0
 DATABASE_ERRORS = (sa.exc.SQLAlchemyError, errors.ApiError)
 NOT_VALID = "the credential is not valid any more"
 BACKLOG = 4096  # hosts that may knock at once, as all do after a restart; the kernel's own limit holds too
+MOST_REST = 0.1  # seconds between two looks at the change log
 MOST_SESSIONS = 16  # of one host: one for each of its processes, and some that are not known to be gone yet
 
 
@@ -132,12 +135,15 @@ class FeedServer:
         return head.position, head.identity, records, self._credentials.digests()
 
     async def _follow(self) -> None:
+        pace = Pace()
         while True:
             await self._woken.wait()
             self._woken.clear()
+            began = time.monotonic()
             try:
                 while await self._step():
                     pass
+                await asyncio.sleep(min(pace.rest(began, time.monotonic()), MOST_REST))
             except Removed:
                 LOG.warning("the change log is shorter than we are late: reading everything anew")
                 await self._read_everything()

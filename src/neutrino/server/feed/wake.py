@@ -19,6 +19,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.feed.written import Written
 
 LOG = logging.getLogger(__name__)
+TOGETHER = 0.005  # seconds after having woken: what is committed meanwhile is one more reason, not many
 SURELY = 1.0  # seconds after which to look though nobody told
 AT_ONCE, SOON = 0.05, 0.3  # seconds within which what is being written is a commit, as a rule and nearly always
 
@@ -60,6 +61,7 @@ async def _watch_file(db: Database, woken: Callable[[], None], interval: float) 
             if version != known:
                 known = version
                 woken()
+                await asyncio.sleep(TOGETHER)
             age = loop.time() - at
             if age < SOON:
                 await asyncio.sleep(0.002 if age < AT_ONCE else 0.01)
@@ -103,6 +105,7 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
                 await connection.execute(f"LISTEN {CHANGED}")
                 while True:
                     woken()
+                    await asyncio.sleep(TOGETHER)
                     async for _ in connection.notifies(timeout=SURELY, stop_after=1):
                         pass
         except (psycopg.Error, OSError, sa.exc.SQLAlchemyError) as error:
