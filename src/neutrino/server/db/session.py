@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -52,11 +52,11 @@ class Database:
         else:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
-        self._kept = threading.local()  # a thread keeps its connection, and saves the pool's work at every read
+        self._threads = threading.local()  # a thread keeps its connection, and saves the pool's work at every read
 
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading, where every statement stands for itself."""
-        return _Read(self._reads, self._kept)
+        return _Read(self._reads, self._threads)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -96,40 +96,48 @@ class Database:
         return self._writes
 
     def close(self) -> None:
-        self._kept = threading.local()  # connections of threads go when nobody has them any more
+        self._threads = threading.local()  # connections of threads go when nobody has them any more
         self._reads.dispose()
         self._writes.dispose()
         if self._announcer is not None:
             self._announcer.close()
 
 
+class _Kept:
+    """A thread's connection. It goes back to the pool with its thread, and does not wait for the garbage collector."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.used = 0.0
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be on its way out
+            self.connection.close()
+
+
 class _Read:
     """One connection for reading; written as a class because every request passes it several times."""
 
-    def __init__(self, engine: Engine, kept: threading.local) -> None:
+    def __init__(self, engine: Engine, threads: threading.local) -> None:
         self._engine = engine
-        self._kept = kept
+        self._threads = threads
 
     def __enter__(self) -> Connection:
         now = time.monotonic()
-        connection: Connection | None = getattr(self._kept, "connection", None)
-        if connection is not None and now - self._kept.used > IDLE_SECONDS:
-            connection.close()  # a server may have hung up on it meanwhile
-            connection = None
-        if connection is None:
+        kept: _Kept | None = getattr(self._threads, "kept", None)
+        if kept is None or now - kept.used > IDLE_SECONDS:  # a server may have hung up on it meanwhile
+            self._threads.kept = None
             try:
-                connection = self._kept.connection = self._engine.connect()
+                kept = self._threads.kept = _Kept(self._engine.connect())
             except sa.exc.DBAPIError as error:
                 _tell(error)
                 raise
-        self._kept.used = now
-        self._connection = connection
-        return connection
+        kept.used = now
+        return kept.connection
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, sa.exc.SQLAlchemyError):
-            self._kept.connection = None
-            self._connection.close()
+            self._threads.kept = None
             if isinstance(error, sa.exc.DBAPIError):
                 _tell(error)
 
