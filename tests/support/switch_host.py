@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from neutrino.agent.l2.desired import HostState, Options
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.l2.wiring import WiringOptions
 from neutrino.dataplane.conntrack.api import ConntrackFlush
+from neutrino.dataplane.conntrack.fake import FakeKernelConntrack
 from neutrino.dataplane.fake_openvswitch import FakeOpenVSwitch
+from neutrino.dataplane.iptables.fake import FakeIptables
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import state
 
@@ -33,6 +36,7 @@ class Connections:
 class SwitchHost:
     def __init__(self, wiring: WiringOptions = WIRING, options: Options | None = None) -> None:
         self.switch = FakeOpenVSwitch()
+        self.iptables = FakeIptables()
         self.switch.ovsdb.apply([SetBridge("br-phys"), SetPort("br-phys", "eth1")])
         self.connections = Connections()
         self.wiring, self.options = wiring, options or Options()
@@ -40,7 +44,8 @@ class SwitchHost:
 
     def new_wirer(self) -> Wirer:
         """As after a restart of the agent: nothing is remembered."""
-        self.wirer = Wirer(self.switch.ovsdb, self.switch.openflow, self.connections, self.wiring, self.options)
+        switch, hybrid = self.switch, HybridFirewall(self.iptables, FakeKernelConntrack())
+        self.wirer = Wirer(switch.ovsdb, switch.openflow, self.connections, self.wiring, self.options, hybrid=hybrid)
         return self.wirer
 
     def plug(self, port_id: str, bridge: str = "br-int") -> None:

@@ -105,6 +105,49 @@ def test_a_rule_that_was_removed_does_not_come_back_from_an_old_cache(host: Swit
     assert any("tp_dst=80" in line for line in host.flows())
 
 
+def hybrid(name: str, number: int, group_id: str = "g") -> state.Port:
+    return port(name, number, groups=[group_id], hybrid_plug=True)
+
+
+def rules(host: SwitchHost) -> str:
+    return "\n".join(
+        rule.text for chains in host.iptables.read_rules(4).values() for each in chains.values() for rule in each
+    )
+
+
+def test_a_hybrid_port_is_filtered_from_the_cache_on_a_host_that_was_restarted(host: SwitchHost) -> None:
+    """Without a server: its rules are as old as what is remembered, but it is not without."""
+    web = group("g", rule(protocol=6, port_min=80, port_max=80))
+    host.wire()
+    host.plug("p1")
+    assert host.wire(NET, web, hybrid("p1", 1), complete=False).wired.keys() == {"p1"}
+    assert "--dport 80" in rules(host)
+
+
+def test_a_hybrid_ports_filter_is_not_put_back_to_what_is_remembered(host: SwitchHost) -> None:
+    old = group("g", rule(protocol=6, port_min=80, port_max=80))
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, group("g"), hybrid("p1", 1))
+    before = rules(host)
+    host.new_wirer()
+    assert host.wire(NET, old, hybrid("p1", 1), complete=False).wired.keys() == {"p1"}
+    assert rules(host) == before
+
+
+def test_a_hybrid_port_that_has_no_filter_waits_for_the_server(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    host.wire(NET, group("g"), hybrid("p1", 1))
+    host.new_wirer()
+    host.plug("p2")
+    outcome = host.wire(NET, group("g"), hybrid("p1", 1), hybrid("p2", 2), complete=False)
+    assert outcome.wired.keys() == {"p1"}
+    assert outcome.problems == {"p2": "the server has not said yet how to filter"}
+    outcome = host.wire(NET, group("g"), hybrid("p1", 1), hybrid("p2", 2))
+    assert (outcome.wired.keys(), outcome.problems) == ({"p1", "p2"}, {})
+
+
 def test_a_new_network_from_an_old_cache_does_not_take_the_vlan_of_one_it_does_not_know(host: SwitchHost) -> None:
     host.wire()
     host.plug("p1")

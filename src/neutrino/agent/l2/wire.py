@@ -132,10 +132,10 @@ class Wirer:
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
         changed += self._configure(plan_tags(self._wiring, desired, snapshot))
-        unfiltered = self._apply_hybrid(desired) if complete else None
+        unfiltered = self._apply_hybrid(desired, complete)
         if unfiltered is not None:
-            faults[HYBRID] = unfiltered
-            desired = self._without_new_hybrid_ports(desired, unfiltered)
+            faults[HYBRID] = unfiltered.reason
+            desired = self._without(desired, unfiltered)
         failed = self._apply_flows(desired, complete)
         changed += failed.changed
         self._end_connections(desired, complete)
@@ -187,26 +187,36 @@ class Wirer:
 
     # --- ports that are filtered on a bridge of their own ----------------------------------------------------------
 
-    def _apply_hybrid(self, desired: Desired) -> str | None:
-        """Their filter is there before their flows are: no packet passes without. Why not, if it could not be."""
-        if self._hybrid is None:
+    @dataclasses.dataclass(frozen=True)
+    class _Unfiltered:
+        ports: frozenset[str]
+        reason: str
+
+    def _apply_hybrid(self, desired: Desired, complete: bool) -> _Unfiltered | None:
+        """Their filter is there before their flows are: no packet passes without. Those that have none, and why."""
+        if self._hybrid is None or not (complete or any(port.hybrid for port in desired.ports)):
             return None
         try:
+            if not complete and self._hybrid.is_there():
+                # What is there is newer than what we remember: it stays, and who has nothing there waits.
+                missing = self._hybrid.missing(desired)
+                return self._Unfiltered(missing, "the server has not said yet how to filter") if missing else None
             difference = self._hybrid.plan(desired)
             if difference:
                 LOG.debug("%s", difference.text())
                 self._hybrid.apply(difference)
         except (IptablesError, ConntrackError, ConflictingPorts) as error:
             self._hybrid.forget()
-            return str(error)
+            known = {port.id for port in self._before.ports} if self._before is not None else set()
+            secured = (port.id for port in desired.ports if port.hybrid and port.secured)
+            return self._Unfiltered(frozenset(secured) - known, str(error))
         return None
 
-    def _without_new_hybrid_ports(self, desired: Desired, reason: str) -> Desired:
-        """Those that were filtered before stay as they are; those that were not do not talk."""
-        known = {port.id for port in self._before.ports} if self._before is not None else set()
-        new = {port.id: reason for port in desired.ports if port.hybrid and port.secured and port.id not in known}
-        ports = tuple(port for port in desired.ports if port.id not in new)
-        return dataclasses.replace(desired, ports=ports, problems={**desired.problems, **new})
+    def _without(self, desired: Desired, unfiltered: _Unfiltered) -> Desired:
+        """Those that were filtered before stay as they are; those that are not do not talk."""
+        ports = tuple(port for port in desired.ports if port.id not in unfiltered.ports)
+        problems = {**desired.problems, **dict.fromkeys(unfiltered.ports, unfiltered.reason)}
+        return dataclasses.replace(desired, ports=ports, problems=problems)
 
     # --- flows ----------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,19 @@ class HybridFirewall:
         """What is in the kernel has to be read again: somebody else may have changed it."""
         self._settled = None
 
+    def is_there(self) -> bool:
+        """Whether a firewall of ours is in the kernel: it outlives the agent, and not the host's restart."""
+        return any(_is_ours(self._iptables.read_rules(family)) for family in FAMILIES)
+
+    def missing(self, desired: Desired) -> frozenset[str]:
+        """The ports that are to be filtered and are not."""
+        secured = [port.id for port in desired.ports if port.hybrid and port.secured]
+        if not secured:
+            return frozenset()
+        chains = [{*chains} for family in FAMILIES for chains in self._iptables.read_rules(family).values()]
+        there = frozenset[str]().union(*chains)
+        return frozenset(each for each in secured if not {names.into(each), names.out_of(each)} <= there)
+
     def plan(self, desired: Desired) -> HybridPlan:
         inputs = _inputs(desired)
         if inputs == self._settled:
