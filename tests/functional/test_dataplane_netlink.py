@@ -618,16 +618,13 @@ def test_others_routes_are_read_with_their_mark(real):
     assert route("198.51.100.0/24", "qr", "10.0.0.9") in real.read().routes
 
 
-def test_a_large_namespace_is_read_whole_and_fast(real):
+def test_a_large_namespace_is_read_whole(real):
     addresses = {address("qr", f"10.1.{number // 250}.{number % 250 + 1}/32") for number in range(1000)}
     real.apply(*map(SetAddress, addresses), SetRoute(route("10.2.0.0/24", "qr")))
-    started = time.monotonic()
     assert wanted(real.read()) == addresses
-    assert time.monotonic() - started < 1
 
 
-def test_a_hundred_namespaces_are_read_in_a_fraction_of_a_second():
-    """Measured at one to two milliseconds each; the bound is for a busy machine."""
+def test_a_hundred_namespaces_are_read_and_nothing_stays_open():
     netlink, tag = RealNetlink(), uuid.uuid4().hex[:8]
     names = [f"h{number}-{tag}" for number in range(100)]
     try:
@@ -636,10 +633,9 @@ def test_a_hundred_namespaces_are_read_in_a_fraction_of_a_second():
             netlink.apply(
                 name, [SetVeth("a", "b", name), SetDevice("a", up=True), SetAddress(address("a", "10.0.0.1/24"))]
             )
-        before, started = len(os.listdir("/proc/self/fd")), time.monotonic()
+        before = len(os.listdir("/proc/self/fd"))
         for name in names:
             assert set(netlink.read(name, [PROMOTE]).devices) == {"lo", "a", "b"}
-        assert time.monotonic() - started < 3
         assert len(os.listdir("/proc/self/fd")) == before
     finally:
         for name in names:

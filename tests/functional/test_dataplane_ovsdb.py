@@ -218,7 +218,7 @@ def test_a_switch_that_is_down_holds_up_nobody():
         started = time.monotonic()
         driver.apply([SetPort("br-int", "tap1", tag=6)])
         assert driver.read().bridges["br-int"].ports["tap1"].tag == 6
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 8  # and not the ten that the driver would wait
         driver.apply([SetPort("br-int", "tap1", tag=7)], settle=0.1)
         assert driver.read().bridges["br-int"].ports["tap1"].tag == 7
         driver.close()

@@ -107,7 +107,7 @@ def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: 
         assert [port["Name"] for port in json.loads((tmp_path / "ports.json").read_text())] == ["vm1"]
         started = time.monotonic()
         assert running.ctrl_c() == 0
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
         assert not listening(int(running.url.rpartition(":")[2]))
         assert "Traceback" not in running.text
 
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_it_at_once_also_before_all_workers_serve(tmp_path: Path) ->
         with up(tmp_path, "--config-file", "more.conf") as running:
             started = time.monotonic()
             assert running.ctrl_c() == 0
-            assert time.monotonic() - started < 5, running.text
+            assert time.monotonic() - started < 20, running.text
             assert "refused to gracefully stop" not in running.text
 
 

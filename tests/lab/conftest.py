@@ -18,11 +18,25 @@ def session_lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def lab(session_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(session_lab: Lab) -> Iterator[Lab]:
     """`lab.vm`, `lab.run`, `lab.api`, …: see `neutrino.lab.lab`, and `tests.support.lab` for what tests ask of it."""
-    request.node.stash[_SIZES] = log_sizes(session_lab)
     yield session_lab
     clean(session_lab)
+
+
+def _lab_of(item: pytest.Item) -> Lab | None:
+    """The lab that the test has, itself or in what a fixture built in it."""
+    for value in getattr(item, "funcargs", {}).values():
+        lab = value if isinstance(value, Lab) else getattr(value, "lab", None)
+        if isinstance(lab, Lab):
+            return lab
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    if (lab := _lab_of(item)) is not None:
+        item.stash[_SIZES] = log_sizes(lab)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,8 +45,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that fails shows what the agents and the server wrote meanwhile."""
     report = yield
-    lab = getattr(item, "funcargs", {}).get("session_lab") or getattr(item, "funcargs", {}).get("lab")
-    if report.failed and isinstance(lab, Lab) and _SIZES in item.stash:
+    lab = _lab_of(item)
+    if report.failed and lab is not None and _SIZES in item.stash:
         for name, text in logs_since(lab, item.stash[_SIZES]).items():
             report.sections.append((f"log of {name}", text))
     return report

@@ -43,9 +43,9 @@ def test_the_second_prefix_of_a_pool_is_used_when_the_first_is_full() -> None:
 def test_an_ipv6_pool_of_a_whole_site_is_searched_at_once() -> None:
     taken = [f"2001:db8:f000:{i:x}::/64" for i in range(10_000)]
     prefixes.lowest_free(["2001:db8:f000::/40"], taken, 64)  # the texts are parsed once
-    begin = time.perf_counter()
+    begin = time.process_time()  # one after the other, it would take hours
     assert prefixes.lowest_free(["2001:db8:f000::/40"], taken, 64) == "2001:db8:f000:2710::/64"
-    assert time.perf_counter() - begin < 0.5
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ number. Everything below it takes messages apart.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import struct
 from collections.abc import Callable, Mapping
@@ -208,14 +207,18 @@ def _prefix(family: int, packed: bytes | None, length: int) -> str:
     return f"{socket.inet_ntop(family, packed)}/{length}" if packed else ""
 
 
+_LOOPBACK = bytes(15) + b"\1"
+
+
 def _by_kernel(packed: bytes, flags: int, protocol: bytes | None, mac: str) -> bool:
     """Whether nobody asked for the address. Kernels from 5.18 say so themselves; of older ones it is worked out."""
     if flags & (linux.IFA_F_TEMPORARY | linux.IFA_F_STABLE_PRIVACY | linux.IFA_F_MANAGETEMPADDR):
         return True
     if protocol is not None:
         return linux.IFAPROT_UNSPEC < protocol[0] <= linux.IFAPROT_KERNEL_RA
-    address = ipaddress.ip_address(packed)
-    return address.is_loopback or (address.is_link_local and packed == link_local(mac))
+    if len(packed) == 4:
+        return packed[0] == 127
+    return packed in (_LOOPBACK, link_local(mac))
 
 
 def link_local(mac: str) -> bytes:

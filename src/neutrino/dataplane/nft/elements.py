@@ -7,12 +7,14 @@ nft's language otherwise.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import Any
 
 _PROTOCOLS = {"icmp": "1", "tcp": "6", "udp": "17", "dccp": "33", "icmpv6": "58", "ipv6-icmp": "58", "sctp": "132"}
 
 
+@functools.lru_cache(maxsize=8192)  # a router's elements are compared at every change of one of them
 def canonical_element(text: str, type_: str) -> str:
     """`type_` is that of the set or map, such as `ifname . ipv4_addr : verdict`."""
     types = [side.split(" . ") for side in type_.split(" : ")]
