@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from neutrino.model.agents import DHCP, OVS, AgentState
 from neutrino.model.dhcp import device_id
-from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.agents import BINARIES, report, set_clock, switch
 from tests.api.client import Api
+from tests.api.dhcp import dhcp_ports, serve
 
 Fresh = tuple[Server, Api]
 
@@ -22,16 +22,6 @@ Fresh = tuple[Server, Api]
 def fresh(another_server: Any) -> Fresh:
     server = another_server()
     return server, Api(server.app).as_admin()
-
-
-def serve(server: Server, host: str) -> str:
-    """A host that wires ports and serves DHCP; the DHCP agent's id."""
-    switch(server, host)
-    return report(server, DHCP, host, dhcp_port_by_server=True).agent_id
-
-
-def dhcp_ports(api: Api, network: dict[str, Any]) -> list[dict[str, Any]]:
-    return api.all("/ports", {"network_id": network["id"], "device_owner": "network:dhcp"})
 
 
 def subnets_on(port: dict[str, Any]) -> set[str]:
@@ -209,6 +199,46 @@ def test_a_port_that_somebody_deleted_is_made_anew(fresh: Fresh) -> None:
     assert (again["id"] != port["id"], again["device_id"]) == (True, port["device_id"])
 
 
+def test_two_who_make_the_same_port_make_one(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    other = serve(server, "h2")
+    with server.db.read() as connection:
+        one, two = (server.scheduler.steps(connection, network["id"], coming=[other]) for _ in range(2))
+    server.scheduler.commit(one, lambda tx: None)
+    with pytest.raises(sa.exc.IntegrityError):
+        server.scheduler.commit(two, lambda tx: None)
+
+
+def test_a_second_port_of_a_host_goes(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    (port,) = dhcp_ports(api, network)
+    api.port(network, device_owner="network:dhcp", device_id=port["device_id"])
+    assert len(dhcp_ports(api, network)) == 2
+    server.scheduler.settle(network["id"])
+    assert [p["device_id"] for p in dhcp_ports(api, network)] == [port["device_id"]]
+
+
+def test_a_port_that_comes_back_to_a_host_has_a_mac_of_its_own(fresh: Fresh) -> None:
+    """The first one has moved to another host, with the MAC that it was made with."""
+    server, api = fresh
+    first = serve(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    (moved,) = dhcp_ports(api, network)
+    serve(server, "h2")
+    api.put(f"/agents/{first}", {"agent": {"admin_state_up": False}}).expect(200)
+    api.put(f"/agents/{first}", {"agent": {"admin_state_up": True}}).expect(200)
+    api.post(f"/agents/{first}/dhcp-networks", {"network_id": network["id"]}).expect(201)
+    ports = {p["binding:host_id"]: p for p in dhcp_ports(api, network)}
+    assert ports["h2"]["mac_address"] == moved["mac_address"] != ports["h1"]["mac_address"]
+
+
 def test_a_full_subnet_is_no_error(fresh: Fresh) -> None:
     server, api = fresh
     network = api.network()
@@ -220,63 +250,6 @@ def test_a_full_subnet_is_no_error(fresh: Fresh) -> None:
     api.change("subnet", subnet["id"], enable_dhcp=False)
     api.change("subnet", subnet["id"], enable_dhcp=True)
     assert len(dhcp_ports(api, network)) == 1
-
-
-# --- ACTIVE -----------------------------------------------------------------------------------------------------------
-
-
-def blocks(server: Server, port: dict[str, Any]) -> set[str]:
-    c = t.provisioning_blocks.c
-    with server.db.read() as connection:
-        return set(connection.execute(sa.select(c.component).where(c.port_id == port["id"])).scalars())
-
-
-def test_a_port_waits_for_wiring_and_lease(fresh: Fresh) -> None:
-    server, api = fresh
-    serve(server, "d1")
-    switch(server, "h1")
-    network = api.network()
-    api.subnet(network, "10.0.0.0/24")
-    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
-    assert blocks(server, port) == {"L2", "DHCP"}
-    provisioning, revision = server.core.provisioning, port["revision_number"]
-    assert not provisioning.complete(port["id"], "L2", "h1")
-    assert not provisioning.ready(port["id"], "DHCP", revision - 1, "d1"), "news of an older state"
-    assert not provisioning.ready(port["id"], "DHCP", revision, "h1"), "h1 does not serve the network"
-    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "d1 does not wire it"
-    assert provisioning.ready(port["id"], "DHCP", revision, "d1")
-    assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
-
-
-def test_who_does_not_wait_for_dhcp(fresh: Fresh) -> None:
-    server, api = fresh
-    serve(server, "d1")
-    network = api.network()
-    served, plain = api.subnet(network, "10.0.0.0/24"), api.subnet(network, "10.0.1.0/24", enable_dhcp=False)
-    here = {"binding__host_id": "d1", "device_owner": "compute:nova"}
-    both = api.port(network, fixed_ips=[{"subnet_id": s["id"]} for s in (served, plain)], **here)
-    assert blocks(server, both) == {"L2", "DHCP"}
-    static = api.port(network, fixed_ips=[{"subnet_id": plain["id"]}], **here)
-    assert blocks(server, static) == {"L2"}
-    assert blocks(server, api.port(network, fixed_ips=[], **here)) == {"L2"}
-    assert blocks(server, dhcp_ports(api, network)[0]) == {"L2"}
-
-
-def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None:
-    server, api = fresh
-    serve(server, "d1")
-    switch(server, "h1")
-    network = api.network()
-    api.subnet(network, "10.0.0.0/24")
-    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
-    provisioning = server.core.provisioning
-    provisioning.complete(port["id"], "L2", "h1")
-    server.scheduler.reschedule_dead()
-    assert api.show("port", port["id"])["status"] == "DOWN", "d1 lives, and has not said that it serves the port"
-    set_clock(server, server.registry.down_time + 5)
-    switch(server, "h1")
-    server.scheduler.reschedule_dead()
-    assert api.show("port", port["id"])["status"] == "ACTIVE"
 
 
 def test_an_agent_with_the_gateways_addresses_has_a_port_without(fresh: Fresh) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections import defaultdict
 from typing import Any
@@ -22,6 +23,7 @@ def check(db: Database) -> None:
     _ports(rows)
     _networks(rows)
     _routers(rows)
+    _delegations(rows)
     _floating_ips(rows)
     assert rows["journal"] == [], "operations were left unfinished"
     assert recount(db) == [], "quotas were miscounted"
@@ -79,6 +81,23 @@ def _routers(rows: Any) -> None:
         assert router["revision_number"] in known[key], f"router {key}: its newest revision is not in the change log"
     for port_id, row in types.items():
         assert ports[port_id]["device_id"] == row["router_id"], f"port {port_id} is of another router"
+
+
+def _delegations(rows: Any) -> None:
+    """A delegated prefix is one that a router with a way out routes, and all addresses are on it."""
+    ways_out = {router["id"] for router in rows["routers"] if router["gw_network_id"]}
+    routers = {row["port_id"]: row["router_id"] for row in rows["router_ports"]}
+    delegated = {subnet["id"]: subnet for subnet in rows["subnets"] if subnet["prefix_delegated"]}
+    gateways = set()
+    for row in rows["ip_allocations"]:
+        subnet = delegated.get(row["subnet_id"])
+        if subnet is not None:
+            inside = ipaddress.ip_address(row["ip_address"]) in ipaddress.ip_network(subnet["cidr"])
+            assert inside, f"port {row['port_id']}: its address is not on the prefix of subnet {subnet['id']}"
+            if row["ip_address"] == subnet["gateway_ip"] and routers.get(row["port_id"]) in ways_out:
+                gateways.add(subnet["id"])
+    for key, subnet in delegated.items():
+        assert subnet["cidr"] == "::/64" or key in gateways, f"subnet {key}: nobody routes its prefix"
 
 
 def _floating_ips(rows: Any) -> None:

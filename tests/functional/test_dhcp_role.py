@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from neutrino.agent import loop
-from neutrino.agent.dhcp.role import DhcpRole
+from neutrino.agent.dhcp.role import EXIT, ChildEnded, DhcpRole
 from neutrino.agent.report import Reporter
 from neutrino.feed.address import Address
 from neutrino.feed.client import FeedClient, Settings
@@ -28,14 +28,14 @@ from tests.api.conftest import start
 from tests.support.dhcp import HOST
 from tests.support.dhcp_lab import Lab, run
 from tests.support.feed import new_database, serving, until
-from tests.support.openvswitch import OpenVSwitch
+from tests.support.openvswitch import OpenVSwitch, real_devices
 
 Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[OpenVSwitch]:
-    with OpenVSwitch() as made:
+    with real_devices(), OpenVSwitch() as made:
         yield made
 
 
@@ -63,18 +63,19 @@ class Host:
         self.address = Address(path=str(directory / "feed.sock"))
         self.cache = directory / "feed.json"
         self._key = Credentials(server.db).add(HOST)
+        self.life: asyncio.Task[None] | None = None  # the agent's
 
     @contextlib.asynccontextmanager
-    async def agent(self) -> AsyncIterator[DhcpRole]:
+    async def agent(self, **more: Any) -> AsyncIterator[DhcpRole]:
         settings = Settings(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         client = FeedClient(settings, cache=self.cache)
         configurations = {DHCP_PORT_BY_SERVER: True}
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
-        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), state)
+        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), state, **more)
         reporter = Reporter(client, lambda: 30.0)
         reporter.roles = [role]
         stop = asyncio.Event()
-        task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
+        self.life = task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
         try:
             yield role
         finally:
@@ -189,6 +190,56 @@ def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
             assert (await host.lease(port))["ip"] == address_of(port)
 
     within(60, test())
+
+
+def test_one_that_we_start_anew_has_not_ended_by_itself(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with host.feed(), host.agent() as role:
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            await until(lambda: host.pid(network) is not None, "served")
+            first = host.pid(network)
+            await host.call(host.api.subnet, network, "10.0.1.0/24")
+            await until(lambda: host.pid(network) not in (None, first), "started anew, with the subnet's range")
+            await until(lambda: len(role._queue) == 0, "nothing waits")
+            assert "has ended" not in caplog.text
+            second = host.pid(network)
+            assert second is not None
+            os.kill(second, signal.SIGKILL)
+            await until(
+                lambda: f"dnsmasq of network {network['id']} has ended" in caplog.text, "one that did is told of"
+            )
+
+    within(60, test())
+
+
+def test_the_agent_ends_with_a_dnsmasq_where_the_operator_wants_that(host: Host) -> None:
+    """Not with one that it starts anew itself."""
+    survived: list[bool] = []
+
+    async def test() -> None:
+        async with host.feed(), host.agent(child_action=EXIT) as role:
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            await until(lambda: host.pid(network) is not None, "served")
+            first = host.pid(network)
+            await host.call(host.api.subnet, network, "10.0.1.0/24")
+            await until(lambda: host.pid(network) not in (None, first) and len(role._queue) == 0, "started anew")
+            second = host.pid(network)
+            assert second is not None
+            assert host.life is not None
+            survived.append(not host.life.done())
+            os.kill(second, signal.SIGKILL)
+            await until(host.life.done, "the agent has ended")
+
+    with pytest.raises(ExceptionGroup) as ended:
+        within(60, test())
+    assert ended.group_contains(ChildEnded)
+    assert survived == [True]
 
 
 def test_an_agents_restart_restarts_nothing(host: Host) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from neutrino.agent.dhcp.plan import Action
 from neutrino.agent.dhcp.served import Served
+from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.model.dhcp import DhcpPort
 from tests.support.dhcp import option
 from tests.support.dhcp_lab import Client, Lab, run
-from tests.support.openvswitch import OpenVSwitch
+from tests.support.openvswitch import OpenVSwitch, real_devices
 from tests.support.process import wait_until
 
 STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
@@ -23,7 +24,7 @@ STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-st
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[OpenVSwitch]:
-    with OpenVSwitch() as made:
+    with real_devices(), OpenVSwitch() as made:
         yield made
 
 
@@ -239,8 +240,10 @@ def test_a_killed_dnsmasq_comes_back_with_its_leases(lab: Lab) -> None:
     first = lab.reconciler.serve(this)
     client = lab.client(vm(lab))
     client.dhclient("-4")
-    assert first.pid is not None
-    os.kill(first.pid, signal.SIGKILL)
+    killed = first.pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: not is_running(killed), timeout=5, what="it has ended", failed=lambda: None)
     again = lab.reconciler.serve(this)
     assert again.action is Action.RESTART
     assert again.pid not in (None, first.pid)
@@ -267,6 +270,22 @@ def test_nothing_is_left_of_a_network_that_went(lab: Lab) -> None:
     assert lab.switch.vsctl("list-ports", lab.bridge) == ""
     assert lab.reconciler.known() == frozenset()
     assert not lab.reconciler.remove(lab.network.id)
+
+
+def test_nothing_is_left_of_a_network_that_could_not_be_plugged(lab: Lab) -> None:
+    this = simple(lab, vm(lab))
+    assert this.own is not None
+    in_the_way = f"tap{this.own.id[:11]}"
+    run("ip", "link", "add", in_the_way, "type", "veth", "peer", "name", f"x{lab.tag}")
+    try:
+        with pytest.raises(NetlinkError, match="File exists"):
+            lab.reconciler.serve(this)
+    finally:
+        run("ip", "link", "del", in_the_way)
+    assert lab.reconciler.known() == {lab.network.id}
+    assert lab.reconciler.remove(lab.network.id)
+    assert f"qdhcp-{lab.network.id}" not in run("ip", "netns", "list")
+    assert lab.reconciler.known() == frozenset()
 
 
 def test_a_network_that_is_down_is_not_served(lab: Lab) -> None:

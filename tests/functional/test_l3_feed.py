@@ -1,17 +1,20 @@
-"""HA routers in the feed: every host that holds one ready has its ports, and all others hear where it is active."""
+"""HA and distributed routers in the feed: every host that has to do with one has its ports, each as it needs them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from neutrino.feed.address import Address
 from neutrino.model.routing import Router
 from neutrino.model.state import Forwarding, Port
+from neutrino.server.db import tables as t
 from neutrino.server.feed.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
@@ -36,6 +39,15 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     made.close()
 
 
+@contextlib.asynccontextmanager
+async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]:
+    """All hosts, connected to the feed of a server."""
+    keys = {host: Credentials(server.db).add(host) for host in HOSTS}
+    address = Address(path=str(directory / "feed.sock"))
+    async with serving(server, address), contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(HostEnd(address, host, keys[host])) for host in HOSTS]
+
+
 def say(server: Server, host: str, router: dict[str, Any], state: str) -> None:
     server.service_plugins["router"].scheduler.set_ha_states(host, {router["id"]: state})
 
@@ -50,12 +62,7 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
     inner = ports_of(admin, router, "network:ha_router_replicated_interface")[0]["id"]
 
     async def run() -> None:
-        keys = {host: Credentials(server.db).add(host) for host in HOSTS}
-        address = Address(path=str(tmp_path / "feed.sock"))
-        async with serving(server, address):
-            ends = [HostEnd(address, host, keys[host]) for host in HOSTS]
-            for end in ends:
-                await end.__aenter__()
+        async with hosts(server, tmp_path) as ends:
             h1, h2, h3 = ends
 
             async def all_right() -> None:
@@ -66,33 +73,29 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
                 found = end.client.state.get("forwarding", inner)
                 return found.host if isinstance(found, Forwarding) else None
 
-            try:
-                for active, other in (("h1", "h2"), ("h2", "h1"), ("h1", "h2")):
-                    await asyncio.to_thread(say, server, active, router, "active")
-                    await all_right()
-                    for end in (h1, h2):
-                        port, served = end.client.state.get("port", inner), end.client.state.get("router", router["id"])
-                        assert isinstance(port, Port)
-                        assert isinstance(served, Router)
-                        assert (port.host, port.active, port.replicated) == (end.host, True, True)
-                        assert served.ha is not None
-                        assert served.ha.active_host == active
-                        assert where(end) == (active if end.host == other else None)
-                    assert h3.client.state.get("port", inner) is None
-                    assert where(h3) == active
-                # A host that gives it up, and a router that goes.
-                agents = admin.get("/agents", {"host": "h2", "agent_type": "L3 agent"}).body["agents"]
-                path = f"/agents/{agents[0]['id']}/l3-routers/{router['id']}"
-                await asyncio.to_thread(lambda: admin.delete(path).expect(204))
-                await until(lambda: h2.client.state.get("port", inner) is None, "h2 has it no more")
+            for active, other in (("h1", "h2"), ("h2", "h1"), ("h1", "h2")):
+                await asyncio.to_thread(say, server, active, router, "active")
                 await all_right()
-                await asyncio.to_thread(lambda: detach(admin, router, subnet_id=subnet["id"]).expect(200))
-                await asyncio.to_thread(lambda: admin.delete(f"/routers/{router['id']}").expect(204))
-                await until(lambda: h1.client.state.get("router", router["id"]) is None, "it is gone")
-                await all_right()
-            finally:
-                for end in ends:
-                    await end.__aexit__()
+                for end in (h1, h2):
+                    port, served = end.client.state.get("port", inner), end.client.state.get("router", router["id"])
+                    assert isinstance(port, Port)
+                    assert isinstance(served, Router)
+                    assert (port.host, port.active, port.replicated) == (end.host, True, True)
+                    assert served.ha is not None
+                    assert served.ha.active_host == active
+                    assert where(end) == (active if end.host == other else None)
+                assert h3.client.state.get("port", inner) is None
+                assert where(h3) == active
+            # A host that gives it up, and a router that goes.
+            agents = admin.get("/agents", {"host": "h2", "agent_type": "L3 agent"}).body["agents"]
+            path = f"/agents/{agents[0]['id']}/l3-routers/{router['id']}"
+            await asyncio.to_thread(lambda: admin.delete(path).expect(204))
+            await until(lambda: h2.client.state.get("port", inner) is None, "h2 has it no more")
+            await all_right()
+            await asyncio.to_thread(lambda: detach(admin, router, subnet_id=subnet["id"]).expect(200))
+            await asyncio.to_thread(lambda: admin.delete(f"/routers/{router['id']}").expect(204))
+            await until(lambda: h1.client.state.get("router", router["id"]) is None, "it is gone")
+            await all_right()
 
     asyncio.run(asyncio.wait_for(run(), 90))
 
@@ -106,3 +109,121 @@ def test_the_last_to_be_active_has_the_router(server: Server) -> None:
         states = admin.get(f"/routers/{router['id']}/l3-agents").body["agents"]
         assert [agent["host"] for agent in states if agent["ha_state"] == "active"] == [host]
         assert {port["binding:host_id"] for port in ports_of(admin, router, "network:router_gateway")} == {host}
+
+
+# --- distributed ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def distributing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """h1 and h2 may have the SNAT, h3 routes for itself alone."""
+    made = start(tmp_path, new_database(request, request.param, tmp_path), {})
+    for number, host in enumerate(HOSTS):
+        switch(made, host, tunneling_ip=f"192.0.2.{number}", enable_distributed_routing=True)
+    for host in HOSTS:
+        l3_agent(made, host, agent_mode="dvr_snat" if host in READY else "dvr")
+    yield made
+    made.close()
+
+
+def router_of(end: HostEnd, router: dict[str, Any]) -> Router | None:
+    found = end.client.state.get("router", router["id"])
+    assert found is None or isinstance(found, Router)
+    return found
+
+
+@pytest.mark.parametrize("ha", [False, True], ids=["one way out", "HA"])
+@pytest.mark.parametrize("distributing", DATABASES, indirect=True)
+def test_a_distributed_router_is_where_something_is_on_its_subnets(
+    distributing: Server, tmp_path: Path, ha: bool
+) -> None:
+    server, admin = distributing, Api(distributing.app).as_admin()
+    out, (network, subnet) = outside(admin), inside(admin)
+    router = admin.make("router", ha=ha, distributed=True, external_gateway_info=gateway(out))
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    inner = ports_of(admin, router, "network:router_interface_distributed")[0]["id"]
+
+    async def run() -> None:
+        async with hosts(server, tmp_path) as ends:
+            h1, h2, h3 = ends
+
+            async def all_right() -> None:
+                for end in ends:
+                    await end.equals_the_database(server)
+
+            def status() -> str:
+                return str(admin.get(f"/ports/{inner}").body["port"]["status"])
+
+            await all_right()
+            central = [end for end in ends if router_of(end, router) is not None]
+            assert len(central) == (2 if ha else 1)
+            assert h3 not in central
+            for end in central:
+                there = router_of(end, router)
+                assert there is not None
+                assert (there.centralized, there.ha is not None) == (True, ha)
+                assert len(there.snat_interfaces) == 1
+            # An instance brings it to its host, with a floating IP, and its own port outside.
+            vm = await asyncio.to_thread(
+                lambda: admin.port(network, binding__host_id="h3", device_owner="compute:nova")
+            )
+            await until(lambda: router_of(h3, router) is not None, "h3 needs it")
+            floating = await asyncio.to_thread(
+                lambda: admin.make("floatingip", floating_network_id=out["id"], port_id=vm["id"])
+            )
+            await until(lambda: bool(getattr(router_of(h3, router), "floating_ips", ())), "h3 has the floating IP")
+            there = router_of(h3, router)
+            assert there is not None
+            assert (there.centralized, there.ha) == (False, None)
+            assert there.agent_gateway is not None
+            assert all(getattr(router_of(end, router), "floating_ips", None) == () for end in central)
+            # Its port is up where somebody has wired it, and as long as somebody has.
+            port = h3.client.state.get("port", inner)
+            assert isinstance(port, Port)
+            assert port.distributed
+            assert status() == "DOWN"
+            h3.client.port_up(inner, port.revision)
+            await until(lambda: status() == "ACTIVE", "one host has it")
+            await all_right()
+            for end in (central[0], h3):
+                newest = end.client.state.get("port", inner)
+                assert newest is not None
+                end.client.port_up(inner, newest.revision)
+            await until(lambda: len(wired(server, inner)) == 2, "two hosts have it")
+            h3.client.port_down(inner, "unplugged")
+            await until(lambda: wired(server, inner) == {central[0].host}, "one of them has lost it")
+            assert status() == "ACTIVE"
+            central[0].client.port_down(inner, "unplugged")
+            await until(lambda: status() == "DOWN", "nobody has it")
+            # Who needs it no more is not asked.
+            newest = h3.client.state.get("port", inner)
+            assert newest is not None
+            await all_right()
+            h3.client.port_up(inner, h3.client.state.objects["port"][inner].revision)
+            await until(lambda: status() == "ACTIVE", "h3 has it again")
+            await asyncio.to_thread(lambda: admin.delete(f"/floatingips/{floating['id']}").expect(204))
+            await asyncio.to_thread(lambda: admin.delete(f"/ports/{vm['id']}").expect(204))
+            await until(lambda: router_of(h3, router) is None, "h3 does not need it")
+            await until(lambda: status() == "DOWN", "nobody who needs it has it")
+            await all_right()
+            if ha:
+                for active in READY:
+                    await asyncio.to_thread(say, server, active, router, "active")
+                    await all_right()
+                    for end in (h1, h2):
+                        there = router_of(end, router)
+                        assert there is not None
+                        assert there.ha is not None
+                        assert there.ha.active_host == active
+            await asyncio.to_thread(lambda: detach(admin, router, subnet_id=subnet["id"]).expect(200))
+            await asyncio.to_thread(lambda: admin.delete(f"/routers/{router['id']}").expect(204))
+            await until(lambda: all(router_of(end, router) is None for end in ends), "it is gone")
+            await all_right()
+
+    asyncio.run(asyncio.wait_for(run(), 90))
+
+
+def wired(server: Server, port_id: str) -> set[str]:
+    with server.db.read() as connection:
+        found = connection.execute(sa.select(t.distributed_port_hosts.c.host).filter_by(port_id=port_id))
+        return set(found.scalars())

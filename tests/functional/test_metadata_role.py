@@ -7,22 +7,22 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from neutrino.agent.metadata.messages import RateLimit, Settings
 from neutrino.lab.metadata import NovaMetadata
-from neutrino.model.dhcp import DhcpPort
+from neutrino.model.dhcp import DhcpPort, device_id
 from tests.support.metadata import (
+    ADDRESSES,
     SECRET,
-    TIMES,
     Host,
+    answers,
     dhcp_port,
+    isolated,
     network,
     nova,
     port,
@@ -30,9 +30,6 @@ from tests.support.metadata import (
     settings_for,
     until,
 )
-from tests.support.ports import free_port
-
-ADDRESSES = ("10.0.0.2/24", "169.254.169.254/32")
 
 
 @pytest.fixture
@@ -48,34 +45,8 @@ def host(server: NovaMetadata, tmp_path: Path) -> Iterator[Host]:
     made.close()
 
 
-def served(host: Host, network_id: str, number: int, *, more: tuple[str, ...] = (), **values: object) -> DhcpPort:
-    """An isolated network with an instance at 10.0.0.5, called by the network's name."""
-    host.namespace(f"qdhcp-{network_id}", *ADDRESSES, *more)
-    this = port(network_id, number, "10.0.0.5", **values)
-    host.instance(network_id, f"qdhcp-{network_id}", this)
-    host.feed.put("dhcp_network", network_id, network(network_id))
-    own = dhcp_port(network_id)
-    host.feed.put("dhcp_port", own.id, own)
-    host.feed.put("dhcp_port", this.id, this)
-    return this
-
-
-def answers(host: Host, instance: str, this: DhcpPort) -> bool:
-    try:
-        return host.ask(instance) == (200, this.device_id)
-    except OSError:
-        return False
-
-
-def status(host: Host, instance: str) -> int:
-    try:
-        return host.ask(instance)[0]
-    except OSError:
-        return 0
-
-
 def test_overlapping_networks_each_answer_with_their_own_instance(host: Host, server: NovaMetadata) -> None:
-    blue, red = served(host, "blue", 5, project_id="p-blue"), served(host, "red", 6, project_id="p-red")
+    blue, red = isolated(host, "blue", 5, project_id="p-blue"), isolated(host, "red", 6, project_id="p-red")
 
     async def scenario() -> None:
         host.feed.synced()
@@ -94,7 +65,7 @@ def test_overlapping_networks_each_answer_with_their_own_instance(host: Host, se
 
 
 def test_headers_of_an_instance_are_not_believed(host: Host) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
     forged = {
         "X-Instance-ID": "somebody",
         "X-Instance-ID-Signature": "00",
@@ -125,7 +96,7 @@ def test_headers_of_an_instance_are_not_believed(host: Host) -> None:
 
 
 def test_an_unknown_source_and_one_that_two_have_get_404(host: Host) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
     host.instance("stranger", "qdhcp-blue", port("blue", 9, "10.0.0.9"))
 
     async def scenario() -> None:
@@ -209,7 +180,7 @@ def test_a_link_local_source_is_known_by_the_mac_on_the_wire(host: Host) -> None
 
 
 def test_the_agent_goes_and_comes_and_nobody_waits(host: Host) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
     failures: list[object] = []
 
     async def keep_asking(stop: asyncio.Event) -> int:
@@ -255,7 +226,7 @@ def test_the_agent_goes_and_comes_and_nobody_waits(host: Host) -> None:
 
 
 def test_a_killed_process_is_back_within_two_seconds(host: Host) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
 
     async def scenario() -> None:
         host.feed.synced()
@@ -273,7 +244,7 @@ def test_a_killed_process_is_back_within_two_seconds(host: Host) -> None:
 
 
 def test_a_process_whose_socket_is_gone_is_started_anew(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
     monkeypatch.setattr("neutrino.agent.metadata.role.START_SECONDS", 1.0)
 
     async def scenario() -> None:
@@ -290,7 +261,7 @@ def test_a_process_whose_socket_is_gone_is_started_anew(host: Host, monkeypatch:
 
 
 def test_a_namespace_made_anew_is_served_anew(host: Host) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
 
     async def scenario() -> None:
         host.feed.synced()
@@ -308,7 +279,7 @@ def test_a_namespace_made_anew_is_served_anew(host: Host) -> None:
 
 
 def test_a_routed_network_is_not_isolated(host: Host) -> None:
-    blue = served(host, "blue", 5)
+    blue = isolated(host, "blue", 5)
     gateway = port("blue", 3, "10.0.0.1", device_owner="network:router_interface", device_id="r1")
     subnet = network("blue", gateway_ip="10.0.0.1")
     routed = DhcpPort(
@@ -341,139 +312,19 @@ def test_a_routed_network_is_not_isolated(host: Host) -> None:
     asyncio.run(scenario())
 
 
-def test_a_slow_nova_is_slow_for_one(host: Host) -> None:
-    blue, red = served(host, "blue", 5), served(host, "red", 6)
-
-    async def scenario() -> None:
-        host.feed.synced()
-        async with host.agent():
-            await until(lambda: answers(host, "blue", blue) and answers(host, "red", red))
-            slow = asyncio.create_task(host.asks("blue", "/lab/slow/4"))
-            started = time.monotonic()
-            for _ in range(20):
-                assert await host.asks("red") == (200, red.device_id)
-            assert time.monotonic() - started < 2
-            assert (await slow)[0] == 504
-            assert await host.asks("blue") == (200, blue.device_id)
-
-    asyncio.run(scenario())
-
-
-def test_without_nova_there_is_a_502_and_with_it_an_answer_again(tmp_path: Path) -> None:
-    """It is killed, with the connections to it that are kept for the next request."""
-    number, secret = free_port(), tmp_path / "secret"
-    secret.write_text(SECRET)
-    argv = [sys.executable, "-m", "neutrino.lab.metadata", "--port", str(number), "--secret-file", str(secret)]
-    host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
-    blue = served(host, "blue", 5)
-
-    async def scenario() -> None:
-        host.feed.synced()
-        async with host.agent():
-            await until(lambda: status(host, "blue") == 502)
-            for _ in range(2):
-                with subprocess.Popen(argv) as program:
-                    try:
-                        await until(lambda: answers(host, "blue", blue), 15)
-                    finally:
-                        program.kill()
-                await until(lambda: status(host, "blue") == 502)
-
+def test_where_dhcp_is_distributed_a_copy_answers_too(server: NovaMetadata, tmp_path: Path) -> None:
+    """The network is scheduled to another host; this one serves its own ports from that one's DHCP port."""
+    host = Host(tmp_path, settings_for(server), dhcp_distributed=True)
     try:
-        asyncio.run(scenario())
-    finally:
-        host.close()
-
-
-def test_bodies_pass_in_pieces_and_the_connection_is_kept(host: Host, server: NovaMetadata) -> None:
-    blue = served(host, "blue", 5)
-
-    async def scenario() -> None:
-        host.feed.synced()
-        async with host.agent():
-            await until(lambda: answers(host, "blue", blue))
-            pid = host.pid
-            before = _memory(pid)
-            await asyncio.to_thread(several)
-            assert _memory(pid) - before < 8 << 20, "64 MB have gone through, not into, the process"
-
-    def several() -> None:
-        connection = host.connect("blue")
-        try:
-            connection.request("GET", "/lab/bytes/67108864")
-            answer = connection.getresponse()
-            size = 0
-            while part := answer.read(1 << 16):
-                size += len(part)
-            assert size == 67108864
-            own = connection.sock
-            connection.request("POST", "/openstack/latest/password", body=iter([b"sealed ", b"password"]))
-            assert connection.getresponse().read() == b""
-            assert server.passwords == {blue.device_id: b"sealed password"}
-            connection.request("HEAD", "/latest/meta-data/instance-id")
-            head = connection.getresponse()
-            assert (head.status, head.headers["Content-Length"]) == (200, str(len(blue.device_id)))
-            head.read()
-            connection.request("GET", "/openstack/latest/nothing")
-            missing = connection.getresponse()
-            missing.read()
-            assert missing.status == 404
-            assert connection.sock is own, "one connection for all of it"
-        finally:
-            connection.close()
-
-    asyncio.run(scenario())
-
-
-def _memory(pid: int | None) -> int:
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024
-
-
-def test_nonsense_is_refused_and_hurts_nobody(host: Host) -> None:
-    blue = served(host, "blue", 5)
-
-    def raw(data: bytes) -> bytes:
-        connection = host.connect("blue")
-        with connection.sock as sock:
-            sock.sendall(data)
-            return sock.recv(65536)
-
-    async def scenario() -> None:
-        host.feed.synced()
-        async with host.agent():
-            await until(lambda: answers(host, "blue", blue))
-            pid = host.pid
-            assert b" 400 " in await asyncio.to_thread(raw, b"what?\r\n\r\n")
-            assert b" 431 " in await asyncio.to_thread(raw, b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20000)
-            both = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: nonsense\r\n\r\nabc"
-            assert b" 501 " in await asyncio.to_thread(raw, both)
-            assert b" 400 " in await asyncio.to_thread(raw, b"CONNECT nova:8775 HTTP/1.1\r\nHost: x\r\n\r\n")
-            absolute = b"GET http://169.254.169.254/latest/meta-data/instance-id HTTP/1.1\r\nHost: x\r\n\r\n"
-            assert blue.device_id.encode() in await asyncio.to_thread(raw, absolute)
-            assert answers(host, "blue", blue)
-            assert host.pid == pid
-
-    asyncio.run(scenario())
-
-
-def test_who_asks_too_often_is_told_so(server: NovaMetadata, tmp_path: Path) -> None:
-    limit = RateLimit((4,), (5, 60), (50, 60))
-    host = Host(tmp_path, settings_for(server, limit=limit))
-    try:
-        blue = served(host, "blue", 5)
-        other = port("blue", 8, "10.0.0.8")
-        host.instance("other", "qdhcp-blue", other)
-        host.feed.put("dhcp_port", other.id, other)
+        blue = isolated(host, "blue", 5)
+        elsewhere = msgspec.structs.replace(dhcp_port("blue"), device_id=device_id("h9", "blue"))
+        host.feed.put("dhcp_port", elsewhere.id, elsewhere)
 
         async def scenario() -> None:
             host.feed.synced()
-            async with host.agent():
-                await until(lambda: answers(host, "other", other))
-                answered = [(await host.asks("blue"))[0] for _ in range(8)]
-                assert answered == [200] * 5 + [429] * 3
-                assert await host.asks("other") == (200, other.device_id)
-                assert blue.device_id in server.asked
+            async with host.agent() as role:
+                await until(lambda: answers(host, "blue", blue))
+                assert (await role.find()).plan == ""
 
         asyncio.run(scenario())
     finally:

@@ -119,6 +119,9 @@ def test_subnets_of_both_families_and_every_mode(lab: Lab) -> None:
     lab.run("vm-stateless", client.argv(6, "-S", "-1"), timeout=15)
     assert client.told()["new_dhcp6_name_servers"] == "2001:db8::53"
     assert "new_ip6_address" not in client.told()
+    silent = lab.dhcp("vm-slaac")
+    lab.run("vm-slaac", ["timeout", "3", *silent.argv(6, "-S", "-1", "-d")], check=False)
+    assert "new_dhcp6_name_servers" not in silent.told()
 
 
 def test_no_answer_to_others(lab: Lab) -> None:
@@ -205,6 +208,25 @@ def test_a_lost_host_is_replaced(lab: Lab) -> None:
     assert (after["id"], after["fixed_ips"]) == (before["id"], before["fixed_ips"])
     wait_for_renewal(lab, "a", 20)
     assert pid(lab, after["binding:host_id"], blue) != 0
+
+
+def test_an_agent_that_is_set_down_is_relieved(lab: Lab) -> None:
+    """Its clients go on with the same server, at the same address."""
+    blue = served(lab, "blue")
+    there, away = home(lab, blue), elsewhere(lab, blue)[0]
+    lab.vm("a", network="blue", host=away, security_groups=["open"])
+    (before,) = servers(lab, blue)
+    (agent,) = lab.api.list("agent", agent_type="DHCP agent", host=there)
+    lab.api.update("agent", agent["id"], admin_state_up=False)
+    try:
+        (after,) = servers(lab, blue)
+        assert after["binding:host_id"] != there
+        assert (after["id"], after["fixed_ips"]) == (before["id"], before["fixed_ips"])
+        wait_until(lambda: pid(lab, there, blue) == 0, 10, f"{there} still serves")
+        wait_for_renewal(lab, "a")
+        assert lab.dhcp("a").told()["new_dhcp_server_identifier"] == before["fixed_ips"][0]["ip_address"]
+    finally:
+        lab.api.update("agent", agent["id"], admin_state_up=True)
 
 
 def test_distributed_each_host_answers_its_own(lab: Lab) -> None:

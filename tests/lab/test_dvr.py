@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from neutrino.lab.api import Object
-from neutrino.lab.errors import LabError
 from neutrino.lab.lab import Lab
 from neutrino.lab.waiting import wait_until
+from tests.support.dvr_lab import distributed_lab, gaps, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging, log_sizes
-from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, flows, make_group, make_guests
+from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests
+from tests.support.routing_checks import (
+    check_forwarded_ports,
+    check_ipv6_out,
+    check_route_through,
+    check_same_addresses,
+    check_without_translation,
+)
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
-    MACHINE6,
     SOON,
     connects,
     delete_router,
@@ -29,14 +33,11 @@ from tests.support.routing_lab import (
     gateway_address,
     in_router,
     inside,
-    l3_agent,
     make_router,
     outside,
     reaches,
-    routed_lab,
     routers_cleaned,
     seen_as,
-    traces_of,
     wait_for_floating_ip,
     wait_to_lose,
     wait_to_reach,
@@ -50,29 +51,22 @@ OUTSIDE = "external"  # the wire, by the name of its device on each host
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
-        options = Path(directory) / "dvr.conf"
-        options.write_text("[DEFAULT]\nagent_mode = dvr\n[agent]\nenable_distributed_routing = true\n")
-        with routed_lab(hosts=3, agent_config_files=(str(options),)) as made:
-            made.stop_agent(CENTRAL)
-            made.start_agent(CENTRAL, {"DEFAULT": {"agent_mode": "dvr_snat"}})
-            wait_until(lambda: _mode(made, CENTRAL) == "dvr_snat", SOON, "no host takes the SNAT")
-            yield made
-
-
-def _mode(lab: Lab, host: str) -> str:
-    agent = l3_agent(lab, host)
-    return str(agent["configurations"]["agent_mode"]) if agent is not None else ""
+    with distributed_lab(central=(CENTRAL,)) as made:
+        yield made
 
 
 @dataclasses.dataclass
 class Site:
-    """blue and red in tunnels, green in VLANs, joined by one router; nobody but the SNAT is on the central host."""
+    """One router joins networks of every type: blue and red in VXLAN, gold in Geneve, green in VLANs, grey untagged.
+
+    Nobody but the SNAT is on the central host.
+    """
 
     lab: Lab
     out: Object
     networks: dict[str, Object]
     router: Object
+    group: str
     guests: dict[str, Guest]
 
     def __getitem__(self, name: str) -> Guest:
@@ -90,9 +84,16 @@ class Site:
 def site(lab: Lab) -> Iterator[Site]:
     with routers_cleaned(lab):
         out = outside(lab)
-        vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
-        blue, red, green = inside(lab, "blue", 1), inside(lab, "red", 2), inside(lab, "green", 3, **vlan)
-        router = make_router(lab, out, blue, red, green, distributed=True)
+        wire = {"provider:physical_network": "physnet1"}
+        networks = {
+            "blue": inside(lab, "blue", 1),
+            "red": inside(lab, "red", 2),
+            "green": inside(lab, "green", 3, **wire, **{"provider:network_type": "vlan"}),
+            "gold": inside(lab, "gold", 4, **{"provider:network_type": "geneve"}),
+            "grey": inside(lab, "grey", 5, **wire, **{"provider:network_type": "flat"}),
+        }
+        blue, red, green, gold, grey = networks.values()
+        router = make_router(lab, out, *networks.values(), distributed=True)
         group, _ = make_group(lab, "open", *EVERYTHING)
         shut, _ = make_group(lab, "shut", allow("tcp", 22))
         guests = make_guests(
@@ -102,11 +103,12 @@ def site(lab: Lab) -> Iterator[Site]:
             Spec("c", red, "h3", [group]),
             Spec("d", green, "h2", [group]),
             Spec("e", green, "h3", [group]),
+            Spec("f", gold, "h3", [group]),
+            Spec("g", grey, "h3", [group]),
             Spec("shut", red, "h2", [shut]),
         )
-        networks = {"blue": blue, "red": red, "green": green}
-        made = Site(lab, out, networks, router, {guest.name: guest for guest in guests})
-        for name in ("a", "b", "c", "d", "e"):
+        made = Site(lab, out, networks, router, group, {guest.name: guest for guest in guests})
+        for name in ("a", "b", "c", "d", "e", "f", "g"):
             wait_to_reach(lab, name, MACHINE)
         yield made
 
@@ -130,10 +132,14 @@ def public(site: Site) -> Iterator[Callable[[str], Object]]:
 
 
 @pytest.mark.parametrize(
-    ("source", "target"), [("a", "c"), ("c", "a"), ("a", "e"), ("e", "a"), ("d", "e"), ("a", "shut")]
+    ("source", "target"),
+    [
+        *(("a", "c"), ("c", "a"), ("a", "e"), ("e", "a"), ("d", "e"), ("a", "shut")),
+        *(("a", "f"), ("f", "a"), ("a", "g"), ("g", "a"), ("d", "g"), ("g", "d"), ("f", "g")),
+    ],
 )
 def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, target: str) -> None:
-    """On one host and across, from tunnels to VLANs and back, in both versions."""
+    """On one host and across, between networks of all types, in both versions."""
     for version in (4, 6) if target != "shut" else (4,):
         own, other = site[source].addresses[version], site[target].addresses[version]
         number = 22 if target == "shut" else 8080
@@ -195,13 +201,8 @@ def test_without_a_floating_ip_all_go_out_by_one_host(site: Site) -> None:
     assert [line for line in own.lines if line] == []
 
 
-def test_ipv6_is_routed_out_and_in(site: Site) -> None:
-    lab = site.lab
-    lab.run(EXTERNAL, ["ip", "-6", "route", "add", "fd00:1::/64", "via", gateway_address(lab, site.router, 6)])
-    try:
-        assert seen_as(lab, "a", EXTERNAL, MACHINE6) == site["a"].addresses[6]
-    finally:
-        lab.run(EXTERNAL, ["ip", "-6", "route", "del", "fd00:1::/64"])
+def test_ipv6_is_routed_out(site: Site) -> None:
+    check_ipv6_out(site.lab, site.router, site["a"], site["b"])
 
 
 def test_a_floating_ip_in_and_out_by_the_instances_own_host(site: Site, public: Callable[[str], Object]) -> None:
@@ -251,11 +252,23 @@ def test_a_floating_ip_that_is_taken_away(site: Site, public: Callable[[str], Ob
     wait_for_floating_ip(lab, fip["id"], "DOWN")
     wait_to_lose(lab, EXTERNAL, fip["floating_ip_address"])
     assert seen_as(lab, "a", EXTERNAL, MACHINE) == site.gateway
-    wait_until(lambda: not _namespaces(lab, "h2", "fip-"), SOON, "the floating IPs' namespace is still there")
+    wait_until(lambda: not namespaces(lab, "h2", "fip-"), SOON, "the floating IPs' namespace is still there")
 
 
-def _namespaces(lab: Lab, host: str, prefix: str) -> list[str]:
-    return [line for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if line.startswith(prefix)]
+def test_without_translation(site: Site) -> None:
+    check_without_translation(site.lab, site.out, site.router, site["c"], site.gateway)
+
+
+def test_forwarded_ports_come_by_the_central_host(site: Site) -> None:
+    check_forwarded_ports(site.lab, site.out, site["a"], site.gateway)
+
+
+def test_a_route_through_an_instance(site: Site) -> None:
+    check_route_through(site.lab, site.router, site["b"], site["d"], site["c"])
+
+
+def test_tenants_with_the_same_addresses(site: Site) -> None:
+    check_same_addresses(site.lab, site.out, site["a"], [site.group], site.gateway, distributed=True)
 
 
 # --- as time goes by --------------------------------------------------------------------------------------------------
@@ -269,14 +282,59 @@ def test_an_agent_that_is_killed_and_back_loses_nothing(site: Site, public: Call
         lab.stop_agent("h2", kill=True)
         lab.start_agent("h2")
         wait_until_right(lab, "h2")
-    assert (_gaps(across), _gaps(floating)) == ([], [])
+    assert (gaps(across), gaps(floating)) == ([], [])
     said = lab.log_tail("h2-agent", 100_000, sizes["h2-agent"]).splitlines()
     assert [line for line in said if "changes" in line] == []
 
 
-def _gaps(ping: Pinging) -> list[int]:
-    """What was not answered though something later was: the last ones were under way when it ended."""
-    return [number for number in range(1, max(ping.received)) if number not in ping.received]
+def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str], Object]) -> None:
+    """That of an instance's host, and then that of the SNAT."""
+    lab, fip = site.lab, public("a")["floating_ip_address"]
+    for host in ("h2", CENTRAL):
+        lab.stop_ovs(host, kill=True)
+        lab.start_ovs(host)
+        for source, target in (("a", site.four("c")), ("d", site.four("e")), ("c", MACHINE), (EXTERNAL, fip)):
+            assert wait_to_reach(lab, source, target) < 10, (host, source, target)
+
+
+def test_an_address_of_a_pair_is_found_on_another_host(site: Site) -> None:
+    """One that no port has, on a guest that may use it; and one that a port reserves, without being anywhere."""
+    lab, blue = site.lab, site.networks["blue"]
+    reserved = lab.api.create("port", network_id=blue["id"])
+    taken = next(each["ip_address"] for each in reserved["fixed_ips"] if "." in each["ip_address"])
+    for address in ("10.0.1.200", taken):
+        site["b"].update(allowed_address_pairs=[{"ip_address": address}])
+        lab.run("b", ["ip", "address", "add", f"{address}/32", "dev", "eth0"])
+        wait_to_reach(lab, "d", address)
+        lab.run("b", ["ip", "address", "del", f"{address}/32", "dev", "eth0"])
+    site["b"].update(allowed_address_pairs=[])
+    lab.api.delete("port", reserved["id"])
+
+
+def test_its_ports_are_active_while_a_host_has_them(site: Site) -> None:
+    """Also one that is on no host; it is down when the last that needs it has gone."""
+    lab = site.lab
+    owners = ("network:router_interface_distributed", "network:router_centralized_snat", "network:router_gateway")
+
+    def status() -> dict[str, str]:
+        ports = lab.api.list("port", device_id=site.router["id"])
+        return {port["id"]: port["status"] for port in ports if port["device_owner"] in owners}
+
+    wait_until(lambda: set(status().values()) == {"ACTIVE"}, SOON, f"some are not ACTIVE: {status()}")
+    lonely = inside(lab, "lonely", 9, six=False)
+    router = make_router(lab, None, lonely, name="lonely", distributed=True)
+    (port,) = lab.api.list("port", device_id=router["id"])
+    assert port["status"] == "DOWN"
+    make_guests(lab, Spec("lonely", lonely, "h3", []))
+    for wanted in ("ACTIVE", "DOWN"):
+        wait_until(
+            lambda wanted=wanted: lab.api.show("port", port["id"])["status"] == wanted,  # type: ignore[misc]
+            SOON,
+            f"it is not {wanted}",
+        )
+        if wanted == "ACTIVE":
+            lab.delete_vm("lonely")
+    delete_router(lab, router["id"])
 
 
 def test_hosts_are_as_they_should_be(site: Site, public: Callable[[str], Object]) -> None:
@@ -303,30 +361,9 @@ def test_a_deleted_router_leaves_nothing(site: Site) -> None:
     macs = {port["mac_address"] for port in lab.api.list("port", device_id=router["id"])}
     lab.api.delete("floatingip", fip["id"])
     lab.api.update("router", router["id"], external_gateway_info={})
-    wait_until(lambda: not _namespaces(lab, CENTRAL, "snat-"), SOON, "the SNAT's namespace is still there")
+    wait_until(lambda: not namespaces(lab, CENTRAL, "snat-"), SOON, "the SNAT's namespace is still there")
     assert reaches(lab, "a", site.four("c"))
     delete_router(lab, router["id"])
+    wait_for_nothing_of(lab, router, devices, macs)
     for host in lab.hosts:
-        _wait_for_none(lambda host=host: traces_of(lab, router["id"], host, devices), f"on {host}")  # type: ignore[misc]
-        _wait_for_none(lambda host=host: _namespaces(lab, host, "fip-"), f"on {host}")  # type: ignore[misc]
-        _wait_for_none(lambda host=host: _flows_with(lab, host, macs), f"on {host}")  # type: ignore[misc]
         assert differs(lab, host) == ""
-
-
-def _wait_for_none(look: Callable[[], list[str]], where: str) -> None:
-    left: list[str] = []
-
-    def gone() -> bool:
-        left[:] = look()
-        return not left
-
-    try:
-        wait_until(gone, SOON, "something is left")
-    except LabError:
-        raise AssertionError(f"{where} is left: {left}") from None
-
-
-def _flows_with(lab: Lab, host: str, macs: set[str]) -> list[str]:
-    bridges = ("br-int", "br-tun", "br-provider")
-    lines = [line for bridge in bridges for line in flows(lab, host, bridge).splitlines()]
-    return [line for line in lines if any(mac in line for mac in macs)]

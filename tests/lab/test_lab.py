@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,13 +93,10 @@ def vms(command: Command) -> Iterator[Command]:
 # --- up and down ------------------------------------------------------------------------------------------------------
 
 
-def test_three_hosts_come_up_in_time_and_go_without_a_trace(tmp_path: Path) -> None:
+def test_three_hosts_come_up_and_go_without_a_trace(tmp_path: Path) -> None:
     with place(tmp_path) as command:
-        started = time.monotonic()
         done = command.up()
-        took = time.monotonic() - started
         assert done.returncode == 0, done.stderr
-        assert took < 20
         for progress in ("h1, h2, h3 and the wires", "h3: Open vSwitch", f"127.0.0.1:{command.port}", "h3: agent"):
             assert progress in done.stdout
         assert "OS_CLIENT_CONFIG_FILE=" in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +12,16 @@ import pytest
 
 from neutrino.lab.lab import Lab
 from tests.support.lab import clean, network, open_group, port, temporary_lab, wait_until
+from tests.support.lab_dhcp import configured_by_udhcpc
+from tests.support.lab_metadata import IDENTITY, SIX, asking, curl, metadata_route, wait_for_metadata
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
 AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
-IDENTITY = "/latest/meta-data/instance-id"
+# What cloud-init asks for, in its order: first as OpenStack's data source, then as EC2's.
+CLOUD_INIT = (
+    *("/openstack", "/openstack/", "/openstack/latest/meta_data.json", "/openstack/2018-08-27/network_data.json"),
+    *("/latest/meta-data/", "/2009-04-04/meta-data/", "/2009-04-04/meta-data/instance-id"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +49,17 @@ def act(lab: Lab, router: str, verb: str, **body: str) -> None:
     lab.api.request("PUT", f"/v2.0/routers/{router}/{verb}", body)
 
 
-def curl(lab: Lab, vm: str, path: str = IDENTITY, *options: str, where: str = "169.254.169.254") -> tuple[int, str]:
-    """Status and text; status 0 where there was no answer at all."""
-    argv = ["curl", "-s", "-m", "8", "-w", "\n%{http_code}", *options, f"http://{where}{path}"]
-    text, _, status = lab.run(vm, argv, check=False).stdout.rpartition("\n")
-    return int(status or 0), text
-
-
-def isolated(lab: Lab, name: str) -> str:
-    """A network without a router and a VM of its name on it; the VM's id."""
-    network(lab, name, ["10.0.0.0/24"], enable_dhcp=True)
+def isolated(lab: Lab, name: str, *cidrs: str) -> str:
+    """A network without a router and a VM of its name on it, which has its routes from DHCP; the VM's id."""
+    network(lab, name, cidrs or ["10.0.0.0/24"], enable_dhcp=True)
     vm = lab.vm(name, network=name, host="h1", security_groups=["open"])
-    own = lab.api.list("port", device_owner="network:dhcp", network_id=port(lab, name)["network_id"])[0]
-    # What DHCP tells on a network without a router.
-    lab.run(name, ["ip", "route", "replace", "169.254.169.254/32", "via", own["fixed_ips"][0]["ip_address"]])
-    wait_until(lambda: curl(lab, name) == (200, vm.device_id), 10, f"{name} has no metadata: {curl(lab, name)}")
+    wait_for_metadata(lab, name)
     return vm.device_id
+
+
+def dhcp_address(lab: Lab, vm: str) -> str:
+    found = lab.api.list("port", device_owner="network:dhcp", network_id=port(lab, vm)["network_id"])
+    return str(found[0]["fixed_ips"][0]["ip_address"])
 
 
 def metadata_pid(lab: Lab) -> int:
@@ -78,6 +78,50 @@ def test_overlapping_networks_each_have_their_own_instance(lab: Lab) -> None:
     assert curl(lab, "blue", IDENTITY, *forged) == (200, blue)
     lab.run("blue", ["ip", "address", "add", "10.0.0.99/24", "dev", "eth0"])  # an address that nobody has
     assert lab.run("h1", lab.agent_command("h1", "verify")).returncode == 0
+
+
+def test_the_way_there_comes_with_the_lease(lab: Lab) -> None:
+    """As a route of option 121 to the DHCP port, which clients set by themselves."""
+    open_group(lab)
+    blue = isolated(lab, "blue")
+    assert metadata_route(lab, "blue") == dhcp_address(lab, "blue")
+    configured_by_udhcpc(lab, "blue")
+    assert metadata_route(lab, "blue") == dhcp_address(lab, "blue")
+    assert curl(lab, "blue") == (200, blue)
+
+
+def test_an_isolated_network_answers_by_ipv6(lab: Lab) -> None:
+    open_group(lab)
+    blue = isolated(lab, "blue", "10.0.0.0/24", "fd00:1::/64")
+    wait_for_metadata(lab, "blue", where=SIX)
+    status, text = curl(lab, "blue", "/openstack/latest/meta_data.json", where=SIX)
+    assert (status, json.loads(text)["uuid"]) == (200, blue)
+
+
+def test_what_cloud_init_asks_for_is_answered(lab: Lab) -> None:
+    open_group(lab)
+    blue = isolated(lab, "blue")
+    said = {path: curl(lab, "blue", path, "-A", "Cloud-Init/22.4.2") for path in CLOUD_INIT}
+    assert {status for status, _ in said.values()} == {200}, said
+    assert "latest" in said["/openstack"][1].split()
+    assert json.loads(said["/openstack/latest/meta_data.json"][1])["uuid"] == blue
+    assert "instance-id" in said["/latest/meta-data/"][1].split()
+    assert said["/2009-04-04/meta-data/instance-id"][1] == blue
+    assert curl(lab, "blue", "/openstack/latest/user_data")[0] == 404, "Nova's own answer where there is none"
+
+
+def test_force_metadata_leads_past_the_router(lab: Lab) -> None:
+    """To the DHCP port; the router has no metadata at all here."""
+    open_group(lab)
+    lab.stop_agent("h1")
+    lab.start_agent("h1", {"DEFAULT": {"force_metadata": "true", "enable_metadata_proxy": "false"}})
+    network(lab, "blue", ["10.0.0.0/24"], enable_dhcp=True)
+    made = lab.api.create("router", name="r1")
+    (subnet,) = lab.api.list("subnet", network_id=lab.api.find("network", "blue")["id"])
+    act(lab, made["id"], "add_router_interface", subnet_id=subnet["id"])
+    lab.vm("blue", network="blue", host="h1", security_groups=["open"])
+    assert metadata_route(lab, "blue") == dhcp_address(lab, "blue")
+    wait_for_metadata(lab, "blue")
 
 
 def test_an_address_that_no_port_has_is_nobody(lab: Lab) -> None:
@@ -99,43 +143,51 @@ def test_behind_a_router(lab: Lab) -> None:
     open_group(lab)
     elsewhere = isolated(lab, "elsewhere")
     made = lab.api.create("router", name="r1")
-    ids = {}
-    for name, cidrs in (("green", ["10.0.0.0/24"]), ("yellow", ["10.0.1.0/24", "fd00:1::/64"])):
+    behind = {"green": ["10.0.0.0/24"], "yellow": ["10.0.1.0/24", "fd00:1::/64"]}
+    for name, cidrs in behind.items():
         network(lab, name, cidrs)
         for subnet in lab.api.list("subnet", network_id=lab.api.find("network", name)["id"]):
             act(lab, made["id"], "add_router_interface", subnet_id=subnet["id"])
-        ids[name] = lab.vm(name, network=name, host="h1", security_groups=["open"]).device_id
-    for name, device_id in ids.items():
-        wait_until(lambda name=name, own=device_id: curl(lab, name) == (200, own), 15, f"{name}: {curl(lab, name)}")
+        lab.vm(name, network=name, host="h1", security_groups=["open"])
+    for name in behind:
+        wait_for_metadata(lab, name, 15)
     assert curl(lab, "elsewhere") == (200, elsewhere)
     # By IPv6 the source is link-local, once the VM has such an address: its MAC says who it is.
-    six = {"where": "[fe80::a9fe:a9fe%25eth0]"}
-    wait_until(lambda: curl(lab, "yellow", **six) == (200, ids["yellow"]), 10, "no metadata by IPv6")
+    wait_for_metadata(lab, "yellow", where=SIX)
     assert lab.run("h1", lab.agent_command("h1", "verify")).returncode == 0
 
 
 def test_the_agent_may_stop_or_die(lab: Lab) -> None:
+    """And come back, which is when it tells the process everything anew: not one request fails."""
     open_group(lab)
     blue = isolated(lab, "blue")
     pid = metadata_pid(lab)
-    for kill in (False, True):
-        lab.stop_agent("h1", kill=kill)
-        for _ in range(5):
-            assert curl(lab, "blue") == (200, blue)
-        lab.start_agent("h1", wait=False)
-        give_up = time.monotonic() + 6
-        while time.monotonic() < give_up:
-            assert curl(lab, "blue") == (200, blue)
-        lab.wait_for_agent("h1")
+    with asking(lab, "blue") as answers:
+        for kill in (False, True):
+            lab.stop_agent("h1", kill=kill)
+            lab.start_agent("h1")
+            assert lab.run("h1", lab.agent_command("h1", "verify"), check=False).returncode == 0
+    assert set(answers) == {blue}
+    assert len(answers) > 20
     assert metadata_pid(lab) == pid
     assert Path(f"/proc/{pid}/status").read_text().count("65534") >= 8, "it runs as nobody"
 
 
+def test_metadata_is_back_after_the_switch(lab: Lab) -> None:
+    open_group(lab)
+    isolated(lab, "blue")
+    pid = metadata_pid(lab)
+    lab.stop_ovs("h1")
+    lab.start_ovs("h1")
+    wait_for_metadata(lab, "blue", 20)
+    assert metadata_pid(lab) == pid
+
+
 def test_a_killed_metadata_process_is_back_in_two_seconds(lab: Lab) -> None:
     open_group(lab)
-    blue = isolated(lab, "blue")
+    isolated(lab, "blue")
     os.kill(metadata_pid(lab), signal.SIGKILL)
-    wait_until(lambda: curl(lab, "blue") == (200, blue), 2, "no metadata after the process was killed")
+    wait_for_metadata(lab, "blue", 2)
 
 
 def test_without_nova_the_answer_is_502(lab: Lab) -> None:

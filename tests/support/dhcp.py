@@ -13,16 +13,17 @@ HOST = "h1"
 NETWORK = "5c0fd3b1-1111-4444-8888-000000000001"
 
 
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-000000000000"
+def uuid(number: int, mark: str = "") -> str:
+    return f"{mark}{number:0{8 - len(mark)}x}-0000-4000-8000-000000000000"
 
 
 class Network:
-    """Parts of one network."""
+    """Parts of one network. Ports' ids start with the mark, and so do the names of their devices."""
 
-    def __init__(self, network_id: str = NETWORK, host: str = HOST) -> None:
+    def __init__(self, network_id: str = NETWORK, host: str = HOST, mark: str = "") -> None:
         self.id = network_id
         self.host = host
+        self.mark = mark
 
     def subnet(self, number: int = 1, cidr: str = "10.0.0.0/24", **more: Any) -> Subnet:
         version = 6 if ":" in cidr else 4
@@ -35,7 +36,7 @@ class Network:
         fixed = tuple(FixedIp(s.id, a) for s, a in zip(on, addresses, strict=True))
         names = tuple(DnsName(a, f"vm{number}", f"vm{number}.example.org.") for a in addresses)
         values: dict[str, Any] = {
-            "id": uuid(number),
+            "id": uuid(number, self.mark),
             "network_id": self.id,
             "mac_address": f"fa:16:3e:00:00:{number:02x}",
             "device_owner": "compute:nova",

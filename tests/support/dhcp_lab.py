@@ -83,7 +83,7 @@ class Lab:
 
     def __init__(self, switch: OpenVSwitch, **settings: Any) -> None:
         self.tag = uuid.uuid4().hex[:8]
-        self.network = Network(str(uuid.uuid4()))
+        self.network = Network(str(uuid.uuid4()), mark=self.tag[:5])  # several sessions have such devices at once
         self.bridge = f"bd{self.tag}"
         # dnsmasq reads its files as nobody: a directory that only we may enter would hide them.
         self.directory = Path(tempfile.mkdtemp(prefix="neutrino-dhcp-"))
@@ -150,6 +150,9 @@ class Lab:
         for file in self.dhclients:
             self.end_dhclient(file)
         for namespace, outside in self.clients:
+            for pid in run("ip", "netns", "pids", namespace, check=False).split():  # also one that wrote no pid yet
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
             self.switch.vsctl("--if-exists", "del-port", outside)
             run("ip", "link", "del", outside, check=False)
             run("ip", "netns", "del", namespace, check=False)

@@ -18,10 +18,12 @@ from neutrino.feed.client import Settings as ClientSettings
 from neutrino.feed.state import Change
 from neutrino.model.state import Object
 from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.dvr_statuses import DistributedPorts
 from neutrino.server.feed.reader import read_all
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.scope import scope
 from neutrino.server.feed.service import FeedServer, Settings
+from neutrino.server.l3.delegation import Delegations
 from neutrino.server.l3.statuses import RouterStatuses
 from neutrino.server.main import Server
 
@@ -53,7 +55,16 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0)
 @contextlib.asynccontextmanager
 async def serving(server: Server, address: Address, **settings: Any) -> AsyncIterator[FeedServer]:
     """The feed of a server, in this loop."""
-    reports = Reports(server.registry, server.scheduler.reported, server.core.provisioning, RouterStatuses(server.db))
+    ports = DistributedPorts(server.db, server.core.provisioning)
+
+    def settle() -> None:
+        if "router" in server.service_plugins:
+            server.service_plugins["router"].dvr.settle()
+        ports.settle()
+
+    delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
+    statuses = RouterStatuses(server.db, None, delegations.set_prefix)
+    reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(Settings("server-1", [address], keep_changes=3600, patience=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how)
     stop = asyncio.Event()

@@ -9,6 +9,17 @@ from neutrino.lab.api import Object
 from neutrino.lab.lab import Lab
 from tests.support.lab import network, wait_until
 
+# As the scripts of small images have it: the address, and the routes of option 121, in udhcpc's own words.
+APPLIED = r"""#!/bin/sh
+[ "$1" = bound ] || [ "$1" = renew ] || exit 0
+ip address replace "$ip/$mask" dev "$interface"
+set -- $staticroutes
+while [ $# -ge 2 ]; do
+    if [ "$2" = 0.0.0.0 ]; then ip route replace "$1" dev "$interface" scope link
+    else ip route replace "$1" via "$2" dev "$interface"; fi
+    shift 2
+done
+"""
 UDHCPC = '#!/bin/sh\n[ "$1" = bound ] || [ "$1" = renew ] || exit 0\nenv > "%s"\n'
 
 
@@ -57,6 +68,17 @@ def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 3) -> dict[str, str]:
     lab.run(vm, argv, check=False)
     text = out.read_text() if out.exists() else ""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def configured_by_udhcpc(lab: Lab, vm: str) -> None:
+    """busybox' client sets the VM's address and routes by itself; nothing of an earlier client is left."""
+    lab.dhcp(vm).forget()
+    lab.run(vm, ["ip", "-4", "address", "flush", "dev", "eth0"])
+    script = lab.places.vms / f".{vm}.udhcpc"
+    script.write_text(APPLIED)
+    script.chmod(0o755)
+    asked = ["-O", "staticroutes", "-s", str(script)]
+    lab.run(vm, ["udhcpc", "-f", "-n", "-q", "-t", "5", "-T", "1", "-i", "eth0", *asked])
 
 
 def addresses(lab: Lab, vm: str) -> set[str]:

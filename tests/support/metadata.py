@@ -38,6 +38,7 @@ from neutrino.model.state import FixedIp, Object, Subnet
 HOST = "h1"
 SECRET = "a secret that is shared"
 MAC_OF_DHCP = "fa:16:3e:00:00:01"
+ADDRESSES = ("10.0.0.2/24", "169.254.169.254/32")  # of a DHCP namespace
 TIMES = Timeouts(connect=2, client=5, server=2, request=5, keep_alive=5)
 
 
@@ -231,6 +232,32 @@ class Host:
 
     async def asks(self, instance: str, path: str = "/latest/meta-data/instance-id", **more: Any) -> tuple[int, str]:
         return await asyncio.to_thread(self.ask, instance, path, **more)
+
+
+def isolated(host: Host, network_id: str, number: int, **values: Any) -> DhcpPort:
+    """An isolated network with an instance at 10.0.0.5, called by the network's name."""
+    host.namespace(f"qdhcp-{network_id}", *ADDRESSES)
+    this = port(network_id, number, "10.0.0.5", **values)
+    host.instance(network_id, f"qdhcp-{network_id}", this)
+    host.feed.put("dhcp_network", network_id, network(network_id))
+    own = dhcp_port(network_id)
+    host.feed.put("dhcp_port", own.id, own)
+    host.feed.put("dhcp_port", this.id, this)
+    return this
+
+
+def answers(host: Host, instance: str, this: DhcpPort) -> bool:
+    try:
+        return host.ask(instance) == (200, this.device_id)
+    except OSError:
+        return False
+
+
+def status(host: Host, instance: str) -> int:
+    try:
+        return host.ask(instance)[0]
+    except OSError:
+        return 0
 
 
 async def until(ready: Callable[[], bool], seconds: float = 5.0, what: str = "it") -> None:

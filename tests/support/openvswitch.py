@@ -8,12 +8,35 @@ need no privileges and leave no devices behind; one of type `netdev` makes real 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.process import TemporaryServer
+from tests.support.process import TemporaryServer, wait_until
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+
+
+@contextlib.contextmanager
+def real_devices(seconds: float = 400) -> Iterator[None]:
+    """Alone on this machine with bridges of type `netdev`, also among several test sessions.
+
+    The userspace datapath has a device of its own, whose name is the same for every switch: of two switches in the same
+    network namespace, the second one cannot make such a bridge.
+    """
+    with (Path(tempfile.gettempdir()) / "neutrino-tests-ovs-netdev.lock").open("w") as lock:
+
+        def taken() -> bool:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        wait_until(taken, timeout=seconds, what="the datapath's device", failed=lambda: None)
+        yield
 
 
 class OpenVSwitch(TemporaryServer):

@@ -157,6 +157,30 @@ def move_router(lab: Lab, router: Object, host: str) -> None:
     lab.api.request("POST", f"/v2.0/agents/{new['id']}/l3-routers", {"router_id": router["id"]})
 
 
+def problems_of(lab: Lab) -> list[str]:
+    """What the hosts' L3 agents say that is wrong."""
+    said = (l3_agent(lab, host) for host in lab.hosts)
+    return [text for agent in said if agent for text in agent["configurations"].get("problems", {}).values()]
+
+
+@contextlib.contextmanager
+def lost(lab: Lab, router: Object, host: str) -> Iterator[None]:
+    """A host without agent, switch and keepalived: to the others it is gone, though its namespaces are as they were."""
+    lab.stop_agent(host, kill=True)
+    lab.stop_ovs(host, kill=True)
+    kill_keepalived(lab, router, host)
+    try:
+        yield
+    finally:
+        lab.start_ovs(host)
+        lab.start_agent(host)
+
+
+def kill_keepalived(lab: Lab, router: Object, host: str) -> None:
+    pids = lab.run(host, ["pgrep", "-f", f"keepalived.*{lab.places.host(host)}.*{router['id']}"]).stdout
+    lab.run(host, ["kill", "-9", *pids.split()])
+
+
 def in_router(lab: Lab, router: Object, host: str, *argv: str, check: bool = True) -> str:
     """A command in the router's namespace."""
     done = lab.run(host, ["ip", "netns", "exec", f"qrouter-{router['id']}", *argv], check=check)

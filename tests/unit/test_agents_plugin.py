@@ -204,6 +204,17 @@ def test_an_agent_that_is_down_keeps_its_networks_and_gets_none(api: Api) -> Non
     assert {n["id"] for n in answer["networks"]} == {first, second}
 
 
+def test_others_take_the_networks_of_an_agent_that_is_set_down(api: Api) -> None:
+    agent, network = api.agent("h1"), api.network()
+    api.scheduler.schedule(network)
+    heir = api.agent("h2")
+    api.call("update", key=agent, body={"agent": {"admin_state_up": False}})
+    assert api.route("GET", NETWORKS, agent) == (200, {"networks": []})
+    assert api.route("GET", NETWORKS, heir) == (200, {"networks": [{"id": network, "name": "n"}]})
+    api.call("update", key=agent, body={"agent": {"admin_state_up": True}})
+    assert api.route("GET", NETWORKS, agent) == (200, {"networks": []}), "it is served"
+
+
 def test_a_deleted_agent_leaves_its_networks_to_others(api: Api) -> None:
     agent, network = api.agent("h1"), api.network()
     api.scheduler.schedule(network)

@@ -1,4 +1,4 @@
-"""Which DHCP agents get which networks: the choice by tables, and what the database has after it."""
+"""Which DHCP agents get which networks, and when: what the database has after it."""
 
 from __future__ import annotations
 
@@ -16,62 +16,11 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.hosts import dhcp_scheduler
-from neutrino.server.hosts.dhcp_scheduler import Candidate, DhcpScheduler, Move, choose, zones_of
+from neutrino.server.hosts import dhcp_placements, dhcp_scheduler
+from neutrino.server.hosts.dhcp_failover import Move
+from neutrino.server.hosts.dhcp_placements import zones_of
+from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
-
-C = Candidate
-
-
-@pytest.mark.parametrize(
-    "candidates, wanted, hints, hosted, expected",
-    [
-        pytest.param([], 1, [], [], [], id="nobody"),
-        pytest.param([C("a"), C("b")], 1, [], [], ["a"], id="stable order"),
-        pytest.param([C("b"), C("a")], 1, [], [], ["a"], id="whatever order they come in"),
-        pytest.param([C("a", load=5), C("b", load=2)], 1, [], [], ["b"], id="least load"),
-        pytest.param([C("a"), C("b")], 5, [], [], ["a", "b"], id="as many as can be"),
-        pytest.param([C("a"), C("b")], 0, [], [], [], id="none wanted"),
-        pytest.param([C("a", alive=False), C("b", load=9)], 1, [], [], ["b"], id="not a dead one"),
-        pytest.param([C("a", admin_state_up=False)], 1, [], [], [], id="not one that is down"),
-        pytest.param([C("a"), C("b")], 1, [], ["a"], [], id="has enough"),
-        pytest.param([C("a"), C("b")], 2, [], ["a"], ["b"], id="never one twice"),
-        pytest.param([C("a", alive=False), C("b")], 1, [], ["a"], ["b"], id="a dead one does not count"),
-        pytest.param([C("a", admin_state_up=False), C("b")], 1, [], ["a"], ["b"], id="one that is down neither"),
-        pytest.param([C("a", "z1"), C("b", "z2", 9)], 1, ["z2"], [], ["b"], id="hinted zone before load"),
-        pytest.param([C("a", "z1"), C("b")], 1, ["z2"], [], [], id="nobody in the hinted zone"),
-        pytest.param(
-            [C("a", "z1"), C("b", "z1", 1), C("c", "z2", 9)], 2, [], [], ["a", "c"], id="spread over all zones"
-        ),
-        pytest.param(
-            [C("a", "z1"), C("b", "z1"), C("c", "z2", 9), C("d", "z3")],
-            2,
-            ["z1", "z2"],
-            [],
-            ["a", "c"],
-            id="spread over the hinted zones",
-        ),
-        pytest.param(
-            [C("a", "z1"), C("b", "z1"), C("c", "z2", 9)], 2, [], ["a"], ["c"], id="away from the zone it is in"
-        ),
-        pytest.param(
-            [C("a", "z1", alive=False), C("b", "z1"), C("c", "z2", 9)],
-            1,
-            [],
-            ["a"],
-            ["b"],
-            id="a dead one holds no zone",
-        ),
-        pytest.param(
-            [C("a", "z1", 1), C("b", "z1"), C("c", "z1", 2)], 2, ["z1"], [], ["b", "a"], id="one zone, by load"
-        ),
-    ],
-)
-def test_choose(
-    candidates: list[Candidate], wanted: int, hints: list[str], hosted: list[str], expected: list[str]
-) -> None:
-    assert choose(candidates, wanted, hints, hosted) == expected
-
 
 # --- in the database --------------------------------------------------------------------------------------------------
 
@@ -176,7 +125,7 @@ def test_several_agents_stand_in_several_zones(cloud: Cloud) -> None:
     scheduler.schedule(network)
     assert "h3" in cloud.hosts_of(network)
     with cloud.db.read() as connection:
-        assert scheduler.zones_of(connection, [network]) == {network: ["z1", "z2"]}
+        assert zones_of(connection, [network]) == {network: ["z1", "z2"]}
 
 
 def test_hints_and_default_zones(cloud: Cloud) -> None:
@@ -289,6 +238,21 @@ def test_networks_leave_a_dead_agent(cloud: Cloud) -> None:
     assert cloud.scheduler.reschedule_dead() == []
 
 
+def test_networks_leave_an_agent_that_is_set_down(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    first, network = cloud.agent("h1"), cloud.network()
+    cloud.scheduler.schedule(network)
+    cloud.down("h1")
+    assert cloud.scheduler.reschedule_dead() == [], "there is nobody else"
+    assert cloud.scheduler.agent_disabled(first) == []
+    assert (cloud.hosts_of(network), caplog.text) == (["h1"], "")
+    heir = cloud.agent("h2")
+    assert cloud.scheduler.reschedule_dead() == [Move(network, (first,), (heir,))]
+    assert cloud.hosts_of(network) == ["h2"]
+    second = cloud.agent("h3")
+    cloud.down("h2")
+    assert cloud.scheduler.agent_disabled(heir) == [Move(network, (heir,), (second,))]
+
+
 def test_without_an_heir_networks_stay(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     cloud.agent("h1")
     network = cloud.network(hints=["nova"])
@@ -397,6 +361,6 @@ def test_zones_of_networks_is_one_query(cloud: Cloud) -> None:
     cloud.agent("h1", "z1")
     cloud.scheduler.schedule(networks[0])
     assert len(statements_of(cloud, lambda: zones(networks))) == 1
-    many = networks[:1] + ["x"] * dhcp_scheduler.BATCH
+    many = networks[:1] + ["x"] * dhcp_placements.BATCH
     assert zones(networks) == zones(many) == {networks[0]: ["z1"]}
     assert zones(networks[1:]) == {}

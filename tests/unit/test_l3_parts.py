@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from neutrino.agent.l3.moving import moving_part
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.devices import render_namespace
 from neutrino.agent.l3.parts.ha import render_keepalived
 from neutrino.agent.l3.parts.nat import expand, render_nat
 from neutrino.dataplane.netlink.values import route
-from neutrino.model.routing import PortForwarding, RouterRoute
+from neutrino.model.routing import PortForwarding, Router, RouterRoute
 from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, router
 
 OPTIONS = L3Options(host="h1", veth=True)
@@ -123,13 +124,19 @@ def test_advertisements_by_mode() -> None:
     assert render_radvd(router(), OPTIONS) == ""
 
 
+def _keepalived(wanted: Router) -> str:
+    moving = moving_part(wanted, OPTIONS)
+    assert moving is not None
+    return render_keepalived(moving, OPTIONS, "/state/fifo")
+
+
 def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
     shared = router(ha=membership(), floating_ips=(floating(9, "10.0.1.9"),))
     namespace = render_namespace(shared, OPTIONS)
     assert {(each.device, each.address) for each in namespace.addresses} == {("ha-ffffffff-aa", "169.254.192.7/18")}
     assert namespace.routes == frozenset()
     assert QG in namespace.others_addresses
-    text = render_keepalived(shared, OPTIONS, "/state/fifo")
+    text = _keepalived(shared)
     for line in (
         "virtual_router_id 7",
         "169.254.0.7/24 dev ha-ffffffff-aa",
@@ -140,3 +147,12 @@ def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
         "nopreempt",
     ):
         assert line in text, text
+
+
+def test_a_host_that_takes_over_translates_as_the_one_before() -> None:
+    alone, shared = (render_nat(each).text() for each in (router(), router(ha=membership())))
+    assert f'oifname "{QG}" snat ip to 203.0.113.5 fully-random' in alone
+    assert f'oifname "{QG}" snat ip to 203.0.113.5' in shared
+    assert "fully-random" not in shared
+    dropped = f'iifname "{QG}" tcp flags & syn == 0 ct state invalid,new drop'
+    assert (dropped in alone, dropped in shared) == (False, True)

@@ -87,7 +87,12 @@ class Host:
         self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
         self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Told()
         self.ovsdb.apply([SetBridge("br-int")])
-        options = L3Options(host="h1", state_path=str(state_path), veth=True)
+        self.state_path, self.repair = state_path, repair
+        self.restart()
+
+    def restart(self) -> None:
+        """An agent that remembers nothing but what the feed's cache does."""
+        options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
         watch = ProcessWatch(self.processes)
         self.role = L3Role(
@@ -98,7 +103,7 @@ class Host:
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,
             extensions=Extensions([("told", self.extension)]),
-            repair=lambda: repair,
+            repair=lambda: self.repair,
         )
 
     def tell(self, new: Router | None, key: str = "r1") -> None:
@@ -133,11 +138,12 @@ class Host:
         return not found.plan and not found.problems
 
 
-def run(host: Host, test: Callable[[], object]) -> None:
+def run(host: Host, test: Callable[[], object], *, synced: bool = True) -> None:
     async def bounded() -> None:
         task = asyncio.create_task(host.role.run())
         try:
-            host.role.synced()
+            if synced:
+                host.role.synced()
             async with asyncio.timeout(30):
                 await test()  # type: ignore[misc]
         finally:
@@ -171,6 +177,32 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
         assert set(host.ovsdb.read().bridges["br-int"].ports) <= {"br-int"}
 
     run(host, test)
+
+
+def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host: Host) -> None:
+    old, new = router(), router(floating_ips=(floating(9, "10.0.1.5"),))
+
+    def translates() -> bool:
+        state = host.netlink.read(NAMESPACE)
+        elements = host.nft.read(NAMESPACE, "ip neutrino")
+        assert elements is not None
+        known = any("203.0.113.9" in each for several in elements.elements.values() for each in several)
+        return known and any(each.address == "203.0.113.9/32" for each in state.addresses)
+
+    async def first() -> None:
+        host.tell(new)
+        await host.until(lambda: host.is_there and translates(), "the floating IP is there")
+
+    async def with_an_old_cache() -> None:
+        await host.until(lambda: "r1" in host.role._made, "looked at")
+        assert translates()
+        host.role.synced()  # and it was right
+        await host.until(lambda: not translates(), "what the server does not say goes")
+
+    run(host, first)
+    host.restart()
+    host.feed.state.objects["router"]["r1"] = old
+    run(host, with_an_old_cache, synced=False)
 
 
 def test_floating_ips_that_work_and_one_that_cannot_be_made(host: Host) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from neutrino.agent import config
 from neutrino.agent.config import RefusedToStart
-from neutrino.agent.metadata.build import daemon, describe, read_settings, user_and_group
+from neutrino.agent.metadata.build import daemon, describe, read_options, read_settings, user_and_group
 from neutrino.agent.metadata.messages import RateLimit
 
 
@@ -77,3 +77,13 @@ def test_what_tools_read_of_the_agent(tmp_path: Path) -> None:
         "nova_metadata_port": 8775,
         "log_agent_heartbeats": False,
     }
+
+
+def test_what_decides_where_it_is_served_is_what_the_dhcp_role_goes_by(tmp_path: Path) -> None:
+    text = "enable_isolated_metadata = true\nforce_metadata = true\nenable_metadata_network = true\n"
+    options = read_options(configuration(tmp_path, f"{text}dhcp_distributed = true\nmetadata_port = 9000\n"))
+    dhcp = options.dhcp
+    assert (dhcp.enable_isolated_metadata, dhcp.force_metadata, dhcp.enable_metadata_network) == (True, True, True)
+    assert (dhcp.dhcp_distributed, options.metadata_port) == (True, 9000)
+    plain = read_options(configuration(tmp_path, "enable_metadata_proxy = false\n"))
+    assert (plain.dhcp.force_metadata, plain.dhcp.dhcp_distributed, plain.metadata_port) == (False, False, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.devices import render_namespace
-from neutrino.agent.l3.parts.ha import render_keepalived
+from neutrino.agent.l3.parts.ha import moving_router, render_keepalived
 from neutrino.agent.l3.parts.metadata import render_metadata
 from tests.support.routing import address, interface, membership, router
 
@@ -26,7 +26,9 @@ def test_devices_with_ipv6_have_the_address() -> None:
 
 def test_of_an_ha_router_only_the_active_host_has_it() -> None:
     assert carriers(ON, ha=membership()) == set()
-    lines = [line.strip() for line in render_keepalived(router(FOUR, SIX, ha=membership()), ON, "/fifo").splitlines()]
+    moving = moving_router(router(FOUR, SIX, ha=membership()), ON)
+    assert moving is not None
+    lines = [line.strip() for line in render_keepalived(moving, ON, "/fifo").splitlines()]
     assert f"{ADDRESS} dev {QR}" in lines
 
 

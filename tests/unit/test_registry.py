@@ -16,7 +16,7 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked, read_report
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_scheduler import Move
+from neutrino.server.hosts.dhcp_failover import Move
 from neutrino.server.hosts.liveness import Sweeper
 from neutrino.server.hosts.registry import Registry, alive, stamp
 
@@ -257,7 +257,7 @@ def test_the_sweeper_goes_on_after_a_failure(
         sweeper.run()
     assert scheduler.asked == 3
     assert "the first one fails" in caplog.text
-    assert "Network net left DHCP agents a1, which are dead, for a2" in caplog.text
+    assert "Network net left DHCP agents a1, which serve no more, for a2" in caplog.text
 
 
 def test_agents_get_time_after_a_start_and_a_leap_of_the_clock(registry: Registry, clock: Clock) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import signal
 from collections.abc import Callable
 from typing import Literal
 
@@ -102,8 +103,8 @@ class ProcessWatch:
         await self.drop(daemon.name)
         return await self.keep(daemon)
 
-    async def drop(self, name: str, *, pid_file: str = "") -> None:
-        """Stop it, if it runs, and watch it no more."""
+    async def drop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
+        """Stop it, if it runs, and watch it no more. `kill`: before it can say farewell to anybody."""
         kept = self._kept.pop(name, None)
         async with kept.lock if kept else contextlib.nullcontext():
             if kept is not None:
@@ -111,6 +112,8 @@ class ProcessWatch:
                 pid_file = pid_file or kept.daemon.pid_file
             found = await asyncio.to_thread(self._processes.find, name, pid_file)
             if found is not None:
+                if kill:
+                    await asyncio.to_thread(self._processes.send, found, signal.SIGKILL)
                 await asyncio.to_thread(self._processes.stop, found, pid_file=pid_file)
 
     def running(self, name: str) -> Process | None:

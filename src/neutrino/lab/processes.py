@@ -222,7 +222,12 @@ class Processes:
             pid = int((self._places.pids / name).read_text())
         except (OSError, ValueError):
             return None
-        return pid if is_alive(pid) and is_member(pid, self._places.state) else None
+        return pid if is_alive(pid) and (self._is_child(pid) or is_member(pid, self._places.state)) else None
+
+    def _is_child(self, pid: int) -> bool:
+        """Then the number is still its own. What it shows of itself is empty for a moment when it becomes a program."""
+        with self._lock:
+            return any(child.pid == pid and child.poll() is None for child in self._children)
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         pid = self.pid(name)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from neutrino.model.state import FixedIp, Object, Segment, Subnet
+from neutrino.model.state import AddressPair, FixedIp, Object, Segment, Subnet
 
 OWNER: Final = "network:dhcp"
 
@@ -54,7 +54,8 @@ class DhcpNetwork(Object, frozen=True, kw_only=True, omit_defaults=True):
 class DhcpPort(Object, frozen=True, kw_only=True, omit_defaults=True):
     """A port of such a network, or of one behind a router that the host serves, wherever it is.
 
-    Metadata is given to whoever has the port's address: that is the port's device, of the port's project.
+    Metadata is given to whoever has the port's address: that is the port's device, of the port's project. A distributed
+    router knows from these where an address is.
     """
 
     network_id: str
@@ -64,5 +65,6 @@ class DhcpPort(Object, frozen=True, kw_only=True, omit_defaults=True):
     device_id: str = ""
     device_owner: str = ""
     fixed_ips: tuple[FixedIp, ...] = ()
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
     names: tuple[DnsName, ...] = ()
     options: tuple[DhcpOption, ...] = ()

@@ -17,7 +17,6 @@ class RouterAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ra_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless: the router announces the prefix
     dns_nameservers: tuple[str, ...] = ()
     address_scope_id: str | None = None
-    prefix_delegated: bool = False
 
     @property
     def version(self) -> int:
@@ -74,6 +73,13 @@ class ConntrackHelper(msgspec.Struct, frozen=True):
     helper: str
 
 
+class Delegation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A subnet of the router for which it asks outside for a prefix; it has none until one is told to the server."""
+
+    subnet_id: str
+    prefix: str = ""
+
+
 class HaMembership(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """This host's part in a router that several hosts hold ready."""
 
@@ -97,9 +103,10 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     floating_ips: tuple[FloatingIp, ...] = ()
     port_forwardings: tuple[PortForwarding, ...] = ()
     conntrack_helpers: tuple[ConntrackHelper, ...] = ()
-    ha: HaMembership | None = None
+    ha: HaMembership | None = None  # of a distributed router: of the part that is at one place, where there is one
     snat_interfaces: tuple[RouterInterface, ...] = ()  # of a distributed router: where the host is that has its SNAT
     centralized: bool = True  # whether this host has the part of a distributed router that others send through
+    delegations: tuple[Delegation, ...] = ()
     agent_gateway: RouterInterface | None = None  # by which this host reaches the outside for floating IPs of its own
 
     @property

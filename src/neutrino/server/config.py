@@ -54,6 +54,11 @@ GLOBAL = [
     cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
     cfg.IntOpt("max_dns_nameservers", default=5, min=0, help="The most DNS servers of a subnet."),
     cfg.IntOpt("max_subnet_host_routes", default=20, min=0, help="The most host routes of a subnet."),
+    cfg.BoolOpt(
+        "ipv6_pd_enabled",
+        default=False,
+        help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
+    ),
     cfg.IntOpt("max_allowed_address_pair", default=10, min=-1, help="The most allowed address pairs of a port."),
     cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
     cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),

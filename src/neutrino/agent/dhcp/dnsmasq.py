@@ -2,6 +2,11 @@
 
 A process is known by its command line, which names the pid file of its network: an agent with no memory finds it again.
 It is started inside the namespace, goes into the background by itself, and outlives the agent.
+
+Other daemons are run by `dataplane/process`; dnsmasq is not, for three reasons. That it goes into the background is the
+one sign that it listens, and ports are ACTIVE by that sign; there, daemons stay in the foreground. There, they are known
+by marks in their environment, and a dnsmasq that Neutron's agent has left behind, which we end and replace, has none. And
+whether it has to be started anew is seen from its command line and its files together (`plan.py`), not from a digest.
 """
 
 from __future__ import annotations

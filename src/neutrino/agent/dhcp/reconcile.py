@@ -133,6 +133,7 @@ class Reconciler:
         if not this.is_served:
             return Outcome(changed=complete and self.remove(this.id))
         space = render_namespace(this, self._settings)
+        self._dnsmasq.write(this.id, {})  # by its directory the network is known, whatever becomes of the rest
         plugged = self._plug(this.id, space, complete)
         service = render_service(this, self._settings, space.plug.device, space.addresses)
         found = self._dnsmasq.read(this.id)

@@ -72,12 +72,12 @@ class DhcpRole:
         self._told = False
         self._heard = 0
         self._position: int | None = None
-        self._active = 0
+        self._active: set[str] = set()  # networks that are being worked on
         # Ports that we said can get their lease, with the revision, and whose DHCP port we served from then.
         self._ready: dict[str, tuple[int, str]] = {}
         self._problems: dict[str, str] = {}
         self._watched: dict[str, tuple[int, int, float]] = {}  # network, to pid, its descriptor, since when
-        self._ended = asyncio.Event()
+        self._ended = asyncio.Event()  # one, by itself
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class DhcpRole:
         if key == ALL:
             await self._catch_up()
             return
-        self._active += 1
+        self._active.add(key)
         try:
             await self._one(key)
         except REFUSALS as error:
@@ -196,7 +196,7 @@ class DhcpRole:
             self._problems.pop(key, None)
             self._queue.done(key)
         finally:
-            self._active -= 1
+            self._active.discard(key)
 
     async def _one(self, network_id: str) -> None:
         assert self._reconciler is not None
@@ -221,12 +221,14 @@ class DhcpRole:
             self._news()
 
     def _tell_ready(self, this: Served) -> None:
-        """Ports whose lease can be given now, each revision once.
+        """Ports whose lease can be given now, each revision once; by a host with a copy of the DHCP port, its own ports.
 
-        Said again when the network has come to us: from a host that has but a copy of the DHCP port it was not heard.
+        Said again when the network has come to us: before that, what we said was not what the port waited for.
         """
         served_from = this.own.device_id if this.own is not None else ""
         for port in this.ports:
+            if this.is_copy and port.host != self._description.host:
+                continue
             now = port.revision, served_from
             on_dhcp = any(f.subnet_id in this.subnets and this.subnets[f.subnet_id].enable_dhcp for f in port.fixed_ips)
             if port.device_owner != OWNER and on_dhcp and self._ready.get(port.id) != now:
@@ -263,16 +265,19 @@ class DhcpRole:
     # --- processes --------------------------------------------------------------------------------------------------
 
     def _watch(self, network_id: str, outcome: Outcome) -> None:
-        """Hear of the process's end at once."""
+        """Hear of the process's end at once; DnsmasqError if it has ended meanwhile."""
         known = self._watched.get(network_id)
-        if outcome.pid is None or (known is not None and known[0] == outcome.pid):
+        if known is not None and known[0] == outcome.pid:
             return
         self._unwatch(network_id)
         try:
+            if outcome.pid is None:
+                raise ProcessLookupError
             descriptor = os.pidfd_open(outcome.pid)
         except ProcessLookupError:
-            self._queue.put(network_id)
-            return
+            if self._child_action == EXIT:
+                self._ended.set()
+            raise DnsmasqError("dnsmasq has ended by itself") from None
         loop = asyncio.get_running_loop()
         self._watched[network_id] = outcome.pid, descriptor, loop.time()
         loop.add_reader(descriptor, self._child_ended, network_id)
@@ -290,6 +295,8 @@ class DhcpRole:
 
     def _child_ended(self, network_id: str) -> None:
         lived = self._unwatch(network_id)
+        if network_id in self._active:
+            return  # it may be we who ended it; if not, that is seen when we are done and want to watch it
         LOG.error("dnsmasq of network %s has ended", network_id)
         if self._child_action == EXIT:
             self._ended.set()

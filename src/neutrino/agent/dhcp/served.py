@@ -29,6 +29,7 @@ class Served:
     network: DhcpNetwork
     ports: tuple[DhcpPort, ...] = ()  # by id, so that files come out the same
     own: DhcpPort | None = None  # the port that this host serves from
+    is_copy: bool = False  # it is another host's, and serves the ports of this one alone
 
     @property
     def id(self) -> str:
@@ -72,7 +73,9 @@ def served(network: DhcpNetwork, ports: Iterable[DhcpPort], host: str, *, distri
     device = device_id(host, network.id)
     servers = [port for port in here if port.device_owner == OWNER]
     # On a host that only answers its own ports, a copy of that with the smallest id, which is what the server thinks too.
-    own = next((port for port in servers if port.device_id == device), servers[0] if distributed and servers else None)
+    own = next((port for port in servers if port.device_id == device), None)
+    if own is None and distributed and servers:
+        return Served(network, tuple(here), servers[0], is_copy=True)
     return Served(network, tuple(here), own)
 
 

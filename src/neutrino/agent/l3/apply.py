@@ -18,7 +18,7 @@ from pathlib import Path
 from neutrino.agent.l3.names import EXTERNAL, plugged, router_namespace
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.devices import router_addresses
-from neutrino.agent.l3.parts.ha import primary_address
+from neutrino.agent.l3.parts.ha import Moving, primary_address
 from neutrino.agent.l3.parts.nat import ended_connections
 from neutrino.agent.l3.router import DesiredRouter, render_router
 from neutrino.agent.namespaces import NamespacePlan, plan_namespace, sysctls_to_read
@@ -38,7 +38,7 @@ from neutrino.dataplane.netlink.changes import (
     SetVeth,
 )
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.nft.api import Nft
+from neutrino.dataplane.nft.api import Nft, TableState
 from neutrino.dataplane.nft.plan import TablePlan, plan_table
 from neutrino.dataplane.ovsdb.api import Ovsdb, SetBridge
 from neutrino.model.routing import Router
@@ -74,6 +74,7 @@ class RouterPlan:
 class Applied:
     changes: int  # how many things were changed
     active: bool  # whether this host is the one that has an HA router's addresses
+    withheld: bool = False  # what is there differs from what we know, and may be the newer of the two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Made:
     changes: int
     before: NamespaceState
     difference: NamespacePlan
+    withheld: bool = False  # something else differs, and stays until everything is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,19 +112,21 @@ class RouterDataplane:
 
     # --- making -----------------------------------------------------------------------------------------------------
 
-    def apply(self, router: Router, *, keepalived: bool = True) -> Applied:
+    def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
         """Make the router so. Without a keepalived that runs, what an earlier one has set is nobody's, and goes."""
-        self.record(router.id)
-        made = self.make(render_router(router, self._options), keepalived=keepalived)
-        active = router.ha is None or (keepalived and _has_primary(router, made.before.addresses))
-        return Applied(made.changes, active)
+        self.record(router)
+        made = self.make(render_router(router, self._options), keepalived=keepalived, complete=complete)
+        return Applied(made.changes, keepalived and has_primary(router, made.before.addresses), made.withheld)
 
     def make(self, desired: DesiredRouter, *, keepalived: bool = True, complete: bool = True) -> Made:
-        """Make one namespace so. Where not everything is known that belongs into it, nothing is taken out."""
+        """Make one namespace so. Where what is there may be newer than what we know, nothing is taken out or replaced."""
         name = desired.namespace.name
         if name not in self._drivers.netlink.namespaces():
             self._drivers.netlink.create_namespace(name)
-        changed = self._apply_nat(name, desired) + self._apply_metadata(name, desired)
+        translated = self._drivers.nft.read(name, desired.nat.path)
+        withheld = not complete and translated is not None and bool(plan_table(desired.nat, translated))
+        changed = 0 if withheld else self._apply_nat(name, desired, translated)
+        changed += self._apply_metadata(name, desired)
         if not self._options.veth:
             self._bring_devices(desired)
         actual = self._read(desired)
@@ -132,6 +136,7 @@ class RouterDataplane:
         difference = plan_namespace(wanted, actual)
         if not complete:
             kept = tuple(change for change in difference.changes if not isinstance(change, _DELETIONS))
+            withheld |= len(kept) < len(difference.changes) or bool(difference.stale)
             difference = dataclasses.replace(difference, changes=kept, stale=())
         self._drivers.netlink.apply(name, difference.changes)
         changed += len(difference.changes)
@@ -140,7 +145,7 @@ class RouterDataplane:
         made = [change.peer for change in difference.changes if isinstance(change, SetVeth)]
         changed += self._plug(desired, [*(plugged(each) for each in gone), *difference.stale], made)
         self._announce(name, difference)
-        return Made(changed, actual, difference)
+        return Made(changed, actual, difference, withheld)
 
     def find(self, router: Router) -> RouterPlan:
         """What `apply` would change, changing nothing."""
@@ -159,9 +164,8 @@ class RouterDataplane:
     def _read(self, desired: DesiredRouter) -> NamespaceState:
         return self._drivers.netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
 
-    def _apply_nat(self, name: str, desired: DesiredRouter) -> int:
+    def _apply_nat(self, name: str, desired: DesiredRouter, actual: TableState | None) -> int:
         nft, path = self._drivers.nft, desired.nat.path
-        actual = nft.read(name, path)
         difference = plan_table(desired.nat, actual)
         if difference.table is not None:
             nft.replace(name, difference.table)
@@ -235,8 +239,10 @@ class RouterDataplane:
         """All of a router's addresses: whoever remembers another place for one of them learns where it is."""
         self._say_all(router_namespace(router.id), router_addresses(router))
 
-    def announce_all(self, desired: DesiredRouter) -> None:
-        self._say_all(desired.namespace.name, desired.namespace.addresses)
+    def announce_all(self, desired: DesiredRouter, moving: Moving | None = None) -> None:
+        """What a namespace has, with what keepalived has put there."""
+        moved = moving.addresses if moving is not None else ()
+        self._say_all(desired.namespace.name, (*desired.namespace.addresses, *moved))
 
     def _say_all(self, name: str, several: Iterable[Address]) -> None:
         by_device = defaultdict(list)
@@ -282,27 +288,44 @@ class RouterDataplane:
 
     def quieten(self, router_id: str) -> None:
         """Take all addresses from an HA router whose keepalived is gone: another host has them by now."""
-        name, netlink = router_namespace(router_id), self._drivers.netlink
+        self.strip(router_namespace(router_id))
+
+    def strip(self, name: str) -> None:
+        netlink = self._drivers.netlink
         if name in netlink.namespaces():
             there = netlink.read(name).addresses
             netlink.apply(name, [DeleteAddress(each) for each in sorted(there) if each.device != "lo"])
 
     def is_active(self, router: Router) -> bool:
         """Whether this host is the one that has an HA router's addresses now."""
+        return self.is_active_in(router_namespace(router.id), router)
+
+    def is_active_in(self, name: str, router: Router) -> bool:
         if router.ha is None:
             return True
-        name = router_namespace(router.id)
         if name not in self._drivers.netlink.namespaces():
             return False
-        return _has_primary(router, self._drivers.netlink.read(name).addresses)
+        return has_primary(router, self._drivers.netlink.read(name).addresses)
 
-    def record(self, router_id: str) -> None:
-        """That we have made this router, or are about to."""
-        self._records.mkdir(parents=True, exist_ok=True)
-        (self._records / router_id).touch()
+    def record(self, router: Router) -> None:
+        """That we have made this router, or are about to, and as what."""
+        path, kind = self._records / router.id, _kind(router)
+        if not path.exists() or path.read_text() != kind:
+            self._records.mkdir(parents=True, exist_ok=True)
+            path.write_text(kind)
+
+    def is_recast(self, router: Router) -> bool:
+        """Whether what is here was made as the other kind, by its record; one that says nothing is of this kind."""
+        path = self._records / router.id
+        return path.exists() and path.read_text() not in ("", _kind(router))
 
 
-def _has_primary(router: Router, addresses: Iterable[Address]) -> bool:
+def _kind(router: Router) -> str:
+    return "distributed" if router.distributed else "centralized"
+
+
+def has_primary(router: Router, addresses: Iterable[Address]) -> bool:
+    """Whether a host with these addresses is the active one."""
     if router.ha is None:
         return True
     wanted = primary_address(router.ha)

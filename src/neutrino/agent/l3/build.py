@@ -98,6 +98,8 @@ def l3_options(conf: cfg.ConfigOpts) -> L3Options:
         password=conf.ha_vrrp_auth_password,
         min_rtr_adv_interval=conf.min_rtr_adv_interval,
         max_rtr_adv_interval=conf.max_rtr_adv_interval,
+        delegations=conf.pd_confs,
+        vendor_pen=conf.vendor_pen,
     )
 
 
@@ -107,8 +109,6 @@ def refusal(router: Router, conf: cfg.ConfigOpts) -> str | None:
         return "it has no gateway, and handle_internal_only_routers is off"
     if router.distributed and conf.agent_mode == "legacy":
         return "it is distributed, and agent_mode is legacy"
-    if router.distributed and router.ha is not None:
-        return "it is distributed and HA at once, which this release has no dataplane for"
     wanted = conf.gateway_external_network_id
     if router.gateway is not None and wanted and router.gateway.network_id != wanted:
         return f"its gateway is not on gateway_external_network_id={wanted}"

@@ -26,6 +26,21 @@ OPTIONS = [
     cfg.ListOpt("l3_extensions", default=[], help="Entry points that are told of every router on this host."),
     cfg.IntOpt("min_rtr_adv_interval", default=30, min=3, help="Fewest seconds between router advertisements."),
     cfg.IntOpt("max_rtr_adv_interval", default=100, min=4, max=1800, help="Most seconds between them."),
+    cfg.StrOpt(
+        "prefix_delegation_driver",
+        choices=["dibbler"],
+        default="dibbler",
+        deprecated_name="pd_dhcp_driver",
+        help="The DHCPv6 client that asks for prefixes of subnets outside.",
+    ),
+    cfg.StrOpt("pd_confs", default="$state_path/pd", help="Where these clients keep their files."),
+    cfg.IntOpt(
+        "vendor_pen",
+        default=8888,
+        min=1,
+        max=2**32 - 1,
+        help="The private enterprise number by which they are known to a DHCPv6 server.",
+    ),
 ]
 
 

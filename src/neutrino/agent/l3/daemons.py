@@ -1,4 +1,5 @@
-"""The daemons beside a router: radvd, which announces its prefixes, and keepalived, which says who is active.
+"""The daemons beside a router: radvd, which announces its prefixes, and keepalived, which says who is active. Those that
+ask for prefixes outside are in `delegations`.
 
 They outlive the agent. A changed configuration is loaded by a signal; a daemon is started again only when it has to be.
 Which configuration a daemon has loaded is noted beside it, after the signal: an agent that was killed in between finds that
@@ -13,6 +14,8 @@ import os
 import signal
 from pathlib import Path
 
+from neutrino.agent.l3.delegations import Delegations
+from neutrino.agent.l3.moving import moving_part
 from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.advertising import render_radvd
@@ -30,25 +33,34 @@ class RouterDaemons:
         self._watch = watch
         self._processes = processes
         self._options = options
+        self.delegations = Delegations(watch, processes, options)
         self._state = Path(options.state_path)
 
     def fifo(self, router_id: str) -> Path:
         """Where keepalived writes whether this host is active."""
         return self._state / HA / router_id / FIFO
 
+    async def release(self, router: Router) -> None:
+        """Before a router is made: a keepalived that it has no more takes along the addresses that it had set."""
+        if moving_part(router, self._options) is None:
+            await self._end_keepalived(router.id)
+
     async def ensure(self, router: Router, *, active: bool) -> None:
-        """What should run for the router here. Only the active host of an HA router announces prefixes."""
-        if router.ha is not None:
+        """What should run for the router here.
+
+        Only the active host of an HA router announces prefixes; a distributed router's ports are on every host, and each
+        host announces them to its own instances.
+        """
+        moving = moving_part(router, self._options)
+        if moving is not None:
             directory = self._state / HA / router.id
             directory.mkdir(parents=True, exist_ok=True)
             fifo = self.fifo(router.id)
             if not fifo.exists():
                 os.mkfifo(fifo, 0o600)
-            text = render_keepalived(router, self._options, str(fifo))
-            await self._keep(self._keepalived(router.id), self._keepalived_file(router.id), text)
-        else:
-            await self._end_keepalived(router.id)
-        text = render_radvd(router, self._options) if active else ""
+            text = render_keepalived(moving, self._options, str(fifo))
+            await self._keep(self._keepalived(router.id, moving.namespace), self._keepalived_file(router.id), text)
+        text = render_radvd(router, self._options) if active or router.distributed else ""
         if text:
             await self._keep(self._radvd(router.id), self._radvd_file(router.id), text)
         else:
@@ -68,10 +80,11 @@ class RouterDaemons:
     def find(self, router: Router, *, active: bool) -> list[str]:
         """What `ensure` would do, a line for each. Blocking."""
         wanted = []
-        if router.ha is not None:
-            text = render_keepalived(router, self._options, str(self.fifo(router.id)))
-            wanted.append((self._keepalived(router.id), self._keepalived_file(router.id), text))
-        if active and (text := render_radvd(router, self._options)):
+        moving = moving_part(router, self._options)
+        if moving is not None:
+            text = render_keepalived(moving, self._options, str(self.fifo(router.id)))
+            wanted.append((self._keepalived(router.id, moving.namespace), self._keepalived_file(router.id), text))
+        if (active or router.distributed) and (text := render_radvd(router, self._options)):
             wanted.append((self._radvd(router.id), self._radvd_file(router.id), text))
         lines = []
         for daemon, path, text in wanted:
@@ -130,7 +143,8 @@ class RouterDaemons:
             log_file=str(directory / f"{router_id}.radvd.log"),
         )
 
-    def _keepalived(self, router_id: str) -> Daemon:
+    def _keepalived(self, router_id: str, namespace: str = "") -> Daemon:
+        """Without a namespace it is only looked for, or ended."""
         directory = self._state / HA / router_id
         return Daemon(
             name=f"keepalived {router_id}",
@@ -139,7 +153,7 @@ class RouterDaemons:
                 *("--use-file", str(self._keepalived_file(router_id))),
                 *("--pid", str(directory / "parent.pid"), "--vrrp_pid", str(directory / "vrrp.pid")),
             ),
-            namespace=router_namespace(router_id),
+            namespace=namespace,
             pid_file=str(directory / "keepalived.pid"),
             log_file=str(directory / "keepalived.log"),
         )

@@ -22,3 +22,5 @@ class L3Options:
     password: str = dataclasses.field(default="", repr=False)
     min_rtr_adv_interval: int = 30
     max_rtr_adv_interval: int = 100
+    delegations: str = ""  # where the clients that ask for prefixes keep their files
+    vendor_pen: int = 8888  # the enterprise number by which they are known

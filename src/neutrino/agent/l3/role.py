@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from neutrino.agent.l3.announcing import Announcements
 from neutrino.agent.l3.apply import Applied, DeviceMissing, RouterDataplane
 from neutrino.agent.l3.conflicts import Conflicts
 from neutrino.agent.l3.daemons import RouterDaemons
@@ -20,6 +21,7 @@ from neutrino.agent.l3.dvr.dataplane import AnyDataplane
 from neutrino.agent.l3.dvr.near import routers_near
 from neutrino.agent.l3.extensions import Extensions, event_of
 from neutrino.agent.l3.ha_states import ACTIVE, STANDBY, HaStates
+from neutrino.agent.l3.moving import translated_here
 from neutrino.agent.plugging import is_service
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.queue import WorkQueue, work
@@ -33,11 +35,10 @@ from neutrino.model import agents
 from neutrino.model.routing import FloatingIp, Router
 
 LOG = logging.getLogger(__name__)
-KIND, FLOATING_IP = "router", "floatingip"
+KIND, FLOATING_IP, SUBNET = "router", "floatingip", "subnet"
 WORKERS = 8
 URGENT, USUAL, CLEANING, LAST = 1, 10, 20, 100
 COMPLETE = ""  # in the queue: everything that was told at first is done when this is
-AGAIN_SECONDS = (1.0, 4.0)  # until addresses are told once more: the port may not have been wired the first time
 REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSError)
 SWITCH_SECONDS = 5.0  # until a switch that cannot be reached is tried again
 
@@ -71,8 +72,9 @@ class L3Role:
         self._description = description
         self._switch = switch
         self._extensions = extensions or Extensions()
+        self._delegations = daemons.delegations
         self._refuses = refuses
-        self._announce_interval = announce_interval
+        self._announcements = Announcements(dataplane.announce, self._speaks, self._wanted, announce_interval)
         self._repair = repair
         self._news = news
         self._queue: WorkQueue[str] = WorkQueue()
@@ -87,8 +89,8 @@ class L3Role:
         self._made: dict[str, Router] = {}  # as they were last made here
         self._active: dict[str, frozenset[FloatingIp]] = {}  # router, to the floating IPs that were said to be there
         self._doubted: set[str] = set()  # looked at for doubts alone
+        self._withheld: set[str] = set()  # routers that are to be looked at once the server has told everything
         self._last_repair: dict[str, object] = {}
-        self._again: dict[str, list[asyncio.TimerHandle]] = {}  # router, to when its addresses are announced again
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
@@ -102,8 +104,11 @@ class L3Role:
         if self._told:
             return
         self._told = True
+        for router_id in self._withheld:
+            self._put(router_id)
         for router_id in self._dataplane.known():
-            if router_id not in self._feed.state.objects[KIND]:
+            router = self._feed.state.get(KIND, router_id)
+            if router is None or self._dataplane.is_recast(router):
                 self._put(router_id, CLEANING)
         self._queue.put(COMPLETE, LAST)
 
@@ -138,7 +143,8 @@ class L3Role:
         wanted = self._wanted()
         lines = [text for router in wanted if (text := self._dataplane.find(router).text())]
         for router in wanted:
-            lines += self._daemons.find(router, active=self._dataplane.is_active(router))
+            active = self._dataplane.is_active(router)
+            lines += self._daemons.find(router, active=active) + self._delegations.find(router, active=active)
         if self._feed.is_synced:
             superfluous = self._dataplane.known() - {router.id for router in wanted}
             lines += [f"router {each} is not served here any more" for each in sorted(superfluous)]
@@ -155,17 +161,19 @@ class L3Role:
 
     async def run(self) -> None:
         await asyncio.to_thread(self._quieten)
+        self._delegations.listen(self._put, lambda subnet_id, prefix: self._feed.status(SUBNET, subnet_id, prefix))
         for router_id in self._feed.state.objects[KIND]:
             self._put(router_id)  # from the cache, while the server is away
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(work(self._queue, self._one, workers=WORKERS))
-                group.create_task(self._announce())
+                group.create_task(self._announcements.run())
                 group.create_task(self._watch.run())
                 group.create_task(self._doubt())
                 group.create_task(self._follow_switch())
         finally:
             self._ha.close()
+            self._delegations.close()
 
     def _quieten(self) -> None:
         """Before anything is wired: a host that was lost and is back must not speak as the router that another is now."""
@@ -220,18 +228,27 @@ class L3Role:
                 problems = await self._remove(router_id)
                 self._problem(router_id, refusal or "; ".join(problems) or None)
             return
+        if self._dataplane.is_recast(router):
+            if not self._told:
+                return  # the cache may be the older of the two
+            await self._remove(router_id)
         event = event_of(router_id, self._made.get(router_id), router) if self._extensions else None
         problems = await asyncio.to_thread(self._extensions.before, event) if event is not None else []
         known = self._states.get(router_id)
+        if self._told:
+            await self._delegations.leave(router)
+            await self._daemons.release(router)
         applied = await asyncio.to_thread(self._apply, router)
+        if applied.withheld:
+            self._withhold(router_id)
         if router.ha is None:
             self._forget_ha(router_id)
         elif self._states.get(router_id) == known:  # else keepalived has said it meanwhile, and that is newer
             self._ha_changed(router_id, ACTIVE if applied.active else STANDBY, again=False)
             if applied.active and not router.ha.active_host:  # another host, which was it too, has given it up
                 self._feed.status(KIND, router_id, ACTIVE)
-        active = router.ha is None or self._states[router_id] == ACTIVE
-        await self._daemons.ensure(router, active=active)
+        await self._daemons.ensure(router, active=self._is_active(router))
+        problems += await self._delegations.ensure(router, active=self._is_active(router))
         if router.ha is not None:
             self._ha.listen(router_id, self._daemons.fifo(router_id))
         if event is not None:
@@ -239,14 +256,20 @@ class L3Role:
         self._made[router_id] = router
         if applied.changes:
             self._note(router_id, applied.changes)
-            self._announce_again(router)
-        if active:
-            self._tell(router)
+            self._announcements.again(router)
+        self._tell(router)
         self._problem(router_id, "; ".join((*problems, *self._conflict(router))) or None)
 
     def _apply(self, router: Router) -> Applied:
         alone = router.ha is not None and not self._daemons.has_keepalived(router.id)
-        return self._dataplane.apply(router, keepalived=not alone)
+        return self._dataplane.apply(router, keepalived=not alone, complete=self._told)
+
+    def _withhold(self, router_id: str) -> None:
+        """What is there differs from what we remember: who is right, the server says."""
+        if self._told:  # meanwhile
+            self._put(router_id)
+        else:
+            self._withheld.add(router_id)
 
     async def _remove(self, router_id: str) -> list[str]:
         made = self._made.get(router_id)
@@ -254,11 +277,11 @@ class L3Role:
         problems = await asyncio.to_thread(self._extensions.before, event) if event is not None else []
         self._forget_ha(router_id)
         await self._daemons.stop(router_id)
+        await self._delegations.stop(router_id)
         await asyncio.to_thread(self._dataplane.remove, router_id)
         self._active.pop(router_id, None)
         self._made.pop(router_id, None)
-        for timer in self._again.pop(router_id, ()):
-            timer.cancel()
+        self._announcements.forget(router_id)
         if event is not None:
             problems += await asyncio.to_thread(self._extensions.after, event)
         return problems
@@ -283,8 +306,16 @@ class L3Role:
             self._put(router_id, URGENT)
         router = self._made.get(router_id)
         if state == ACTIVE and router is not None:
-            self._announce_soon(router)
-            self._announce_again(router)
+            self._announcements.soon(router)
+            self._announcements.again(router)
+
+    def _is_active(self, router: Router) -> bool:
+        """Whether this host has what of a router only one has."""
+        return router.ha is None or self._states.get(router.id) == ACTIVE
+
+    def _speaks(self, router: Router) -> bool:
+        """A distributed router is everywhere, but for a part of which the dataplane itself knows where it is."""
+        return self._feed.state.get(KIND, router.id) is not None and (router.distributed or self._is_active(router))
 
     def _forget_ha(self, router_id: str) -> None:
         self._ha.forget(router_id)
@@ -305,7 +336,7 @@ class L3Role:
 
     def _tell(self, router: Router) -> None:
         """Which floating IPs work now; those that went are the server's to know."""
-        here = frozenset(router.floating_ips) if router.gateway is not None else frozenset[FloatingIp]()
+        here = translated_here(router, active=self._is_active(router))
         for floating_ip in here - self._active.get(router.id, frozenset()):
             self._feed.status(FLOATING_IP, floating_ip.id, "ACTIVE")
         self._active[router.id] = here
@@ -313,11 +344,11 @@ class L3Role:
     def _tell_failed(self, router_id: str) -> None:
         """Whether those that worked still do is not known: once the router is right they are told of again."""
         router = self._feed.state.get(KIND, router_id)
-        if router is None or self._states.get(router_id, ACTIVE) != ACTIVE or self._queue.failures(router_id) > 1:
+        if router is None or self._queue.failures(router_id) > 1:
             return
         made = self._made.get(router_id)
-        before = frozenset(made.floating_ips) if made is not None else frozenset[FloatingIp]()
-        failed = frozenset(router.floating_ips) - before
+        here = translated_here(router, active=self._states.get(router_id, ACTIVE) == ACTIVE)
+        failed = here - frozenset(made.floating_ips if made is not None else ())
         for floating_ip in failed:
             self._feed.status(FLOATING_IP, floating_ip.id, "ERROR")
         self._active[router_id] = self._active.get(router_id, frozenset()) - failed
@@ -375,32 +406,3 @@ class L3Role:
         for router in self._wanted():
             if not port_ids.isdisjoint(router.port_ids):
                 self._put(router.id, URGENT)
-
-    # --- telling the links ------------------------------------------------------------------------------------------
-
-    def _announce_again(self, router: Router) -> None:
-        """After the last of several changes: what is new was said with each of them."""
-        for timer in self._again.pop(router.id, ()):
-            timer.cancel()
-        later = asyncio.get_running_loop().call_later
-        self._again[router.id] = [later(delay, self._announce_soon, router) for delay in AGAIN_SECONDS]
-
-    def _announce_soon(self, router: Router) -> None:
-        if self._feed.state.get(KIND, router.id) is not None and self._speaks(router):
-            task = asyncio.get_running_loop().run_in_executor(None, self._dataplane.announce, router)
-            task.add_done_callback(_ignore)
-
-    def _speaks(self, router: Router) -> bool:
-        return router.ha is None or self._states.get(router.id) == ACTIVE
-
-    async def _announce(self) -> None:
-        while True:
-            await asyncio.sleep(self._announce_interval)
-            for router in self._wanted():
-                if self._speaks(router):
-                    await asyncio.to_thread(self._dataplane.announce, router)
-
-
-def _ignore(done: asyncio.Future[None]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
-        LOG.info("addresses could not be announced: %s", error)

@@ -29,7 +29,21 @@ NOBODY = "nobody"
 
 
 def build(conf: cfg.ConfigOpts, feed: Speaker, news: Callable[[], None]) -> MetadataRole:
-    options = Options(
+    namespaces = Namespaces()
+    processes = RealProcesses(conf.state_path, namespaces)
+    return MetadataRole(
+        feed,
+        read_options(conf),
+        daemon(conf),
+        ProcessWatch(processes, action=conf.agent.check_child_processes_action),
+        NamespaceSockets(namespaces, conf.metadata_backlog),
+        describe(conf),
+        news,
+    )
+
+
+def read_options(conf: cfg.ConfigOpts) -> Options:
+    return Options(
         host=conf.host,
         socket=os.path.abspath(conf.metadata_proxy_socket),
         metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
@@ -39,19 +53,9 @@ def build(conf: cfg.ConfigOpts, feed: Speaker, news: Callable[[], None]) -> Meta
             enable_isolated_metadata=conf.enable_isolated_metadata,
             force_metadata=conf.force_metadata,
             enable_metadata_network=conf.enable_metadata_network,
+            dhcp_distributed=conf.dhcp_distributed,
         ),
         settings=read_settings(conf),
-    )
-    namespaces = Namespaces()
-    processes = RealProcesses(conf.state_path, namespaces)
-    return MetadataRole(
-        feed,
-        options,
-        daemon(conf),
-        ProcessWatch(processes, action=conf.agent.check_child_processes_action),
-        NamespaceSockets(namespaces, conf.metadata_backlog),
-        describe(conf),
-        news,
     )
 
 

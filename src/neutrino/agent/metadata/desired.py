@@ -12,6 +12,7 @@ from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.metadata.messages import METADATA_IPV4, WELL_KNOWN_PORT, Instance, Listening
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
+from neutrino.model.state import Object
 
 INFRASTRUCTURE = "network:"  # such device owners are no instances
 
@@ -40,7 +41,7 @@ def render_router_place(router: Router, metadata_port: int) -> Place | None:
     return Place(router_namespace(router.id), networks, metadata_port, ipv6=ipv6) if networks else None
 
 
-def render_network_place(this: Served, settings: DhcpSettings, routers: Mapping[str, Router]) -> Place | None:
+def render_network_place(this: Served, settings: DhcpSettings, routers: Mapping[str, Object]) -> Place | None:
     """A network's DHCP namespace, which has the metadata address as its own.
 
     A network of 169.254.0.0/16 is there for a router whose other networks cannot have it: their ports ask through it.
@@ -54,14 +55,16 @@ def render_network_place(this: Served, settings: DhcpSettings, routers: Mapping[
     return Place(this.namespace, networks, WELL_KNOWN_PORT, METADATA_IPV4, ipv6)
 
 
-def _behind(this: Served, routers: Mapping[str, Router]) -> tuple[str, ...]:
+def _behind(this: Served, routers: Mapping[str, Object]) -> tuple[str, ...]:
     found = sorted({port.device_id for port in this.ports if port.device_owner in ROUTERS})
     if len(found) > 1:
         raise Refused(f"metadata network {this.id} has {len(found)} routers, and may have one: {', '.join(found)}")
     router = routers.get(found[0]) if found else None
-    if found and router is None:
+    if isinstance(router, Router):
+        return tuple(sorted({each.network_id for each in router.interfaces}))
+    if found:
         raise Refused(f"metadata network {this.id}: router {found[0]} is not served on this host")
-    return tuple(sorted({each.network_id for each in router.interfaces})) if router is not None else (this.id,)
+    return (this.id,)
 
 
 def render_instance(port: DhcpPort) -> Instance | None:

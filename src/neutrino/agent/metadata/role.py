@@ -1,8 +1,8 @@
 """The metadata role: the process has sockets in every namespace that should answer, and knows every port that may ask.
 
-What is wanted is known by key (a namespace) and by port; what changed is looked at anew when there is somebody to tell.
-With each connection to the process the role hears what it has, tells it all it should know, and then differences. Until
-the server has told everything, nothing is taken away: the process may know more than our memory does.
+What is wanted is in `wanted.py`; what changed of it is looked at anew when there is somebody to tell. With each connection
+to the process the role hears what it has, tells it all it should know, and then differences. Until the server has told
+everything, nothing is taken away: the process may know more than our memory does.
 """
 
 from __future__ import annotations
@@ -11,27 +11,16 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from neutrino import __version__
-from neutrino.agent.dhcp.served import NAMESPACE_PREFIX, served
+from neutrino.agent.dhcp.served import NAMESPACE_PREFIX
 from neutrino.agent.dhcp.settings import Settings as DhcpSettings
-from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect
-from neutrino.agent.metadata.desired import (
-    INFRASTRUCTURE,
-    ListeningPlan,
-    Place,
-    Refused,
-    plan_listening,
-    render_instance,
-    render_network_place,
-    render_router_place,
-)
+from neutrino.agent.metadata.desired import ListeningPlan, Place, plan_listening
 from neutrino.agent.metadata.messages import (
     MOST_PORTS,
     SAID,
@@ -48,16 +37,14 @@ from neutrino.agent.metadata.messages import (
     Take,
 )
 from neutrino.agent.metadata.sockets import REFUSALS, Opened
+from neutrino.agent.metadata.wanted import NETWORK, Wanted
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.role import Found, Speaker
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import Change
 from neutrino.model import agents
-from neutrino.model.dhcp import DhcpNetwork, DhcpPort
-from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
-ROUTER, NETWORK, PORT = "router", "dhcp_network", "dhcp_port"
 CONNECT_SECONDS = 0.05  # between attempts
 START_SECONDS = 10.0  # in which a process that was started has to speak
 LOOK_SECONDS, FIRST_LOOK = 2.0, 0.05  # between looks at the namespaces; sooner where one is awaited
@@ -100,48 +87,16 @@ class MetadataRole:
         self._news = news
         self._told = False
         self._dirty = asyncio.Event()
-        self._places: dict[str, Place] = {}
-        self._stale_places: set[str] = set()  # namespaces of which we have to think again
-        self._stale_ports: set[str] = set()
-        self._own_ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # of routers and DHCP, by network
+        self._wanted = Wanted(feed.state, options.host, options.metadata_port, options.dhcp)
         self._listening: dict[str, Listening] = {}  # as the process has it
-        self._refused: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._process_problem = "the process has not started yet"
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
     def changed(self, change: Change) -> None:
-        if change.kind == ROUTER:
-            self._stale_places.add(router_namespace(change.id))
-            self._metadata_networks_too(change)
-        elif change.kind == NETWORK:
-            self._stale_places.add(f"{NAMESPACE_PREFIX}{change.id}")
-        elif change.kind == PORT:
-            self._stale_ports.add(change.id)
-            self._note_own(change)
-        else:
-            return
-        self._dirty.set()
-
-    def _note_own(self, change: Change) -> None:
-        """Ports of routers and of DHCP say whether a network is isolated, and whether it is served here."""
-        for port in (change.old, change.new):
-            if isinstance(port, DhcpPort) and port.device_owner.startswith(INFRASTRUCTURE):
-                self._own_ports[port.network_id].pop(port.id, None)
-                if not self._own_ports[port.network_id]:
-                    del self._own_ports[port.network_id]
-                self._stale_places.add(f"{NAMESPACE_PREFIX}{port.network_id}")
-        new = change.new
-        if isinstance(new, DhcpPort) and new.device_owner.startswith(INFRASTRUCTURE):
-            self._own_ports[new.network_id][new.id] = new
-
-    def _metadata_networks_too(self, change: Change) -> None:
-        """A metadata network is served in the name of its router's other networks."""
-        if self._options.dhcp.enable_metadata_network:
-            for router in (change.old, change.new):
-                for interface in router.interfaces if isinstance(router, Router) else ():
-                    self._stale_places.add(f"{NAMESPACE_PREFIX}{interface.network_id}")
+        if self._wanted.changed(change):
+            self._dirty.set()
 
     def synced(self) -> None:
         if not self._told:
@@ -152,7 +107,7 @@ class MetadataRole:
         return None
 
     def describe(self) -> Iterable[agents.AgentState]:
-        problems = {**self._problems, **self._refused}
+        problems = {**self._problems, **self._wanted.refused}
         if self._process_problem:
             problems["process"] = self._process_problem
         configurations = {
@@ -166,14 +121,13 @@ class MetadataRole:
         return None  # what was sent is the process's by now
 
     async def find(self) -> Found:
-        self._index()
+        self._wanted.index()
         self._think()
         try:
             channel = connect(self._options.socket, SAID)
         except OSError as error:
-            return Found(
-                self.name, "metadata: the process does not run" if self._places else "", {"process": str(error)}
-            )
+            plan = "metadata: the process does not run" if self._wanted.places else ""
+            return Found(self.name, plan, {"process": str(error)})
         try:
             async with asyncio.timeout(START_SECONDS):
                 has, _ = await self._hear(channel)
@@ -181,62 +135,23 @@ class MetadataRole:
             return Found(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
             channel.close()
-        return Found(self.name, self._plan(has).text(), dict(self._refused))
-
-    # --- what is wanted ---------------------------------------------------------------------------------------------
-
-    def _index(self) -> None:
-        """All over again, from the state as it is."""
-        state = self._feed.state.objects
-        self._own_ports.clear()
-        for port in state[PORT].values():
-            if isinstance(port, DhcpPort) and port.device_owner.startswith(INFRASTRUCTURE):
-                self._own_ports[port.network_id][port.id] = port
-        self._stale_places |= {router_namespace(key) for key in state[ROUTER]}
-        self._stale_places |= {f"{NAMESPACE_PREFIX}{key}" for key in state[NETWORK]}
-        self._stale_places |= self._places.keys()
+        return Found(self.name, self._plan(has).text(), dict(self._wanted.refused))
 
     def _think(self) -> None:
-        """Places whose state is another, by that state."""
-        stale, self._stale_places = self._stale_places, set()
-        for key in stale:
-            refused = self._refused.pop(key, None)
-            try:
-                place = self._place(key)
-            except Refused as error:
-                place = None
-                self._refused[key] = str(error)
-                if str(error) != refused:
-                    LOG.error("%s", error)
-                    self._feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), str(error))
-                    self._news()
-            if place is not None:
-                self._places[key] = place
-            else:
-                self._places.pop(key, None)
-
-    def _place(self, key: str) -> Place | None:
-        objects = self._feed.state.objects
-        if key.startswith(NAMESPACE_PREFIX):
-            network_id = key.removeprefix(NAMESPACE_PREFIX)
-            network = objects[NETWORK].get(network_id)
-            if not isinstance(network, DhcpNetwork):
-                return None
-            ports, distributed = self._own_ports.get(network_id, {}).values(), self._options.dhcp.dhcp_distributed
-            this = served(network, ports, self._options.host, distributed=distributed)
-            routers = {k: each for k, each in objects[ROUTER].items() if isinstance(each, Router)}
-            return render_network_place(this, self._options.dhcp, routers)
-        router = objects[ROUTER].get(key.removeprefix(router_namespace("")))
-        return render_router_place(router, self._options.metadata_port) if isinstance(router, Router) else None
+        """Places whose state is another, by that state; those that cannot be served are told of."""
+        for key, text in self._wanted.think().items():
+            LOG.error("%s", text)
+            self._feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), text)
+            self._news()
 
     def _plan(self, has: dict[str, Listening]) -> ListeningPlan:
-        inodes = {key: self._sockets.inode(key) for key in self._places}
-        return plan_listening(self._places.values(), has, inodes)
+        places = self._wanted.places
+        return plan_listening(places.values(), has, {key: self._sockets.inode(key) for key in places})
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        self._index()
+        self._wanted.index()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch.run())
             group.create_task(self._steer())
@@ -356,25 +271,14 @@ class MetadataRole:
     async def _tell_all(self, channel: Channel[Said], whole: bool) -> None:
         """Every port that we know. `whole`: there are no others."""
         if whole:
-            self._index()  # changes that were not brought to us yet are in the state already
-        self._stale_ports.clear()
-        instances = [instance for port in self._feed.state.objects[PORT].values() if (instance := _instance(port))]
-        if whole:
+            self._wanted.index()  # changes that were not brought to us yet are in the state already
             await channel.send(Ports(step="begin"))
-        await self._send(channel, instances)
+        await self._send(channel, self._wanted.take_all_ports())
         if whole:
             await channel.send(Ports(step="end"))
 
     async def _tell_ports(self, channel: Channel[Said]) -> None:
-        stale, self._stale_ports = self._stale_ports, set()
-        put, gone = [], []
-        for port_id in stale:
-            instance = _instance(self._feed.state.get(PORT, port_id))
-            if instance is not None:
-                put.append(instance)
-            else:
-                gone.append(port_id)
-        await self._send(channel, put, gone)
+        await self._send(channel, *self._wanted.take_changed_ports())
 
     async def _send(self, channel: Channel[Said], put: Sequence[Instance], gone: Sequence[str] = ()) -> None:
         for start in range(0, max(len(put), len(gone)), MOST_PORTS):
@@ -393,7 +297,7 @@ class MetadataRole:
             self._listening[place.namespace] = msgspec.structs.replace(known, networks=place.networks)
         for place in plan.open:
             await self._open(channel, place)
-        for key in self._problems.keys() - self._places.keys():
+        for key in self._problems.keys() - self._wanted.places.keys():
             del self._problems[key]
         return bool(plan.missing or self._problems)
 
@@ -413,7 +317,3 @@ class MetadataRole:
             opened.close()
         self._listening[key] = opened.listening
         self._problems.pop(key, None)
-
-
-def _instance(port: object) -> Instance | None:
-    return render_instance(port) if isinstance(port, DhcpPort) else None

@@ -23,12 +23,13 @@ from neutrino.server.db.session import Database
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.dvr_statuses import DistributedPorts
 from neutrino.server.feed.listening import addresses, server_tls
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.service import FeedServer, Settings
 from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry, Report
-from neutrino.server.l3.build import build_dvr, build_scheduler
+from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
 from neutrino.server.l3.statuses import RouterStatuses
 from neutrino.server.ml2.provisioning import Provisioning
 from neutrino.server.quota.quotas import Quotas
@@ -73,14 +74,22 @@ def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Rep
     provisioning = getattr(core, "provisioning", None) or Provisioning(db, port_changed)
     if "router" not in conf.service_plugins:
         return Reports(registry, scheduler.reported, provisioning, RouterStatuses(db))
-    routers, dvr = build_scheduler(replace(services, core=core)), build_dvr(replace(services, core=core))
+    services = replace(services, core=core)
+    routers, dvr, delegations = build_scheduler(services), build_dvr(services), build_delegations(services)
 
     def reported(report: Report) -> None:
         scheduler.reported(report)
         routers.reported(report)
         dvr.reported(report)
 
-    return Reports(registry, reported, provisioning, RouterStatuses(db, routers.set_ha_states), dvr.settle)
+    distributed = DistributedPorts(db, provisioning)
+
+    def settle() -> None:
+        dvr.settle()
+        distributed.settle()
+
+    statuses = RouterStatuses(db, routers.set_ha_states, delegations.set_prefix)
+    return Reports(registry, reported, distributed, statuses, settle)
 
 
 def run(conf: cfg.ConfigOpts) -> None:

@@ -28,10 +28,12 @@ from neutrino.model.state import (
     Subnet,
 )
 from neutrino.server.db import tables as t
+from neutrino.server.feed.delegation_reader import decode_addresses
 from neutrino.server.feed.dvr_reader import distributed_routers_of, read_distributed_ports, read_macs
 from neutrino.server.feed.log import Row
 from neutrino.server.feed.records import TUNNELS, DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records
 from neutrino.server.feed.router_reader import read_replicas, read_routers, replicated_ports, routers_of
+from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.owners import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.securitygroups.checks import protocol_number
@@ -65,7 +67,6 @@ class _Option(msgspec.Struct):
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _addresses = msgspec.json.Decoder(frozenset[str])
 _routes = msgspec.json.Decoder(list[_Route])
-_fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 _pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
 _levels = msgspec.json.Decoder(list[_Level])
 _options = msgspec.json.Decoder(list[_Option])
@@ -158,7 +159,9 @@ def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[Network, DhcpR
             )
         )
     subnets: dict[str, list[Subnet]] = defaultdict(list)
-    for row in _rows(connection, sa.select(t.subnets).order_by(_s.created_at, _s.id), _s.network_id, ids):
+    # One that waits for a prefix to be delegated is no subnet to hosts, and an address on it none.
+    known = sa.select(t.subnets).where(_s.cidr != PROVISIONAL).order_by(_s.created_at, _s.id)
+    for row in _rows(connection, known, _s.network_id, ids):
         subnets[row.network_id].append(_subnet(row))
     agents: dict[str, set[str]] = defaultdict(set)
     for row in _rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids):
@@ -251,7 +254,7 @@ def _segment_id(binding: Any) -> str:
 
 
 def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str], replicas: frozenset[str]) -> PortRecord:
-    fixed, pairs = _fixed_ips.decode(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
+    fixed, pairs = decode_addresses(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
     groups = _texts.decode(row.security_groups)
     base = Port(
         id=row.id,
@@ -292,7 +295,7 @@ def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str], replicas:
     addresses = {Member(f.ip_address, row.mac_address) for f in fixed} if groups else set()
     if groups:
         addresses |= {Member(p.ip_address, p.mac_address) for p in pairs}
-    dhcp = _dhcp_port(row, fixed)
+    dhcp = _dhcp_port(row, fixed, pairs)
     return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), frozenset(addresses), dhcp)
 
 
@@ -315,7 +318,7 @@ def _distributed(record: PortRecord, row: Any, hosts: frozenset[str]) -> PortRec
         admin_state_up=bool(row.admin_state_up),
         device_id=row.device_id,
         device_owner=DVR_INTERFACE,
-        fixed_ips=_fixed_ips.decode(row.fixed_ips),
+        fixed_ips=decode_addresses(row.fixed_ips),
         port_security_enabled=False,
         vif_type="ovs",
         distributed=True,
@@ -324,7 +327,7 @@ def _distributed(record: PortRecord, row: Any, hosts: frozenset[str]) -> PortRec
     return dataclasses.replace(record, bound=bound, forwarding=None)
 
 
-def _dhcp_port(row: Any, fixed: tuple[FixedIp, ...]) -> DhcpPort:
+def _dhcp_port(row: Any, fixed: tuple[FixedIp, ...], pairs: tuple[AddressPair, ...]) -> DhcpPort:
     return DhcpPort(
         id=row.id,
         revision=row.revision_number,
@@ -335,6 +338,7 @@ def _dhcp_port(row: Any, fixed: tuple[FixedIp, ...]) -> DhcpPort:
         device_id=row.device_id,
         device_owner=row.device_owner,
         fixed_ips=fixed,
+        allowed_address_pairs=pairs,
         names=_names.decode(row.dns_assignment),
         options=_dhcp_options(row.extra_dhcp_opts),
     )

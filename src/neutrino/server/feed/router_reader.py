@@ -28,8 +28,10 @@ from neutrino.model.routing import (
 )
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
+from neutrino.server.feed.delegation_reader import read_delegations
 from neutrino.server.feed.dvr_reader import agent_gateway_ports, read_modes, read_near, render_for_hosts
 from neutrino.server.feed.records import RouterRecord
+from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACES, SNAT
 from neutrino.server.l3.shape import ACTIVE
 
@@ -95,6 +97,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
     if not there:
         return
     ports = _router_ports(connection, wanted)
+    delegations = read_delegations(connection, wanted)
     outside = _agent_gateways(connection, ports) if near else {}
     floating, forwarded = _floating_ips(connection, wanted)
     helpers = _helpers(connection, wanted)
@@ -119,6 +122,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             floating_ips=tuple(floating[row.id]),
             port_forwardings=tuple(forwarded[row.id]),
             conntrack_helpers=tuple(helpers[row.id]),
+            delegations=tuple(delegations.get(row.id, ())),
         )
         meeting = {port.id: port for kind, port in own if kind == HA_PORT}
         central = dict(_by_host(base, row, serving.get(row.id, {}), meeting))
@@ -127,7 +131,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             continue
         gateways = outside.get(base.gateway.network_id, {}) if base.gateway is not None else {}
         by_host = dict(render_for_hosts(base, near.get(row.id, frozenset()), frozenset(central), modes, gateways))
-        for host, router in central.items():
+        for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
         yield row.id, RouterRecord(by_host)
 
@@ -242,6 +246,7 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
         _pool.address_scope_id,
     )
     statement = sa.select(*columns).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
+    statement = statement.where(_s.cidr != PROVISIONAL)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in _rows(connection, statement, _s.network_id, network_ids):
         found[row.network_id][row.id] = row

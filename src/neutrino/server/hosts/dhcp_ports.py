@@ -12,6 +12,7 @@ by Neutron, is taken before a new one is made.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from neutrino.server.ml2.subnets import subnets_of
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 RESERVED: Final = "reserved_dhcp_port"
+MACS = 8  # tried for a port, one after the other
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = (
     sa.select(_a.id, _a.host, _a.configurations, (_b.network_id.is_not(None)).label("scheduled"))
@@ -54,6 +56,9 @@ _AGENTS = (
 _DHCP_PORTS = (
     sa.select(_p.id).where(_p.network_id == sa.bindparam("network"), _p.device_owner == DHCP_OWNER).order_by(_p.id)
 )
+_TAKEN = sa.select(_p.mac_address).where(
+    _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
+)
 _IN_NEED = (
     sa.select(_b.network_id, _a.host, _p.vif_type)
     .select_from(
@@ -65,6 +70,14 @@ _IN_NEED = (
     .where(_a.agent_type == words.DHCP, _a.host == sa.bindparam("on_host"))
     .order_by(_b.network_id)
 )
+
+
+def derived_mac(base: str, text: str) -> str:
+    """A MAC under the base, as ports have them, that follows from a text."""
+    octets = base.lower().split(":")
+    kept = octets[: 3 if octets[3] == "00" else 4]
+    digest = hashlib.sha256(text.encode()).digest()
+    return ":".join([*kept, *(f"{octet:02x}" for octet in digest[: 6 - len(kept)])])
 
 
 def is_by_server(configurations: Mapping[str, Any]) -> bool:
@@ -86,11 +99,13 @@ class DhcpPorts:
         ports: Ports,
         commit: Callable[[list[Change], Callable[[Transaction], None]], None],
         told: Callable[[Object | None, Object | None], None],
+        base_mac: str,
     ) -> None:
         self._networks = networks
         self._ports = ports
         self._commit = commit
         self._told = told
+        self._base_mac = base_mac
 
     def steps(
         self,
@@ -130,16 +145,24 @@ class DhcpPorts:
         network_id = ground.network["id"]
         wanted = {device_id(host, network_id): host for host in hosts}
         kept = {device_id(host, network_id) for host in others}
-        there = {port["device_id"]: port for port in ports}
-        spare = [p for p in ports if _is_ours(p, network_id) and p["device_id"] not in wanted.keys() | kept]
+        there: dict[str, Object] = {}
+        for port in ports:
+            there.setdefault(port["device_id"], port)
+        spare = [
+            port
+            for port in ports
+            if _is_ours(port, network_id)
+            and port["device_id"] not in kept
+            and (port["device_id"] not in wanted or there[port["device_id"]] is not port)  # a second one of a host
+        ]
         free = [*spare, *(p for p in ports if p["device_id"] == RESERVED)]
         found: list[Step | None] = []
         for device, host in wanted.items():
-            port = there.get(device)
-            if port is None and free:
-                port = free.pop(0)
-            if port is not None:
-                found.append(self._kept(connection, ground, port, device, host))
+            has = there.get(device)
+            if has is None and free:
+                has = free.pop(0)
+            if has is not None:
+                found.append(self._kept(connection, ground, has, device, host))
             else:
                 found.append(self._made(connection, ground, device, host))
         found += [self._ports.step_delete(port, ground.network) for port in spare if port in free]
@@ -155,6 +178,7 @@ class DhcpPorts:
             "name": "",
             "network_id": ground.network["id"],
             "project_id": ground.network["project_id"],
+            "mac_address": self._free_mac(connection, ground.network["id"], device),
             "admin_state_up": True,
             "device_id": device,
             "device_owner": DHCP_OWNER,
@@ -167,6 +191,15 @@ class DhcpPorts:
             "propagate_uplink_status": True,
         }
         return self._ports.step_create(connection, values, ground.network, ground.subnets)
+
+    def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
+        """Two who make the same port at once would make two: by the MAC, which follows from the device, one is refused.
+
+        A port that has moved to another host has kept its own; then it is the next one.
+        """
+        macs = [derived_mac(self._base_mac, f"{device} {number}") for number in range(MACS)]
+        taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
+        return next((mac for mac in macs if mac not in taken), "")
 
     def _kept(self, connection: Connection, ground: _Ground, port: Object, device: str, host: str) -> Step | None:
         bare = host in ground.bare
@@ -209,6 +242,11 @@ class DhcpPorts:
         """The networks scheduled to a host's agent whose port there is missing, or could not be bound."""
         rows = connection.execute(_IN_NEED, {"on_host": host}).all()
         return sorted({r.network_id for r in rows if r.vif_type in (None, VIF_FAILED, VIF_UNBOUND)})
+
+    def unbound(self, steps: Sequence[Step]) -> frozenset[str]:
+        """The hosts to which ports would be given, and could not be bound."""
+        after = (step.change.current for step in steps if step.change.operation != "delete")
+        return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
 
     def commit(self, steps: Sequence[Step], write: Callable[[Transaction], None]) -> None:
         """Write something and the steps with it, in one transaction."""

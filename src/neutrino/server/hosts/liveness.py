@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from neutrino.server.hosts.dhcp_scheduler import Move
+from neutrino.server.hosts.dhcp_failover import Move
 from neutrino.server.hosts.registry import Registry
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +24,9 @@ class Scheduler(Protocol):
 
 def describe(move: Move) -> str:
     others = ", ".join(move.to_agents) or "those that it also has"
-    return f"Network {move.network_id} left DHCP agents {', '.join(move.from_agents)}, which are dead, for {others}"
+    return (
+        f"Network {move.network_id} left DHCP agents {', '.join(move.from_agents)}, which serve no more, for {others}"
+    )
 
 
 class Sweeper:

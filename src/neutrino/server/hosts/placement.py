@@ -19,6 +19,7 @@ class Candidate:
     load: int = 0  # networks that it has
     alive: bool = True
     admin_state_up: bool = True
+    host: str = ""
 
     @property
     def serves(self) -> bool:

@@ -130,6 +130,8 @@ class Agents:
             self._db.retrying(attempt)
         if values.get("admin_state_up") and not before["admin_state_up"] and before["agent_type"] == words.DHCP:
             self._scheduler.auto_schedule(before["host"])
+        if values.get("admin_state_up") is False and before["agent_type"] == words.DHCP:
+            self._scheduler.agent_disabled(key)
         if values.get("admin_state_up") and not before["admin_state_up"]:
             for follower in self._followers:
                 follower.agent_enabled(before["agent_type"], before["host"])

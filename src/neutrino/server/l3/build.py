@@ -12,6 +12,7 @@ from neutrino.server.l3.agents import L3Agents
 from neutrino.server.l3.auto_topology import AutoTopology
 from neutrino.server.l3.candidates import driver_named
 from neutrino.server.l3.conntrack_helpers import ConntrackHelpers
+from neutrino.server.l3.delegation import Delegations
 from neutrino.server.l3.dvr import DvrHosts
 from neutrino.server.l3.flavors import Flavors, check_flavor
 from neutrino.server.l3.floating_ips import FloatingIps
@@ -42,14 +43,17 @@ def build(services: Services) -> RouterPlugin:
     )
     gateways = Gateways(ports, conf.enable_snat_by_default)
     defaults = Defaults(conf.router_distributed, conf.l3_ha)
-    routers = Routers(db, core.operations, services.quotas, ports, gateways, scheduler, ha, defaults, check_flavor)
+    delegations = build_delegations(services)
+    routers = Routers(
+        db, core.operations, services.quotas, ports, gateways, scheduler, ha, defaults, check_flavor, delegations
+    )
     floating_ips = FloatingIps(
         db, core.operations, services.quotas, core.networks, core.ports, services.floating_ip_changed
     )
     core.ports.deletion_guards.append(port_followers.check_delete)
     core.ports.followers.append(port_followers.follow)
     core.networks.followers.append(unused_floating_ips)
-    interfaces = Interfaces(db, ports, scheduler)
+    interfaces = Interfaces(db, ports, scheduler, delegations)
     return RouterPlugin(
         routers,
         interfaces,
@@ -68,6 +72,11 @@ def build_scheduler(services: Services) -> L3Scheduler:
     core = services.core
     ports = RouterPorts(core.networks, core.ports)
     return L3Scheduler(services.db, services.registry, core.operations, ports, _settings(services.conf))
+
+
+def build_delegations(services: Services) -> Delegations:
+    """By itself also for the feed: there hosts say which prefixes they have."""
+    return Delegations(services.db, services.core.operations, services.core.renumbering)
 
 
 def build_dvr(services: Services) -> DvrHosts:

@@ -8,6 +8,7 @@ from typing import Any
 
 from neutrino.server import errors
 from neutrino.server.api.types import Uuid
+from neutrino.server.ipam.delegated import is_provisional
 from neutrino.server.l3.attached import RouterPort
 from neutrino.server.l3.owners import DVR_INTERFACE, SNAT
 
@@ -48,6 +49,7 @@ def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: It
         if subnet["id"] in taken:
             raise refuse(f"the router has a port on subnet {subnet['id']} already")
     taken |= {subnet["id"]: subnet["cidr"] for subnet in others}
+    taken = {key: cidr for key, cidr in taken.items() if not is_provisional(cidr)}
     for subnet in new:
         prefix = ipaddress.ip_network(subnet["cidr"])
         for other_id, cidr in taken.items():

@@ -16,6 +16,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.l3 import checks, router_view
 from neutrino.server.l3.attached import Address, RouterPort, Serving, read_ports
+from neutrino.server.l3.delegation import Delegations
 from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.owners import INTERFACES, interface_owner
 from neutrino.server.l3.router_ports import Part, RouterPorts
@@ -39,10 +40,11 @@ class _Change:
 
 
 class Interfaces:
-    def __init__(self, db: Database, ports: RouterPorts, scheduler: L3Scheduler) -> None:
+    def __init__(self, db: Database, ports: RouterPorts, scheduler: L3Scheduler, delegations: Delegations) -> None:
         self._db = db
         self._ports = ports
         self._scheduler = scheduler
+        self._delegations = delegations
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
@@ -150,7 +152,9 @@ class Interfaces:
                     change = self._off_subnet(connection, context, router, ports, subnet_id)
                 agents = self._scheduler.place(connection, router, work=False).agents
                 others = self._ports.conform(connection, router, change.ports, agents)
-            self._scheduler.commit(router, change.part + others)
+                released = self._delegations.released(connection, ports, [s["id"] for s in change.subnets])
+            self._scheduler.commit(router, change.part + others + released)
+            self._delegations.told(released.steps)
             ids = [subnet["id"] for subnet in change.subnets]
             return _answer(router_id, change.port, ids, ids[0] if ids else None)
 

@@ -23,6 +23,7 @@ from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3 import router_view
 from neutrino.server.l3.attached import RouterPort, cidrs_of, read_ports
 from neutrino.server.l3.checks import check_routes, refuse, routes_added, routes_removed
+from neutrino.server.l3.delegation import Delegations
 from neutrino.server.l3.gateways import Gateways, Wish, check_unused
 from neutrino.server.l3.ha import HaNetworks
 from neutrino.server.l3.owners import GATEWAY, INTERFACES
@@ -59,6 +60,7 @@ class Routers:
         ha: HaNetworks,
         defaults: Defaults,
         check_flavor: Callable[[Connection, str], None],
+        delegations: Delegations,
     ) -> None:
         self._db = db
         self._operations = operations
@@ -69,6 +71,7 @@ class Routers:
         self._ha = ha
         self._defaults = defaults
         self._check_flavor = check_flavor
+        self._delegations = delegations
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -232,6 +235,8 @@ class Routers:
         if kind and wish.fixed_ips and wish.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
         made, after["gw_port_id"], fixed = self._gateways.part(connection, before, wish, host)
+        if before["gw_network_id"] not in (None, wish.network_id):
+            part += self._delegations.without_gateway(connection, ports)
         # What is created comes first: it is by the first change that a failed one is taken back.
         return after, made + part, before["gateway_ips"] if fixed is None else fixed
 
@@ -262,6 +267,7 @@ class Routers:
                 tx.record("router", after["id"], after["revision_number"])
 
             self._operations.commit([step.change for step in part.steps], write)
+            self._delegations.told(part.steps)
         with self._db.read() as connection:
             return router_view.zones_of(connection, [before["id"]]).get(before["id"], [])
 

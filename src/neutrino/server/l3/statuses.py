@@ -1,4 +1,5 @@
-"""What hosts say of the routers that they serve: floating IPs that work, and who of an HA router's hosts is active.
+"""What hosts say of the routers that they serve: floating IPs that work, who of an HA router's hosts is active, and which
+prefixes were delegated to them for their subnets.
 
 A host speaks for the routers that are scheduled to its own agent; what it says of others changes nothing.
 """
@@ -16,17 +17,25 @@ from neutrino.server.db.session import Database
 
 FLOATING_IP: Final = "floatingip"
 ROUTER: Final = "router"
+SUBNET: Final = "subnet"
 _STATUSES: Final = ("ACTIVE", "DOWN", "ERROR")
 _HA_STATES: Final = ("active", "standby", "unknown")
 _f, _ra, _a = t.floatingips.c, t.router_l3_agents.c, t.agents.c
 
 
 class RouterStatuses:
-    """`set_ha_states` takes a host's word for whether it is active, and has the routers' ports follow."""
+    """`set_ha_states` takes a host's word for whether it is active, and has the routers' ports follow; `set_prefix` that
+    for the prefix of a subnet, and has the addresses on it follow."""
 
-    def __init__(self, db: Database, set_ha_states: Callable[[str, dict[str, str]], int] | None = None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        set_ha_states: Callable[[str, dict[str, str]], int] | None = None,
+        set_prefix: Callable[[str, str, str], bool] | None = None,
+    ) -> None:
         self._db = db
         self._set_ha_states = set_ha_states
+        self._set_prefix = set_prefix
 
     def set_status(self, host: str, kind: str, key: str, status: str) -> bool:
         """Whether it was news."""
@@ -34,6 +43,8 @@ class RouterStatuses:
             return self._floating_ip(host, key, status)
         if kind == ROUTER and status in _HA_STATES and self._set_ha_states is not None:
             return self._set_ha_states(host, {key: status}) > 0
+        if kind == SUBNET and self._set_prefix is not None:
+            return self._set_prefix(host, key, status)
         return False
 
     def _floating_ip(self, host: str, key: str, status: str) -> bool:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection
-
 from neutrino.server.context import admin_context
-from neutrino.server.db import tables as t
+from neutrino.server.hosts.dhcp_answering import is_answered
+from neutrino.server.hosts.dhcp_placements import zones_of
 from neutrino.server.hosts.dhcp_ports import DhcpPorts
-from neutrino.server.hosts.dhcp_scheduler import zones_of
-from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2 import drivers
@@ -23,6 +17,7 @@ from neutrino.server.ml2.plugin import Ml2Plugin
 from neutrino.server.ml2.port_bindings import PortBindings
 from neutrino.server.ml2.ports import Neighbours, Ports, Settings
 from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Limits, Subnets
 from neutrino.server.securitygroups.usable import check_usable
@@ -55,19 +50,20 @@ def build(services: Services) -> Ml2Plugin:
         AutoAddresses(Dns(conf).name_for),
         services.dhcp_scheduler.schedule,
         services.dhcp_scheduler.settle,
+        delegates_by_default=conf.ipv6_pd_enabled,
     )
     neighbours = Neighbours(
         agents_on=services.registry.agents_on,
         ensure_default_group=services.security_groups.ensure_default,
         check_groups=check_usable,
-        dhcp_served=lambda connection, network_id, subnets: _dhcp_served(
-            connection, network_id, subnets, services.registry
+        dhcp_served=lambda connection, network_id, subnets, host: is_answered(
+            connection, network_id, subnets, host, services.registry.cutoff()
         ),
         told=lambda before, after: _port_told(services, before, after),
     )
     settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
     ports = Ports(db, operations, networks, extensions, services.quotas, mechanisms.drivers, neighbours, settings)
-    dhcp_ports = DhcpPorts(networks, ports, operations.commit, services.port_changed)
+    dhcp_ports = DhcpPorts(networks, ports, operations.commit, services.port_changed, conf.base_mac)
     services.dhcp_scheduler.make_ports_with(dhcp_ports)
     subnets.dhcp_ports = dhcp_ports
     bindings = PortBindings(db, networks, ports, services.port_changed)
@@ -77,27 +73,11 @@ def build(services: Services) -> Ml2Plugin:
     operations.undo_with("network", lambda network: networks.delete(own, network["id"], None))
     operations.undo_with("subnet", lambda subnet: subnets.delete(own, subnet["id"], None))
     operations.undo_with("port", lambda port: ports.delete(own, port["id"], None, guarded=False))
-    return Ml2Plugin(db, operations, networks, subnets, ports, bindings, provisioning)
+    renumbering = Renumbering(networks, ports, extensions, services.port_changed)
+    return Ml2Plugin(db, operations, networks, subnets, ports, bindings, provisioning, renumbering)
 
 
 def _port_told(services: Services, before: Object | None, after: Object | None) -> None:
     services.port_changed(before, after)
     if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
         services.dhcp_scheduler.settle(before["network_id"])  # somebody deleted what an agent serves from
-
-
-def _dhcp_served(connection: Connection, network_id: str, subnets: Sequence[str], registry: Registry) -> bool:
-    """Whether a live DHCP agent has the network and DHCP is on in one of the subnets: then a lease is waited for."""
-    a, b, s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
-    found = connection.execute(
-        sa.select(a.id)
-        .where(
-            b.network_id == network_id,
-            b.agent_id == a.id,
-            a.admin_state_up,
-            a.heartbeat_timestamp >= registry.cutoff(),
-            sa.exists(sa.select(s.id).where(s.id.in_(list(subnets)), s.enable_dhcp)),
-        )
-        .limit(1)
-    )
-    return found.first() is not None

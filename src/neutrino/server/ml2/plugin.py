@@ -16,6 +16,7 @@ from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.port_bindings import PortBindings
 from neutrino.server.ml2.ports import Ports
 from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.subnets import Subnets
 from neutrino.server.query import Query
 
@@ -35,6 +36,7 @@ class Ml2Plugin:
         ports: Ports,
         bindings: PortBindings,
         provisioning: Provisioning,
+        renumbering: Renumbering,
     ) -> None:
         self._db = db
         self.operations = operations
@@ -43,6 +45,7 @@ class Ml2Plugin:
         self.ports = ports
         self.bindings = bindings
         self.provisioning = provisioning
+        self.renumbering = renumbering
 
     # --- networks -------------------------------------------------------------------------------------------------
 

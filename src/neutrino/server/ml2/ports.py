@@ -52,7 +52,7 @@ class Neighbours:
     agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
     ensure_default_group: Callable[[str], str]
     check_groups: Callable[[Connection, Context, Sequence[str], str], None]  # for the port's project
-    dhcp_served: Callable[[Connection, str, Sequence[str]], bool]  # a network, by the subnets that a port is on
+    dhcp_served: Callable[[Connection, str, Sequence[str], str], bool]  # a network, a port's subnets, the port's host
     told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
 
 
@@ -486,7 +486,8 @@ class Ports:
         components = [provisioning.L2] if binding.agent_wires else []
         subnets = [f["subnet_id"] for f in port["fixed_ips"]]
         is_server = port["device_owner"] == DHCP_OWNER  # which gives leases, and waits for none
-        if subnets and not is_server and self._neighbours.dhcp_served(connection, port["network_id"], subnets):
+        served = self._neighbours.dhcp_served
+        if subnets and not is_server and served(connection, port["network_id"], subnets, port["binding:host_id"]):
             components.append(provisioning.DHCP)
         return components
 

@@ -20,6 +20,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.hosts.dhcp_answering import Waiting, answers, unanswered
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.port_view import VIEW
 
@@ -29,27 +30,8 @@ L2, DHCP = "L2", "DHCP"
 ACTIVE, DOWN = "ACTIVE", "DOWN"
 BATCH = 100  # ports that one transaction changes
 _p, _b = t.ports.c, t.provisioning_blocks.c
-_a, _n = t.agents.c, t.network_dhcp_agents.c
-_WAITING = (
-    sa.select(_p.host, _p.revision_number)
-    .where(
-        _p.id == sa.bindparam("port"),
-        _b.port_id == _p.id,
-        _b.component == DHCP,
-        _n.network_id == _p.network_id,
-        _n.agent_id == _a.id,
-        _a.host == sa.bindparam("on_host"),
-    )
-    .limit(1)
-)
-_UNSERVED = sa.select(_p.id, _p.host).where(
-    _b.port_id == _p.id,
-    _b.component == DHCP,
-    ~sa.exists()
-    .where(_n.network_id == _p.network_id, _n.agent_id == _a.id)
-    .where(_a.admin_state_up, _a.heartbeat_timestamp >= sa.bindparam("cutoff", type_=sa.String))
-    .correlate(t.ports),
-)
+_WAITING = sa.select(_p.id, _p.network_id, _p.host, _p.revision_number).where(_b.port_id == _p.id, _b.component == DHCP)
+_WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
 _BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _UNDONE = sa.select(_p.id, _p.host).where(
@@ -135,24 +117,27 @@ class Provisioning:
             return active
 
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
-        """A host that serves the port's network, though not the port itself, has done its part as of a revision.
+        """A host that gives the port its lease, though it may not wire it, has done its part as of a revision.
 
         News of an older revision says nothing: the host hears of the newer one, and answers for that. Whether the host
-        serves the network is asked of what is scheduled, so that none speaks for networks that are not its own.
+        is one that the port waits for is asked here, so that none speaks for ports that are not its own.
         """
         if component != DHCP:
             return False
         with self._db.read() as connection:
-            port = connection.execute(_WAITING, {"port": port_id, "on_host": host}).first()
-        if port is None or revision < port.revision_number:
-            return False
+            port = connection.execute(_WAITS, {"port": port_id}).first()
+            if port is None or revision < port.revision_number:
+                return False
+            if not answers(connection, port.network_id, port.host, host):
+                return False
         return self.complete(port_id, component, port.host, revision)
 
     def release_unserved(self, cutoff: str) -> set[str]:
         """Ports that wait for DHCP of agents that are all dead or down are held back no longer; those now ACTIVE."""
         with self._db.read() as connection:
-            rows = connection.execute(_UNSERVED, {"cutoff": cutoff}).all()
-        return self.complete_all([Done(row.id, row.host) for row in rows], DHCP) if rows else set()
+            waiting = [Waiting(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
+            unserved = unanswered(connection, waiting, cutoff)
+        return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
 
     def lost(self, port_id: str, host: str) -> bool:
         """The port is no longer wired on its host: it is DOWN until it is again. Whether it was not before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -15,76 +15,23 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, decode, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
-from neutrino.server.ipam import subnet_pools
+from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
-from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ml2.auto_addresses import AutoAddresses
 from neutrino.server.ml2.driver_api import Change
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.networks import AUTO_DELETED, Networks, check_revision
+from neutrino.server.ml2.networks import Networks, check_revision
 from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.subnet_users import check_gateway_unused, ports_on
+from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
-_c, _n = t.subnets.c, t.networks.c
-_NETWORK_SHARED = shared_with_viewer(_c.network_id)
-_EXTERNAL = sa.select(_n.external).where(_n.id == _c.network_id).scalar_subquery()
-_NETWORK_PROJECT = sa.select(_n.project_id).where(_n.id == _c.network_id).scalar_subquery()
-_OPENED = shared_ids(sharing.SHARED, sharing.EXTERNAL)
-
-
-def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
-    subnet = t.subnets.alias()
-    return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
-
-
-VIEW = View(
-    t.subnets,
-    columns=(
-        "id",
-        "name",
-        "project_id",
-        "network_id",
-        "ip_version",
-        "cidr",
-        "gateway_ip",
-        "enable_dhcp",
-        "ipv6_ra_mode",
-        "ipv6_address_mode",
-        "subnetpool_id",
-        "segment_id",
-        "dns_publish_fixed_ip",
-        "allocation_pools",
-        "dns_nameservers",
-        "host_routes",
-        "service_types",
-        "description",
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "tags",
-    ),
-    computed={
-        "router:external": _EXTERNAL,
-        "shared": _NETWORK_SHARED,
-        "network:project_id": _NETWORK_PROJECT,
-        "network:shared": _NETWORK_SHARED,
-    },
-    filters={"shared": lambda values: sa.or_(*(_NETWORK_SHARED if v else sa.not_(_NETWORK_SHARED) for v in values))},
-    scope=sa.or_(
-        _c.project_id == PROJECT,
-        _NETWORK_SHARED,
-        shared_with_viewer(_c.network_id, sharing.EXTERNAL),
-        _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
-    ),
-    listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
-    hidden=("network:project_id", "network:shared", "shared"),
-)
+DELEGATION: Final[Object] = {"id": delegated.POOL}  # in place of a pool
 
 
 @dataclass(frozen=True)
@@ -95,17 +42,6 @@ class Limits:
     @classmethod
     def of(cls, conf: cfg.ConfigOpts) -> Limits:
         return cls(conf.max_dns_nameservers, conf.max_subnet_host_routes)
-
-
-def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Object]]:
-    """The subnets of some networks, in the order in which they were made."""
-    out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
-    if not network_ids:
-        return out
-    found = VIEW.load_in(connection, "network_id", network_ids)
-    for subnet in sorted(found, key=lambda s: (s["created_at"], s["id"])):
-        out[subnet["network_id"]].append(subnet)
-    return out
 
 
 class DhcpPorts(Protocol):
@@ -128,7 +64,9 @@ class Subnets:
         auto_addresses: AutoAddresses,
         schedule: Callable[[str, Sequence[str]], Any],
         settle: Callable[[str], None],
+        delegates_by_default: bool = False,
     ) -> None:
+        """`delegates_by_default`: the default pool of IPv6 subnets is a prefix delegated to their router."""
         self._db = db
         self._operations = operations
         self._networks = networks
@@ -138,6 +76,7 @@ class Subnets:
         self._auto_addresses = auto_addresses
         self._schedule = schedule
         self._settle = settle
+        self._delegates_by_default = delegates_by_default
         self.dhcp_ports: DhcpPorts | None = None  # which stand on subnets themselves: set when they are there
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -176,9 +115,9 @@ class Subnets:
                 # First the network: it is the one row that subnets created at once on it all have to pass.
                 subnet_ids = [*network["subnets"], subnet["id"]]
                 stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
-                if pool is not None:
+                if pool is not None and pool is not DELEGATION:
                     subnet_pools.claim(tx, pool)
-                tx.insert(t.subnets, [as_row(t.subnets, subnet)])
+                tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
                 self._auto_addresses.add(tx, subnet, addressed)
                 for step in served:
                     step.write(tx)
@@ -217,7 +156,12 @@ class Subnets:
         return made
 
     def _pool(self, connection: Connection, context: Context, values: Object) -> Object | None:
+        if delegated.asks_for_delegation(values, self._delegates_by_default):
+            delegated.check_request(values)
+            return DELEGATION
         pool_id = values.get("subnetpool_id")
+        if pool_id == delegated.POOL:  # with a prefix that is the caller's own choice
+            pool_id = None
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
                 raise errors.BadRequest(resource="subnets", msg="a CIDR and the default subnet pool exclude each other")
@@ -251,13 +195,7 @@ class Subnets:
         pool: Object | None,
     ) -> Object:
         _check_affinity(values["ip_version"], pool, siblings)
-        cidr = values.get("cidr")
-        if pool is not None:
-            project = values["project_id"]
-            cidr = subnet_pools.choose_prefix(connection, pool, values.get("prefixlen"), cidr, project)
-        assert cidr is not None, "without a pool, a cidr was asked for"
-        prefix = rules.check_prefix(cidr, values["ip_version"], values["enable_dhcp"])
-        rules.check_overlap(prefix, siblings)
+        prefix = self._prefix(connection, values, siblings, pool)
         subnet = fresh(values, revision=1 if values.get("service_types") else 0)
         subnet |= {
             "cidr": str(prefix),
@@ -272,6 +210,8 @@ class Subnets:
         }
         for name in ("prefixlen", "use_default_subnetpool", "shared"):
             subnet.pop(name, None)
+        if pool is DELEGATION:
+            values = {**values, **delegated.addressing(str(prefix))}
         subnet["gateway_ip"] = values["gateway_ip"] if "gateway_ip" in values else rules.default_gateway(prefix)
         if subnet["gateway_ip"] is not None:
             rules.check_gateway(subnet["gateway_ip"], prefix)
@@ -292,6 +232,19 @@ class Subnets:
         self._extensions.process("create", "subnet", values, subnet, network=network)
         return subnet
 
+    def _prefix(
+        self, connection: Connection, values: Object, siblings: Sequence[Object], pool: Object | None
+    ) -> rules.Network:
+        cidr = values.get("cidr")
+        if pool is DELEGATION:
+            return ipaddress.ip_network(delegated.PROVISIONAL)
+        if pool is not None:
+            cidr = subnet_pools.choose_prefix(connection, pool, values.get("prefixlen"), cidr, values["project_id"])
+        assert cidr is not None, "without a pool, a cidr was asked for"
+        prefix = rules.check_prefix(cidr, values["ip_version"], values["enable_dhcp"])
+        rules.check_overlap(prefix, siblings)
+        return prefix
+
     # --- changing -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
@@ -308,7 +261,7 @@ class Subnets:
             served = self._dhcp_toggled(before, now)
 
             def write(tx: Transaction) -> None:
-                update_row(tx, t.subnets, before, now)
+                update_row(tx, t.subnets, before, stored(now))
                 for step in served:
                     step.write(tx)
                 self._extensions.store("update", "subnet", tx, now)
@@ -336,6 +289,7 @@ class Subnets:
     def _decide_update(self, connection: Connection, before: Object, values: Object) -> Object:
         prefix = ipaddress.ip_network(before["cidr"])
         after = {**before, **values}
+        delegated.check_update(before, values)
         rules.check_ipv6_modes(after)
         rules.check_lists(
             values,
@@ -347,7 +301,7 @@ class Subnets:
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)
         if "gateway_ip" in values and values["gateway_ip"] != before["gateway_ip"]:
-            _check_gateway_unused(connection, before)
+            check_gateway_unused(connection, before)
         if "allocation_pools" in values:
             rules.check_pools(values["allocation_pools"], prefix)
         if "gateway_ip" in values or "allocation_pools" in values:
@@ -362,7 +316,7 @@ class Subnets:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"])
-                going, losing = _ports_on(connection, before)
+                going, losing = ports_on(connection, before)
                 siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
                 served = self._dhcp_steps(connection, network["id"], siblings)
                 stepped = {step.change.current["id"] for step in served}
@@ -414,41 +368,4 @@ def _scope_left(subnet: Object, siblings: Sequence[Mapping[str, Any]]) -> Object
     return {f"ipv{subnet['ip_version']}_address_scope": None}
 
 
-def _check_gateway_unused(connection: Connection, subnet: Object) -> None:
-    """A router that holds the gateway's address keeps the gateway where it is."""
-    if subnet["gateway_ip"] is None:
-        return
-    a, p = t.ip_allocations.c, t.ports.c
-    holder = connection.execute(
-        sa.select(p.id).where(
-            a.port_id == p.id,
-            a.subnet_id == subnet["id"],
-            a.ip_address == subnet["gateway_ip"],
-            p.device_owner.in_(ROUTER_OWNERS),
-            p.device_id != "",
-        )
-    ).scalar()
-    if holder is not None:
-        raise errors.GatewayIpInUse(gateway=subnet["gateway_ip"], port=holder)
-
-
-def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[Any]]:
-    """The service's own ports, which go with the subnet, and ports that lose an address they formed themselves."""
-    a, p = t.ip_allocations.c, t.ports.c
-    rows = connection.execute(
-        sa.select(p.id, p.device_owner, p.project_id, p.revision_number, p.fixed_ips, p.dns_assignment)
-        .where(a.port_id == p.id, a.subnet_id == subnet["id"])
-        .distinct()
-    ).all()
-    automatic = rules.is_auto_address(subnet)
-    going: list[Any] = []
-    losing: list[Any] = []
-    for row in rows:
-        elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
-        if row.device_owner in AUTO_DELETED:
-            (losing if elsewhere else going).append(row)
-        elif automatic and row.device_owner not in ROUTER_OWNERS:
-            losing.append(row)
-        else:
-            raise errors.SubnetInUse(id=subnet["id"], reason=f"port {row.id} has an address from it")
-    return going, losing
+__all__ = ["VIEW", "Limits", "Subnets", "subnets_of"]

@@ -2,7 +2,10 @@
 
 It has a port on each of the router's subnets (sg-…), with an address of its own, as the router's is everywhere, and the
 router's gateway (qg-…). Answers go from here to the instance directly. Floating IPs of ports whose host does not reach the
-outside itself, and forwarded ports, are translated here too. Pure.
+outside itself, and forwarded ports, are translated here too.
+
+Several hosts may hold this part ready, as they do with a whole router: then keepalived says which of them has its
+addresses, and the rest of the router, which is on every host, knows nothing of it. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import msgspec
 
 from neutrino.agent.l3.names import SNAT_PORT, device, snat_namespace
 from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.devices import render_device
+from neutrino.agent.l3.parts.devices import render_device, silent
+from neutrino.agent.l3.parts.ha import Moving, moving_router
 from neutrino.agent.l3.parts.nat import render_nat
 from neutrino.agent.l3.router import DesiredRouter, render_plug, render_router
 from neutrino.dataplane.netlink.values import Address, address
@@ -24,29 +28,59 @@ from neutrino.model.routing import Router, RouterInterface, RouterRoute
 
 def render_central(router: Router, options: L3Options) -> DesiredRouter | None:
     """None where this host has no such part of the router."""
-    if not router.centralized or router.gateway is None:
+    if not has_central(router):
         return None
-    central = tuple(each for each in router.floating_ips if not each.host)
-    outer = msgspec.structs.replace(
-        router, interfaces=(), floating_ips=central, ha=None, routes=tuple(_reachable(router)), conntrack_helpers=()
-    )
+    outer = _outer(router)
     base = render_router(outer, options)
-    ports = {device(SNAT_PORT, each.id): each for each in router.snat_interfaces if each.admin_state_up}
+    ports = _ports(router)
+    held_ready = router.ha is not None
     namespace = dataclasses.replace(
         base.namespace,
         name=snat_namespace(router.id),
         devices=(*base.namespace.devices, *(render_device(name, port, options) for name, port in ports.items())),
-        addresses=base.namespace.addresses | frozenset(_addresses(ports)),
+        addresses=base.namespace.addresses | frozenset(() if held_ready else _addresses(ports)),
         sysctls={
             **base.namespace.sysctls,
             **{f"net/ipv4/conf/{name}/rp_filter": "0" for name in ("all", "default", *ports)},
+            **(silent(ports) if held_ready else {}),
         },
         device_prefixes=(*base.namespace.device_prefixes, SNAT_PORT),
+        others_addresses=base.namespace.others_addresses | frozenset(ports if held_ready else ()),
     )
     plugs = (*base.plugs, *(render_plug(name, port, options) for name, port in sorted(ports.items())))
     # Of the subnets the translation has to know: those in the outside's address scope are not translated.
     nat = render_nat(msgspec.structs.replace(outer, interfaces=router.interfaces))
     return DesiredRouter(namespace, nat, plugs)
+
+
+def moving_central(router: Router, options: L3Options) -> Moving | None:
+    """What of it only the active host has, where several hold it ready."""
+    whole = moving_router(_outer(router), options) if has_central(router) else None
+    if whole is None:
+        return None
+    ports = _ports(router)
+    return dataclasses.replace(
+        whole,
+        namespace=snat_namespace(router.id),
+        ports={**whole.ports, **ports},
+        addresses=(*whole.addresses, *_addresses(ports)),
+    )
+
+
+def has_central(router: Router) -> bool:
+    return router.centralized and router.gateway is not None
+
+
+def _outer(router: Router) -> Router:
+    """What it is towards the outside, as a router by itself."""
+    central = tuple(each for each in router.floating_ips if not each.host)
+    return msgspec.structs.replace(
+        router, interfaces=(), floating_ips=central, routes=tuple(_reachable(router)), conntrack_helpers=()
+    )
+
+
+def _ports(router: Router) -> dict[str, RouterInterface]:
+    return {device(SNAT_PORT, each.id): each for each in router.snat_interfaces if each.admin_state_up}
 
 
 def _addresses(ports: dict[str, RouterInterface]) -> Iterator[Address]:

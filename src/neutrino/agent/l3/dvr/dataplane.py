@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from neutrino.agent.l3.apply import Applied, Drivers, RouterDataplane, RouterPlan
-from neutrino.agent.l3.dvr.central import render_central
+from neutrino.agent.l3.apply import Applied, Drivers, RouterDataplane, RouterPlan, has_primary
+from neutrino.agent.l3.dvr.central import moving_central, render_central
 from neutrino.agent.l3.dvr.floating import Share, gateway_device, render_floating
 from neutrino.agent.l3.dvr.link_locals import LinkLocals
 from neutrino.agent.l3.dvr.local import local_floating_ips, render_local
@@ -69,33 +69,47 @@ class AnyDataplane:
     def known(self) -> frozenset[str]:
         return self._plain.known()
 
+    def is_recast(self, router: Router) -> bool:
+        return self._plain.is_recast(router)
+
     def is_active(self, router: Router) -> bool:
-        return self._plain.is_active(router)
+        if not router.distributed:
+            return self._plain.is_active(router)
+        return self._plain.is_active_in(snat_namespace(router.id), router)
 
     def say_initialized(self) -> None:
         self._plain.say_initialized()
 
     def quieten(self, router_id: str) -> None:
-        self._plain.quieten(router_id)
+        """Of a distributed router only that part moves which is in a namespace of its own; the rest is on every host."""
+        if snat_namespace(router_id) in self._drivers.netlink.namespaces():
+            self._plain.strip(snat_namespace(router_id))
+        else:
+            self._plain.quieten(router_id)
 
-    def apply(self, router: Router, *, keepalived: bool = True) -> Applied:
+    def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
         if not router.distributed:
-            return self._plain.apply(router, keepalived=keepalived)
-        self._plain.record(router.id)
+            return self._plain.apply(router, keepalived=keepalived, complete=complete)
+        self._plain.record(router)
         gateway = _gateway(router)
         if gateway is not None:
             self._pairs.take(router.id)
             self._open(gateway.network_id)
-        changes = self._plain.make(self._local(router)).changes
+        local = self._plain.make(self._local(router), complete=complete)
+        changes, active, withheld = local.changes, True, local.withheld
         central = render_central(router, self._options)
         if central is not None:
-            changes += self._plain.make(central).changes
-        else:
+            made = self._plain.make(central, keepalived=keepalived, complete=complete)
+            changes, active = changes + made.changes, keepalived and has_primary(router, made.before.addresses)
+            withheld |= made.withheld
+        elif complete:
             changes += self._plain.dismantle(snat_namespace(router.id))
+        else:
+            withheld = True
         changes += self._share()
         if gateway is None:
             self._pairs.release(router.id)
-        return Applied(changes, active=True)
+        return Applied(changes, active, withheld)
 
     def find(self, router: Router) -> RouterPlan | Plans:
         if not router.distributed:
@@ -121,9 +135,10 @@ class AnyDataplane:
         if not router.distributed:
             self._plain.announce(router)
             return
-        for part in (self._local(router), render_central(router, self._options)):
-            if part is not None:
-                self._plain.announce_all(part)
+        self._plain.announce_all(self._local(router))
+        central = render_central(router, self._options)
+        if central is not None and self.is_active(router):
+            self._plain.announce_all(central, moving_central(router, self._options))
         gateway = _gateway(router)
         if gateway is not None:
             self._say(gateway, [each.floating_ip_address for each in local_floating_ips(router)])

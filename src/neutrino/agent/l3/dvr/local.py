@@ -19,12 +19,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from neutrino.agent.l3.dvr.link_locals import Pair
+from neutrino.agent.l3.dvr.neighbours import render_neighbours
 from neutrino.agent.l3.names import INTERNAL, TO_FIP, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.nat import render_nat
 from neutrino.agent.l3.router import DesiredRouter, render_router
 from neutrino.agent.namespaces import DesiredDevice
-from neutrino.dataplane.netlink.values import Neighbour, Route, Rule, address, neighbour, route, rule
+from neutrino.dataplane.netlink.values import Route, Rule, address, route, rule
 from neutrino.dataplane.nft.api import Chain, Hook, Table, nft_set
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterAddress, RouterInterface
@@ -77,24 +78,6 @@ def _settings(devices: Iterable[DesiredDevice]) -> dict[str, str]:
     """Packets come and go by different hosts, so no device can tell who may send there; nobody is told of short cuts."""
     names = ("all", "default", *(each.name for each in devices if each.name != "lo"))
     return {f"net/ipv4/conf/{name}/{what}": "0" for name in names for what in ("rp_filter", "send_redirects")}
-
-
-# --- who is where -----------------------------------------------------------------------------------------------------
-
-
-def render_neighbours(router: Router, known: Iterable[DhcpPort]) -> Iterator[Neighbour]:
-    by_subnet = {
-        each.subnet_id: interface
-        for interface in router.interfaces
-        if interface.admin_state_up
-        for each in interface.addresses
-    }
-    own = {interface.id for interface in router.interfaces}
-    for port in known:
-        for fixed in port.fixed_ips if port.id not in own else ():
-            interface = by_subnet.get(fixed.subnet_id)
-            if interface is not None:
-                yield neighbour(device(INTERNAL, interface.id), fixed.ip_address, port.mac_address)
 
 
 # --- out --------------------------------------------------------------------------------------------------------------

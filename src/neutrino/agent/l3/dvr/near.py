@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from neutrino.agent.l3.dvr.neighbours import is_somewhere
 from neutrino.feed.state import Change
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
@@ -30,4 +31,6 @@ def ports_of(networks: frozenset[str], known: Mapping[str, Object]) -> list[Dhcp
 
 
 def _place(port: Object | None) -> object:
-    return (port.network_id, port.mac_address, port.fixed_ips) if isinstance(port, DhcpPort) else None
+    if not isinstance(port, DhcpPort):
+        return None
+    return port.network_id, port.mac_address, port.fixed_ips, port.allowed_address_pairs, is_somewhere(port)

@@ -8,10 +8,11 @@ internal subnets are routed by the kernel from the addresses alone; the default 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from neutrino.agent.l3.names import EXTERNAL, HA, INTERNAL, device, plugged, router_namespace
 from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.delegation import client_addresses
 from neutrino.agent.l3.parts.metadata import metadata_addresses
 from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
 from neutrino.dataplane.netlink.values import Address, Route, address, route
@@ -38,21 +39,22 @@ def render_namespace(router: Router, options: L3Options) -> DesiredNamespace:
         name=router_namespace(router.id),
         devices=(LOOPBACK, *(render_device(name, interface, options) for name, interface in wanted.items())),
         addresses=frozenset(_addresses(router, options, active=active)),
-        routes=frozenset(_routes(router, options)) if active else frozenset(),
-        sysctls={**SYSCTLS, **_listening(router, options), **_silent(router)},
+        routes=frozenset(router_routes(router, options)) if active else frozenset(),
+        sysctls={
+            **SYSCTLS,
+            **_listening(router, options),
+            **({} if active else silent(name for name in wanted if not name.startswith(HA))),
+        },
         device_prefixes=(INTERNAL, EXTERNAL, HA),
         others_addresses=frozenset() if active else frozenset(wanted),
     )
 
 
-def _silent(router: Router) -> dict[str, str]:
+def silent(names: Iterable[str]) -> dict[str, str]:
     """A host that holds an HA router ready says nothing: its devices get no address until keepalived sets one.
 
     What keepalived sets is used at once: the host that had it before may not answer for it, but is not to be waited for.
     """
-    if router.ha is None:
-        return {}
-    names = [name for name in ports(router) if not name.startswith(HA)]
     return {
         f"net/ipv6/conf/{name}/{setting}": value
         for name in names
@@ -102,6 +104,7 @@ def router_addresses(router: Router) -> Iterator[Address]:
         name = device(EXTERNAL, router.gateway.id)
         yield from (address(name, each.prefixed, nodad=True) for each in router.gateway.addresses)
         yield from (address(name, f"{each}/32") for each in outside_addresses(router))
+        yield from client_addresses(router)
 
 
 def outside_addresses(router: Router) -> list[str]:
@@ -112,7 +115,8 @@ def outside_addresses(router: Router) -> list[str]:
     return sorted((floating | forwarded) - own)
 
 
-def _routes(router: Router, options: L3Options) -> Iterator[Route]:
+def router_routes(router: Router, options: L3Options) -> Iterator[Route]:
+    """The ways out, further subnets outside, and what the router was told beyond."""
     yield from default_routes(router, options)
     for each in router.routes:
         yield route(str(ipaddress.ip_network(each.destination, strict=False)), via=each.nexthop)

@@ -12,6 +12,11 @@ the packet leaves by an internal device, and its source still becomes the floati
 gateway's address: the answer has to come back through the router. Packets that came from outside carry a mark and keep
 their source.
 
+Of an HA router's connections a host that takes over knows nothing. Those that leave under the router's address keep
+their port there, as long as it is free, so that the next packet from inside gives the new host the translation that the
+old one had. What comes from outside before that is nobody's here; the kernel's answer to it would end the connection, so
+it is dropped, and sent again.
+
 Maps cost the same for one floating IP and for five hundred. A map's value may not be a range: ranges of port
 forwardings are written out.
 """
@@ -46,7 +51,7 @@ def render_nat(router: Router, *, metadata_port: int = 0) -> Table:
             _chain("arriving", Hook("nat", "prerouting", _DSTNAT), _inward(metadata_port)),
             _chain("from_here", Hook("nat", "output", _DSTNAT), _DESTINATIONS),
             _chain("leaving", Hook("nat", "postrouting", _SRCNAT), _outward(router, outside)),
-            _chain("to_here", Hook("filter", "input", _FILTER), _guard(metadata_port)),
+            _chain("to_here", Hook("filter", "input", _FILTER), (*_guard(metadata_port), *_awaited(router, outside))),
             _chain("between", Hook("filter", "forward", _FILTER), _scopes(router)),
             *_helper_chain(router),
         ),
@@ -113,8 +118,9 @@ def _outward(router: Router, outside: str) -> Iterator[str]:
         return
     for cidr in _same_scope(router):
         yield f'oifname "{outside}" ip saddr {cidr} accept'
-    yield f'oifname "{outside}" snat ip to {address} fully-random'
-    yield f"meta mark & {_MASK:#x} != {FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address} fully-random"
+    port = "" if router.ha is not None else " fully-random"
+    yield f'oifname "{outside}" snat ip to {address}{port}'
+    yield f"meta mark & {_MASK:#x} != {FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address}{port}"
 
 
 def _guard(metadata_port: int) -> Iterator[str]:
@@ -122,6 +128,12 @@ def _guard(metadata_port: int) -> Iterator[str]:
     if metadata_port:
         yield f"meta mark & {_MASK:#x} == {METADATA_MARK:#x} accept"
         yield f"tcp dport {metadata_port} drop"
+
+
+def _awaited(router: Router, outside: str) -> Iterator[str]:
+    """The middle of a connection that a host has taken over, of which it has not yet heard from inside."""
+    if router.ha is not None and outside:
+        yield f'iifname "{outside}" tcp flags & syn == 0 ct state invalid,new drop'
 
 
 def _scopes(router: Router) -> Iterator[str]:

@@ -7,6 +7,7 @@ from neutrino.server.db.tables.hosts import agents, host_credentials
 from neutrino.server.db.tables.l3 import (
     auto_allocated_topologies,
     conntrack_helpers,
+    distributed_port_hosts,
     dvr_host_macs,
     flavor_service_profiles,
     flavors,
@@ -63,6 +64,7 @@ __all__ = [
     "changes",
     "conntrack_helpers",
     "default_security_groups",
+    "distributed_port_hosts",
     "dvr_host_macs",
     "flavor_service_profiles",
     "flavors",

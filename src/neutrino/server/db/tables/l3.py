@@ -106,6 +106,13 @@ dvr_host_macs = table(
     sa.Column("mac_address", sa.String(32), nullable=False, unique=True),
 )
 
+# The hosts that have said that a distributed router's port is wired there: it is bound to none of them.
+distributed_port_hosts = table(
+    "distributed_port_hosts",
+    sa.Column("port_id", Id, sa.ForeignKey("ports.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("host", sa.String(255), primary_key=True),
+)
+
 flavors = table(
     "flavors",
     sa.Column("id", Id, primary_key=True),

@@ -53,6 +53,8 @@ subnets = table(
     sa.Column("ipv6_ra_mode", sa.String(32), nullable=True),
     sa.Column("ipv6_address_mode", sa.String(32), nullable=True),
     sa.Column("subnetpool_id", Id, sa.ForeignKey("subnetpools.id"), nullable=True, index=True),
+    # The prefix is one that somebody outside delegates to the router; the API shows it as a pool of its own.
+    sa.Column("prefix_delegated", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("segment_id", Id, nullable=True),
     sa.Column("dns_publish_fixed_ip", sa.Boolean, nullable=False, default=False),
     json("allocation_pools"),

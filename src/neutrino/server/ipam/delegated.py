@@ -1,0 +1,97 @@
+"""Subnets whose prefix is delegated to their router from outside: what they ask for, and what they are until they have it.
+
+Until a prefix is there the subnet has a provisional one, which is no prefix of anything: hosts are not told of it. When
+the prefix changes, an address keeps its interface identifier, which is how hosts form theirs too. Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Final
+
+from neutrino.server import errors
+from neutrino.server.ipam.subnet_rules import SLAAC, STATELESS, default_pools
+
+Object = Mapping[str, Any]
+POOL: Final = "prefix_delegation"  # what such a subnet has for a subnetpool_id
+PROVISIONAL: Final = "::/64"
+_PROVISIONAL: Final = ipaddress.IPv6Network(PROVISIONAL)
+_HOST_BITS: Final = 64
+_MODES: Final = (SLAAC, STATELESS)
+_GIVEN: Final = ("gateway_ip", "allocation_pools")  # they come with the prefix
+
+
+def is_delegated(subnet: Object) -> bool:
+    return bool(subnet["subnetpool_id"] == POOL)
+
+
+def is_provisional(cidr: str) -> bool:
+    return cidr == PROVISIONAL
+
+
+def in_provisional(address: str) -> bool:
+    """Whether an address is on a subnet that has no prefix yet; a quick look first, as this is asked of every address."""
+    return address.startswith("::") and ipaddress.ip_address(address) in _PROVISIONAL
+
+
+def asks_for_delegation(values: Object, by_default: bool) -> bool:
+    """`by_default`: the default pool of IPv6 is delegation. Who names a prefix wants that one, and nothing is delegated."""
+    if values.get("cidr"):
+        return False
+    pool = values.get("subnetpool_id")
+    if pool is None:
+        return bool(by_default and values.get("use_default_subnetpool") and values["ip_version"] == 6)
+    return bool(pool == POOL)
+
+
+def check_request(values: Object) -> None:
+    if values["ip_version"] != 6:
+        raise _refused("ip_version", "only IPv6 prefixes are delegated")
+    for name in ("ipv6_ra_mode", "ipv6_address_mode"):
+        if values.get(name) not in _MODES:
+            raise _refused(name, f"must be {' or '.join(_MODES)} where the prefix is delegated")
+    if values.get("prefixlen", _HOST_BITS) != _HOST_BITS:
+        raise _refused("prefixlen", f"must be {_HOST_BITS} where the prefix is delegated")
+    for name in _GIVEN:
+        if name in values:
+            raise _refused(name, "comes with the delegated prefix and cannot be given")
+
+
+def check_update(subnet: Object, values: Object) -> None:
+    for name in _GIVEN if is_delegated(subnet) else ():
+        if name in values and values[name] != subnet[name]:
+            raise _refused(name, "comes with the delegated prefix and cannot be changed")
+
+
+def _refused(name: str, why: str) -> errors.BadRequest:
+    return errors.BadRequest(resource="subnets", msg=f"{name}: {why}")
+
+
+def addressing(cidr: str) -> dict[str, Any]:
+    """All that depends on the prefix: the router has its first address, the others are for hosts."""
+    prefix = ipaddress.IPv6Network(cidr)
+    gateway = str(prefix.network_address + 1)
+    return {"cidr": cidr, "gateway_ip": gateway, "allocation_pools": default_pools(prefix, gateway)}
+
+
+def renumbered(address: str, cidr: str) -> str:
+    """The same interface identifier on another prefix."""
+    identifier = int(ipaddress.IPv6Address(address)) % 2**_HOST_BITS
+    return str(ipaddress.IPv6Network(cidr).network_address + identifier)
+
+
+def is_on(address: str, cidr: str) -> bool:
+    return ipaddress.IPv6Address(address) in ipaddress.IPv6Network(cidr)
+
+
+def usable_prefix(text: str) -> str | None:
+    """A prefix as a host tells it, in its canonical form; None for what no subnet can have."""
+    try:
+        prefix = ipaddress.IPv6Network(text)
+    except ValueError:
+        return None
+    if prefix == _PROVISIONAL:
+        return PROVISIONAL
+    bad = prefix.is_multicast or prefix.is_link_local or prefix.is_loopback or prefix.overlaps(_PROVISIONAL)
+    return str(prefix) if prefix.prefixlen == _HOST_BITS and not bad else None

@@ -1,0 +1,127 @@
+"""A port is ACTIVE when its lease can be given, by whoever gives it: who waits for whom, and who for nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.model.agents import DHCP, AgentState
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
+from tests.api.agents import BINARIES, report, set_clock, switch
+from tests.api.client import Api
+from tests.api.dhcp import dhcp_ports, serve
+
+Fresh = tuple[Server, Api]
+
+
+@pytest.fixture
+def fresh(another_server: Any) -> Fresh:
+    server = another_server()
+    return server, Api(server.app).as_admin()
+
+
+def blocks(server: Server, port: dict[str, Any]) -> set[str]:
+    c = t.provisioning_blocks.c
+    with server.db.read() as connection:
+        return set(connection.execute(sa.select(c.component).where(c.port_id == port["id"])).scalars())
+
+
+def test_a_port_waits_for_wiring_and_lease(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    switch(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
+    assert blocks(server, port) == {"L2", "DHCP"}
+    provisioning, revision = server.core.provisioning, port["revision_number"]
+    assert not provisioning.complete(port["id"], "L2", "h1")
+    assert not provisioning.ready(port["id"], "DHCP", revision - 1, "d1"), "news of an older state"
+    assert not provisioning.ready(port["id"], "DHCP", revision, "h1"), "h1 does not serve the network"
+    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "d1 does not wire it"
+    assert provisioning.ready(port["id"], "DHCP", revision, "d1")
+    assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
+
+
+def test_who_does_not_wait_for_dhcp(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    network = api.network()
+    served, plain = api.subnet(network, "10.0.0.0/24"), api.subnet(network, "10.0.1.0/24", enable_dhcp=False)
+    here = {"binding__host_id": "d1", "device_owner": "compute:nova"}
+    both = api.port(network, fixed_ips=[{"subnet_id": s["id"]} for s in (served, plain)], **here)
+    assert blocks(server, both) == {"L2", "DHCP"}
+    static = api.port(network, fixed_ips=[{"subnet_id": plain["id"]}], **here)
+    assert blocks(server, static) == {"L2"}
+    assert blocks(server, api.port(network, fixed_ips=[], **here)) == {"L2"}
+    assert blocks(server, dhcp_ports(api, network)[0]) == {"L2"}
+
+
+def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    switch(server, "h1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
+    provisioning = server.core.provisioning
+    provisioning.complete(port["id"], "L2", "h1")
+    server.scheduler.reschedule_dead()
+    assert api.show("port", port["id"])["status"] == "DOWN", "d1 lives, and has not said that it serves the port"
+    set_clock(server, server.registry.down_time + 5)
+    switch(server, "h1")
+    server.scheduler.reschedule_dead()
+    assert api.show("port", port["id"])["status"] == "ACTIVE"
+
+
+# --- ACTIVE where hosts answer their own ports -------------------------------------------------------------------------
+
+
+def distribute(server: Server, host: str) -> None:
+    """A host that answers its own ports itself; its first report comes when others have the networks already."""
+    switch(server, host)
+    report(server, DHCP, host, dhcp_port_by_server=True, dhcp_distributed=True)
+
+
+def test_a_port_waits_for_the_host_that_answers_it(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    distribute(server, "h1")
+    switch(server, "h2")
+    here, there = (api.port(network, binding__host_id=host, device_owner="compute:nova") for host in ("h1", "h2"))
+    provisioning = server.core.provisioning
+    for port, host in ((here, "h1"), (there, "h2")):
+        assert blocks(server, port) == {"L2", "DHCP"}
+        provisioning.complete(port["id"], "L2", host)
+    assert not provisioning.ready(here["id"], "DHCP", here["revision_number"], "d1"), "h1's requests do not leave it"
+    assert not provisioning.ready(there["id"], "DHCP", there["revision_number"], "h1"), "a copy is for its own ports"
+    assert provisioning.ready(here["id"], "DHCP", here["revision_number"], "h1")
+    assert provisioning.ready(there["id"], "DHCP", there["revision_number"], "d1")
+
+
+def test_a_port_waits_for_its_own_host_when_all_others_are_dead(fresh: Fresh) -> None:
+    server, api = fresh
+    serve(server, "d1")
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    distribute(server, "h1")
+    set_clock(server, server.registry.down_time + 5)
+    switch(server, "h1")
+    configurations = {"dhcp_port_by_server": True, "dhcp_distributed": True}
+    server.registry.report(AgentState(DHCP, BINARIES[DHCP], "h1", "topic", configurations=configurations))
+    port = api.port(network, binding__host_id="h1", device_owner="compute:nova")
+    provisioning = server.core.provisioning
+    provisioning.complete(port["id"], "L2", "h1")
+    server.scheduler.reschedule_dead()
+    assert api.show("port", port["id"])["status"] == "DOWN", "h1 lives, and has not said that it serves the port"
+    assert provisioning.ready(port["id"], "DHCP", port["revision_number"], "h1")
+    late = api.port(network, binding__host_id="h1", device_owner="compute:nova")
+    provisioning.complete(late["id"], "L2", "h1")
+    set_clock(server, server.registry.down_time + 5)
+    server.scheduler.reschedule_dead()
+    assert api.show("port", late["id"])["status"] == "ACTIVE", "nobody is left to wait for"

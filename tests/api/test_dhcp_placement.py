@@ -1,0 +1,71 @@
+"""Networks go to hosts that can carry them: what is given to a host whose switch does not reach it would not be served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from neutrino.model.agents import DHCP
+from neutrino.server.main import Server
+from tests.api.agents import report, switch
+from tests.api.client import Api
+from tests.api.dhcp import dhcp_ports
+
+Fresh = tuple[Server, Api]
+PHYSICAL = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
+
+
+@pytest.fixture
+def fresh(another_server: Any) -> Fresh:
+    server = another_server()
+    return server, Api(server.app).as_admin()
+
+
+def bridged(server: Server, host: str, *physical: str) -> str:
+    """A host that reaches these physical networks, and serves DHCP; the DHCP agent's id."""
+    switch(server, host, bridge_mappings={name: f"br-{name}" for name in physical})
+    return report(server, DHCP, host, dhcp_port_by_server=True).agent_id
+
+
+def places(api: Api, network: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(p["binding:host_id"], p["binding:vif_type"]) for p in dhcp_ports(api, network)]
+
+
+def test_a_network_goes_to_a_host_that_can_carry_it(fresh: Fresh) -> None:
+    server, api = fresh
+    for host in ("a1", "a2", "a3"):
+        bridged(server, host)
+    bridged(server, "b1", "physnet1")
+    for _ in range(3):
+        network = api.network(**PHYSICAL)
+        api.subnet(network, "10.0.0.0/24")
+        assert places(api, network) == [("b1", "ovs")]
+
+
+def test_a_network_that_no_host_can_carry_waits_for_one(fresh: Fresh) -> None:
+    server, api = fresh
+    bridged(server, "a1")
+    network = api.network(**PHYSICAL)
+    api.subnet(network, "10.0.0.0/24")
+    bridged(server, "a2")
+    assert places(api, network) == []
+    bridged(server, "b1")
+    assert places(api, network) == []
+    switch(server, "b1", bridge_mappings={"physnet1": "br-ex"})
+    assert places(api, network) == [("b1", "ovs")], "its switch reaches the network since it was started anew"
+
+
+def test_failover_is_to_a_host_that_can_carry_the_network(fresh: Fresh) -> None:
+    server, api = fresh
+    first = bridged(server, "b1", "physnet1")
+    network = api.network(**PHYSICAL)
+    api.subnet(network, "10.0.0.0/24")
+    bridged(server, "a1")
+    path = f"/agents/{first}"
+    api.put(path, {"agent": {"admin_state_up": False}}).expect(200)
+    assert places(api, network) == [("b1", "ovs")], "a1 could not serve it"
+    bridged(server, "b2", "physnet1")
+    assert ("b2", "ovs") in places(api, network)
+    server.scheduler.reschedule_dead()
+    assert places(api, network) == [("b2", "ovs")]

@@ -1,0 +1,169 @@
+"""What passes through the metadata process, and what does not: bodies, nonsense, too much, a Nova that is slow or gone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.agent.metadata.messages import RateLimit, Settings
+from neutrino.lab.metadata import NovaMetadata
+from tests.support.metadata import SECRET, TIMES, Host, answers, isolated, nova, port, settings_for, status, until
+from tests.support.ports import free_port
+
+
+@pytest.fixture
+def server() -> Iterator[NovaMetadata]:
+    with nova() as made:
+        yield made
+
+
+@pytest.fixture
+def host(server: NovaMetadata, tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path, settings_for(server))
+    yield made
+    made.close()
+
+
+def test_a_slow_nova_is_slow_for_one(host: Host) -> None:
+    blue, red = isolated(host, "blue", 5), isolated(host, "red", 6)
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: answers(host, "blue", blue) and answers(host, "red", red))
+            slow = asyncio.create_task(host.asks("blue", "/lab/slow/4"))
+            started = time.monotonic()
+            for _ in range(20):
+                assert await host.asks("red") == (200, red.device_id)
+            assert time.monotonic() - started < 2
+            assert (await slow)[0] == 504
+            assert await host.asks("blue") == (200, blue.device_id)
+
+    asyncio.run(scenario())
+
+
+def test_without_nova_there_is_a_502_and_with_it_an_answer_again(tmp_path: Path) -> None:
+    """It is killed, with the connections to it that are kept for the next request."""
+    number, secret = free_port(), tmp_path / "secret"
+    secret.write_text(SECRET)
+    argv = [sys.executable, "-m", "neutrino.lab.metadata", "--port", str(number), "--secret-file", str(secret)]
+    host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
+    blue = isolated(host, "blue", 5)
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: status(host, "blue") == 502)
+            for _ in range(2):
+                with subprocess.Popen(argv) as program:
+                    try:
+                        await until(lambda: answers(host, "blue", blue), 15)
+                    finally:
+                        program.kill()
+                await until(lambda: status(host, "blue") == 502)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        host.close()
+
+
+def test_bodies_pass_in_pieces_and_the_connection_is_kept(host: Host, server: NovaMetadata) -> None:
+    blue = isolated(host, "blue", 5)
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: answers(host, "blue", blue))
+            pid = host.pid
+            before = _memory(pid)
+            await asyncio.to_thread(several)
+            assert _memory(pid) - before < 8 << 20, "64 MB have gone through, not into, the process"
+
+    def several() -> None:
+        connection = host.connect("blue")
+        try:
+            connection.request("GET", "/lab/bytes/67108864")
+            answer = connection.getresponse()
+            size = 0
+            while part := answer.read(1 << 16):
+                size += len(part)
+            assert size == 67108864
+            own = connection.sock
+            connection.request("POST", "/openstack/latest/password", body=iter([b"sealed ", b"password"]))
+            assert connection.getresponse().read() == b""
+            assert server.passwords == {blue.device_id: b"sealed password"}
+            connection.request("HEAD", "/latest/meta-data/instance-id")
+            head = connection.getresponse()
+            assert (head.status, head.headers["Content-Length"]) == (200, str(len(blue.device_id)))
+            head.read()
+            connection.request("GET", "/openstack/latest/nothing")
+            missing = connection.getresponse()
+            missing.read()
+            assert missing.status == 404
+            assert connection.sock is own, "one connection for all of it"
+        finally:
+            connection.close()
+
+    asyncio.run(scenario())
+
+
+def _memory(pid: int | None) -> int:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024
+
+
+def test_nonsense_is_refused_and_hurts_nobody(host: Host) -> None:
+    blue = isolated(host, "blue", 5)
+
+    def raw(data: bytes) -> bytes:
+        connection = host.connect("blue")
+        with connection.sock as sock:
+            sock.sendall(data)
+            return sock.recv(65536)
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: answers(host, "blue", blue))
+            pid = host.pid
+            assert b" 400 " in await asyncio.to_thread(raw, b"what?\r\n\r\n")
+            assert b" 431 " in await asyncio.to_thread(raw, b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20000)
+            both = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: nonsense\r\n\r\nabc"
+            assert b" 501 " in await asyncio.to_thread(raw, both)
+            assert b" 400 " in await asyncio.to_thread(raw, b"CONNECT nova:8775 HTTP/1.1\r\nHost: x\r\n\r\n")
+            absolute = b"GET http://169.254.169.254/latest/meta-data/instance-id HTTP/1.1\r\nHost: x\r\n\r\n"
+            assert blue.device_id.encode() in await asyncio.to_thread(raw, absolute)
+            assert answers(host, "blue", blue)
+            assert host.pid == pid
+
+    asyncio.run(scenario())
+
+
+def test_who_asks_too_often_is_told_so(server: NovaMetadata, tmp_path: Path) -> None:
+    limit = RateLimit((4,), (5, 60), (50, 60))
+    host = Host(tmp_path, settings_for(server, limit=limit))
+    try:
+        blue = isolated(host, "blue", 5)
+        other = port("blue", 8, "10.0.0.8")
+        host.instance("other", "qdhcp-blue", other)
+        host.feed.put("dhcp_port", other.id, other)
+
+        async def scenario() -> None:
+            host.feed.synced()
+            async with host.agent():
+                await until(lambda: answers(host, "other", other))
+                answered = [(await host.asks("blue"))[0] for _ in range(8)]
+                assert answered == [200] * 5 + [429] * 3
+                assert await host.asks("other") == (200, other.device_id)
+                assert blue.device_id in server.asked
+
+        asyncio.run(scenario())
+    finally:
+        host.close()

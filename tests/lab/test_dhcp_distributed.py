@@ -1,0 +1,110 @@
+"""Every host answers its own ports, routes for them and tells them who they are: before they are plugged, and alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.lab.api import Object
+from neutrino.lab.lab import Lab
+from tests.support.lab import address, open_group, temporary_lab, wait_until
+from tests.support.lab_dhcp import addresses, elsewhere, home, pid, served, servers, wait_for_renewal
+from tests.support.lab_metadata import metadata_route, wait_for_metadata
+from tests.support.routing_lab import differs, inside, make_router, reaches, routers_cleaned
+
+SERVER = "[DEFAULT]\nagent_down_time = 8\n"
+AGENT = """[DEFAULT]
+dhcp_distributed = true
+dhcp_renewal_time = 3
+agent_mode = dvr
+[agent]
+report_interval = 1
+enable_distributed_routing = true
+"""
+AGENTS = 4  # of a host
+
+
+@pytest.fixture(scope="module")
+def module_lab() -> Iterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
+        server, agent = Path(directory) / "server.conf", Path(directory) / "agent.conf"
+        server.write_text(SERVER)
+        agent.write_text(AGENT)
+        files = {"server_config_files": (str(server),), "agent_config_files": (str(agent),)}
+        with temporary_lab(hosts=2, roles=("l2", "dhcp", "l3", "metadata"), **files) as lab:
+            yield lab
+
+
+@pytest.fixture
+def lab(module_lab: Lab) -> Iterator[Lab]:
+    def all_alive() -> bool:
+        return sum(agent["alive"] for agent in module_lab.api.list("agent")) == AGENTS * len(module_lab.hosts)
+
+    wait_until(all_alive, 30, "not all agents are alive")
+    with routers_cleaned(module_lab):
+        open_group(module_lab)
+        yield module_lab
+
+
+def test_a_host_that_is_alone_serves_its_ports(lab: Lab) -> None:
+    """Those that it has and those that come, and it takes over the network without its clients noticing."""
+    blue = served(lab, "blue")
+    there, (away,) = home(lab, blue), elsewhere(lab, blue)
+    (before,) = servers(lab, blue)
+    lab.vm("a", network="blue", host=away, security_groups=["open"])
+    lab.stop_agent(there, kill=True)
+    lab.stop_ovs(there, kill=True)
+    fresh = lab.define_vm("b", network="blue", host=away, security_groups=["open"])
+    lab.plug("b", away)
+    lab.wait_for_port(fresh, timeout=4)  # the lost host is thought to live for longer than that
+    lab.address("b")
+    wait_for_renewal(lab, "a")
+    for vm in ("a", "b"):
+        assert addresses(lab, vm) == {f"{address(lab, vm)}/24"}
+        assert metadata_route(lab, vm) == before["fixed_ips"][0]["ip_address"]
+        wait_for_metadata(lab, vm)
+    process = pid(lab, away, blue)
+    wait_until(lambda: home(lab, blue) == away, 60, "the network is still with the host that is lost")
+    (after,) = servers(lab, blue)
+    assert (after["id"], after["fixed_ips"]) == (before["id"], before["fixed_ips"])
+    wait_for_renewal(lab, "a")
+    assert pid(lab, away, blue) == process, "the copy is now the port itself, and nothing else is another"
+
+
+def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
+    blue = inside(lab, "blue", 1, six=False)
+    wait_until(lambda: home(lab, blue["id"]) != "", 10, "blue is scheduled to nobody")
+    router = make_router(lab, None, blue, distributed=True)
+    (away,) = elsewhere(lab, blue["id"])
+    vm = lab.define_vm("a", network="blue", host=away, security_groups=["open"])  # bound, and no more
+    wait_until(lambda: "10.0.1.1/24" in in_namespace(lab, away, router), 10, "the router has not come with the binding")
+    wait_until(lambda: pid(lab, away, blue["id"]) != 0, 10, "DHCP has not come with the binding")
+    assert vm.nic.tap not in lab.run(away, ["ovs-vsctl", "list-ports", "br-int"]).stdout
+    wait_until(lambda: not differs(lab, away), 20, f"{away} is not done")
+    before, process = in_namespace(lab, away, router), pid(lab, away, blue["id"])
+    # Everything is told anew, by another server and to another agent.
+    lab.stop_server(kill=True)
+    lab.start_server()
+    lab.stop_agent(away, kill=True)
+    lab.start_agent(away)
+    wait_until(lambda: not differs(lab, away), 20, f"{away} is not as it should be")
+    assert in_namespace(lab, away, router) == before
+    assert pid(lab, away, blue["id"]) == process
+    lab.plug("a", away)
+    lab.wait_for_port(vm)
+    lab.address("a")
+    assert addresses(lab, "a") == {f"{address(lab, 'a')}/24"}
+    assert reaches(lab, "a", "10.0.1.1")
+    lab.delete_vm("a")
+    wait_until(lambda: in_namespace(lab, away, router) == "", 20, "the router does not go with the last port")
+    wait_until(lambda: pid(lab, away, blue["id"]) == 0, 20, "DHCP does not go with the last port")
+
+
+def in_namespace(lab: Lab, host: str, router: Object) -> str:
+    """Which namespace the router has on a host, its devices by number, and their addresses; empty if there is none."""
+    name = f"qrouter-{router['id']}"
+    which = lab.run(host, ["stat", "-Lc", "%i", f"/run/netns/{name}"], check=False).stdout
+    return which + lab.run(host, ["ip", "-n", name, "-4", "-o", "address"], check=False).stdout

@@ -1,0 +1,333 @@
+"""Routers that are distributed and HA at once: each host routes for itself, and the way out moves when its host is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.lab.api import Object
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from tests.support.dvr_lab import distributed_lab, gaps, in_snat, namespaces, wait_for_nothing_of
+from tests.support.lab import Pinging
+from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.routing_checks import (
+    check_floating_ips,
+    check_forwarded_ports,
+    check_ipv6_out,
+    check_route_through,
+    check_same_addresses,
+    check_without_translation,
+)
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE,
+    SOON,
+    connect,
+    delete_router,
+    devices_of,
+    differs,
+    floating_ip,
+    gateway_address,
+    hosts_of,
+    in_router,
+    inside,
+    lost,
+    make_router,
+    outside,
+    problems_of,
+    routers_cleaned,
+    seen_as,
+    wait_to_lose,
+    wait_to_reach,
+    wait_until_right,
+)
+
+CENTRAL = ("h1", "h2")  # hold the SNAT ready; h3 routes for itself alone
+FAILOVER_SECONDS = 15.0  # keepalived waits three and a half; the rest is for a busy machine
+CENTRAL_PORTS = ("network:router_centralized_snat", "network:router_gateway")
+INTERFACE = "network:router_interface_distributed"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with distributed_lab(central=CENTRAL) as made:
+        yield made
+
+
+@dataclasses.dataclass
+class Site:
+    """blue in tunnels and green in VLANs, joined by one router, with somebody on every host."""
+
+    lab: Lab
+    out: Object
+    router: Object
+    group: str
+    guests: dict[str, Guest]
+
+    def __getitem__(self, name: str) -> Guest:
+        return self.guests[name]
+
+    def four(self, name: str) -> str:
+        return self.guests[name].addresses[4]
+
+    @property
+    def gateway(self) -> str:
+        return gateway_address(self.lab, self.router)
+
+    @property
+    def states(self) -> dict[str, str | None]:
+        return hosts_of(self.lab, self.router)
+
+    @property
+    def active(self) -> str:
+        """The one host that says it is active, once there is one and the other says it is not."""
+        wait_until(self._is_settled, SOON, f"there is not one active host: {self.states}")
+        return next(host for host, state in self.states.items() if state == "active")
+
+    def _is_settled(self) -> bool:
+        states = self.states
+        return sorted(str(states[host]) for host in CENTRAL if host in states) == ["active", "standby"]
+
+    @property
+    def standby(self) -> str:
+        active = self.active
+        return next(host for host in CENTRAL if host != active)
+
+    def ports(self, *owners: str) -> list[Object]:
+        ports = self.lab.api.list("port", device_id=self.router["id"])
+        return [port for port in ports if port["device_owner"] in owners]
+
+    def places(self) -> set[str]:
+        """Where the API says that the router's way out is."""
+        return {port["binding:host_id"] for port in self.ports(*CENTRAL_PORTS)}
+
+
+@pytest.fixture(scope="module")
+def site(lab: Lab) -> Iterator[Site]:
+    with routers_cleaned(lab):
+        out = outside(lab)
+        wire = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+        blue, green = inside(lab, "blue", 1), inside(lab, "green", 2, **wire)
+        router = make_router(lab, out, blue, green, distributed=True, ha=True)
+        group, _ = make_group(lab, "open", *EVERYTHING)
+        guests = make_guests(
+            lab,
+            Spec("a", blue, "h1", [group]),
+            Spec("b", green, "h2", [group]),
+            Spec("c", blue, "h3", [group]),
+            Spec("d", green, "h3", [group]),
+            Spec("e", blue, "h3", [group]),
+        )
+        made = Site(lab, out, router, group, {guest.name: guest for guest in guests})
+        for guest in guests:
+            wait_to_reach(lab, guest.name, MACHINE)
+        yield made
+
+
+# --- as it should be --------------------------------------------------------------------------------------------------
+
+
+def test_two_hosts_hold_the_way_out_ready_and_one_has_it(site: Site) -> None:
+    lab, active = site.lab, site.active
+    assert set(site.states) == {"h1", "h2", "h3"}
+    assert site.states["h3"] is None
+    wait_until(lambda: site.places() == {active}, SOON, f"the ports are elsewhere: {site.places()}")
+    assert {port["binding:host_id"] for port in site.ports("network:router_ha_interface")} == set(CENTRAL)
+    assert [len(namespaces(lab, host, "snat-")) for host in ("h1", "h2", "h3")] == [1, 1, 0]
+    for host in CENTRAL:
+        said = json.loads(in_snat(lab, site.router, host, "ip", "-j", "address"))
+        held = {each["ifname"]: each.get("addr_info", ()) for each in said if each["ifname"][:3] in ("sg-", "qg-")}
+        assert len(held) == 5  # two subnets each on two networks, and the gateway
+        assert all(bool(found) == (host == active) for found in held.values()), host
+        assert "10.0.1.1/24" in in_router(lab, site.router, host, "ip", "address")  # that part is everywhere
+    for host in lab.hosts:
+        wait_until_right(lab, host)
+
+
+def test_its_ports_are_active(site: Site) -> None:
+    owners = (*CENTRAL_PORTS, INTERFACE, "network:router_ha_interface")
+
+    def others() -> list[tuple[str, str]]:
+        return [(port["device_owner"], port["status"]) for port in site.ports(*owners) if port["status"] != "ACTIVE"]
+
+    wait_until(lambda: others() == [], SOON, f"some are not ACTIVE: {others()}")
+
+
+@pytest.mark.parametrize(("source", "target"), [("a", "b"), ("a", "d"), ("b", "c"), ("c", "d"), ("d", "a")])
+def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, target: str) -> None:
+    for version in (4, 6):
+        own, other = site[source].addresses[version], site[target].addresses[version]
+        assert seen_as(site.lab, source, target, other).removeprefix("::ffff:") == own
+
+
+def test_out_under_the_routers_address_from_every_host(site: Site) -> None:
+    for name in site.guests:
+        assert seen_as(site.lab, name, EXTERNAL, MACHINE) == site.gateway
+
+
+def test_without_translation(site: Site) -> None:
+    check_without_translation(site.lab, site.out, site.router, site["c"], site.gateway)
+
+
+def test_ipv6_is_routed_out(site: Site) -> None:
+    check_ipv6_out(site.lab, site.router, site["a"], site["c"])
+
+
+def test_floating_ips_in_and_out_and_among_themselves(site: Site) -> None:
+    check_floating_ips(site.lab, site.out, [site["a"], site["c"], site["d"]], site["b"], site.gateway)
+
+
+def test_forwarded_ports(site: Site) -> None:
+    check_forwarded_ports(site.lab, site.out, site["c"], site.gateway)
+
+
+def test_a_floating_ip_of_a_host_that_does_not_reach_the_outside(site: Site) -> None:
+    """It comes by the active host."""
+    lab, fip = site.lab, floating_ip(site.lab, site.out, site["c"].port_id)
+    address = fip["floating_ip_address"]
+    lab.stop_agent("h3")
+    lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr_no_external"}})
+    wait_until(lambda: address in in_snat(lab, site.router, site.active, "ip", "address"), SOON, "it stays on its host")
+    wait_until(lambda: not namespaces(lab, "h3", "fip-"), SOON, "h3 still has a way out of its own")
+    assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
+    assert seen_as(lab, "c", EXTERNAL, MACHINE) == address
+    lab.stop_agent("h3")
+    lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr"}})
+    wait_until(lambda: bool(namespaces(lab, "h3", "fip-")), SOON, "h3 has no way out of its own")
+    wait_to_reach(lab, EXTERNAL, address)
+    lab.api.delete("floatingip", fip["id"])
+
+
+def test_a_route_through_an_instance(site: Site) -> None:
+    check_route_through(site.lab, site.router, site["c"], site["b"], site["d"])
+
+
+def test_tenants_with_the_same_addresses(site: Site) -> None:
+    check_same_addresses(site.lab, site.out, site["c"], [site.group], site.gateway, distributed=True, ha=True)
+
+
+def test_an_agent_that_is_killed_and_back_changes_nobody(site: Site) -> None:
+    lab, active = site.lab, site.active
+    with Pinging(lab, "c", MACHINE) as out, Pinging(lab, "a", site.four("b")) as across:
+        for host in (active, site.standby):
+            lab.stop_agent(host, kill=True)
+            lab.start_agent(host)
+            wait_until_right(lab, host)
+    assert (gaps(out), gaps(across)) == ([], [])
+    assert site.active == active
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_of_the_active_host(site: Site) -> None:
+    """The way out is back within seconds; what does not go by that host notices nothing."""
+    lab, active, standby = site.lab, site.active, site.standby
+    fip = floating_ip(lab, site.out, site["c"].port_id)
+    address, near = fip["floating_ip_address"], next(name for name in ("a", "b") if site[name].host == standby)
+    wait_to_reach(lab, EXTERNAL, address)
+    back = contextlib.ExitStack()
+    with connect(lab, "d", EXTERNAL, MACHINE) as talk, back:
+        assert talk.goes_on()
+        with (
+            Pinging(lab, "d", MACHINE) as by_wire,
+            Pinging(lab, "e", MACHINE) as by_tunnel,
+            Pinging(lab, EXTERNAL, address) as floating,
+            Pinging(lab, near, site.four("c")) as across,
+        ):
+            back.enter_context(lost(lab, site.router, active))
+            talk.server.sendall(b"are you there?")
+            for name in ("d", "e"):
+                wait_to_reach(lab, name, MACHINE)
+        outages = [ping.lost * ping.spacing for ping in (by_wire, by_tunnel)]
+        assert min(outages) > 0
+        assert max(outages) < FAILOVER_SECONDS
+        assert (gaps(floating), gaps(across)) == ([], [])
+        # What comes again from outside is not answered by a host that has yet to hear of the connection from inside.
+        with lab.capture(standby, f"tcp and host {site.gateway}", "external") as seen:
+            seen.wait_for(f"> {site.gateway}.", timeout=20)
+            seen.wait_until_quiet()
+        assert "Flags [R" not in seen.text
+        wait_until(talk.goes_on, SOON, "an established connection did not survive")
+        for name in ("d", "e", near):
+            assert seen_as(lab, name, EXTERNAL, MACHINE) == site.gateway
+        wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
+        wait_until(lambda: site.places() == {standby}, SOON, "the ports did not follow")
+        with Pinging(lab, "d", MACHINE) as out:
+            back.close()
+            wait_until_right(lab, active)
+        # A machine with much else to do may keep keepalived from its turn; a move back costs less than the loss did.
+        assert out.lost * out.spacing < FAILOVER_SECONDS
+    for guest in site.guests.values():
+        wait_to_reach(lab, guest.name, MACHINE)
+    lab.api.delete("floatingip", fip["id"])
+
+
+def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
+    lab = site.lab
+    deaf = ["add table ip deaf", "add chain ip deaf in { type filter hook input priority -300; }"]
+    for host in CENTRAL:
+        for line in (*deaf, "add rule ip deaf in ip protocol vrrp drop"):
+            in_snat(lab, site.router, host, "nft", line)
+    try:
+        wait_until(lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says it")
+    finally:
+        for host in CENTRAL:
+            in_snat(lab, site.router, host, "nft", "delete table ip deaf")
+    wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
+    active = site.active
+    wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")
+    for guest in site.guests.values():
+        wait_to_reach(lab, guest.name, MACHINE)
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_way_out_comes_and_goes_and_the_rest_stays(site: Site) -> None:
+    lab, router = site.lab, site.router
+    with Pinging(lab, "a", site.four("b")) as across:
+        lab.api.update("router", router["id"], external_gateway_info={})
+        wait_to_lose(lab, "c", MACHINE)
+        wait_until(lambda: not any(namespaces(lab, host, "snat-") for host in lab.hosts), SOON, "it is still there")
+        wait_until(lambda: "active" not in site.states.values(), SOON, "a host is active for nothing")
+        lab.api.update("router", router["id"], external_gateway_info={"network_id": site.out["id"]})
+        for guest in site.guests.values():
+            wait_to_reach(lab, guest.name, MACHINE)
+    assert len(gaps(across)) <= 5  # devices are plugged meanwhile, which a switch in userspace does not bear well
+    for host in lab.hosts:
+        wait_until_right(lab, host)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [{"ha": False}, {"distributed": False, "ha": True}, {"distributed": True}],
+    ids=["one way out", "centralized", "as it was"],
+)
+def test_it_becomes_one_of_another_kind(site: Site, kind: dict[str, bool]) -> None:
+    lab, router = site.lab, site.router
+    lab.api.update("router", router["id"], admin_state_up=False)
+    wait_to_lose(lab, "c", MACHINE)
+    lab.api.update("router", router["id"], **kind)
+    lab.api.update("router", router["id"], admin_state_up=True)
+    for guest in site.guests.values():
+        wait_to_reach(lab, guest.name, MACHINE)
+    assert seen_as(lab, "a", "d", site.four("d")) == site.four("a")
+    for host in lab.hosts:
+        wait_until_right(lab, host)
+
+
+def test_one_that_is_deleted_leaves_nothing(site: Site) -> None:
+    lab, router = site.lab, site.router
+    assert (lab.api.show("router", router["id"])["distributed"], site.active) == (True, site.active)
+    devices = devices_of(lab, router)
+    macs = {port["mac_address"] for port in lab.api.list("port", device_id=router["id"])}
+    delete_router(lab, router["id"])
+    wait_for_nothing_of(lab, router, devices, macs)
+    for host in lab.hosts:
+        assert differs(lab, host) == ""

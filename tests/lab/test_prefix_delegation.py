@@ -1,0 +1,222 @@
+"""Prefixes from outside on real packets: a DHCPv6 server delegates them, routers announce them, instances use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.agent.main import CACHE
+from neutrino.lab.api import Object
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from tests.support.delegation_lab import (
+    Isp,
+    asking,
+    clients,
+    delegating,
+    expected,
+    formed,
+    prefix_of,
+    route_back,
+    wait_for_none,
+    wait_for_prefix,
+)
+from tests.support.dvr_lab import distributed_lab
+from tests.support.lab import Pinging
+from tests.support.lab_guests import EVERYTHING, make_group
+from tests.support.routing_lab import (
+    EXTERNAL,
+    MACHINE6,
+    SOON,
+    attach,
+    detach,
+    gateway_address,
+    host_of,
+    hosts_of,
+    in_router,
+    make_router,
+    move_router,
+    outside,
+    routers_cleaned,
+    wait_to_reach,
+    wait_until_right,
+    wait_until_traceless,
+)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with distributed_lab(central=("h1", "h2"), hosts=2) as made:  # for routers of all kinds
+        yield made
+
+
+@pytest.fixture
+def isp(lab: Lab) -> Iterator[Isp]:
+    """One for each test: a prefix that one has given back is given to the next."""
+    with delegating(lab) as made:
+        with routers_cleaned(lab):
+            yield made
+        for host in lab.hosts:
+            wait_until(lambda host=host: clients(lab, host) == {}, SOON, f"clients run on on {host}")  # type: ignore[misc]
+
+
+@dataclasses.dataclass
+class Site:
+    """A network whose only subnet waits for a prefix, a VM on it, and a router with a way out."""
+
+    lab: Lab
+    isp: Isp
+    out: Object
+    network: Object
+    subnet: Object
+    router: Object
+    vm: str
+
+    @property
+    def gateway(self) -> str:
+        return gateway_address(self.lab, self.router, 6)
+
+    def check(self, subnet: Object) -> str:
+        """The subnet has a prefix, the VM an address on it, and it is reached from outside; the prefix."""
+        prefix = wait_for_prefix(self.lab, subnet)
+        own = expected(self.lab, self.vm, prefix)
+        assert own
+        wait_until(lambda: own in formed(self.lab, self.vm), SOON, f"{self.vm} forms no address on {prefix}")
+        with route_back(self.lab, prefix, self.gateway):
+            wait_to_reach(self.lab, self.vm, MACHINE6)
+            wait_to_reach(self.lab, EXTERNAL, own)
+        return prefix
+
+
+def make_site(lab: Lab, isp: Isp, **router: object) -> Site:
+    out = outside(lab)
+    network = lab.api.create("network", name="waiting")
+    subnet = asking(lab, network)
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    made = make_router(lab, out, **router)
+    attach(lab, made, subnet)
+    vm = lab.vm("vm", network=network["id"], host="h2", security_groups=[group], wait=False)
+    lab.wait_for_port(vm)
+    return Site(lab, isp, out, network, subnet, made, "vm")
+
+
+@pytest.fixture
+def site(lab: Lab, isp: Isp) -> Site:
+    return make_site(lab, isp)
+
+
+def test_a_prefix_comes_and_is_given_back(site: Site) -> None:
+    lab, host = site.lab, host_of(site.lab, site.router)
+    prefix = site.check(site.subnet)
+    assert prefix in site.isp.given()
+    wait_until_right(lab, host)
+    assert set(clients(lab, host)) == {site.subnet["id"]}
+
+    detach(lab, site.router, site.subnet)
+    assert prefix_of(lab, site.subnet) == "::/64"
+    wait_until(lambda: site.isp.has_released(prefix), SOON, "the prefix is not given back")
+    wait_until(lambda: clients(lab, host) == {}, SOON, "the client runs on")
+    wait_until_traceless(lab, site.subnet["id"], host, [])
+    wait_until_right(lab, host)
+
+    attach(lab, site.router, site.subnet)
+    again = site.check(site.subnet)
+    assert again == prefix  # by whom it was had last
+    lab.api.update("router", site.router["id"], external_gateway_info={})
+    wait_for_none(lab, site.subnet)
+    wait_until(lambda: site.isp.said.count(f"releases prefix {again}") == 2, SOON, "it is not given back")
+    wait_until(lambda: clients(lab, host) == {}, SOON, "the client runs on")
+
+
+def test_agents_and_clients_that_restart_keep_the_prefix(site: Site) -> None:
+    lab, host = site.lab, host_of(site.lab, site.router)
+    prefix = site.check(site.subnet)
+    running = clients(lab, host)
+    # A killed agent starts from what it has written down, which it does a second after it heard of it.
+    cache = lab.places.host(host) / CACHE
+    wait_until(lambda: prefix in cache.read_text(), SOON, "the agent does not write down the prefix")
+    with route_back(lab, prefix, site.gateway), Pinging(lab, site.vm, MACHINE6) as ping:
+        lab.stop_agent(host, kill=True)
+        lab.start_agent(host)
+        wait_until_right(lab, host)
+        assert clients(lab, host) == running
+        asked = len(site.isp.given())
+        os.kill(running[site.subnet["id"]], signal.SIGKILL)
+        wait_until(lambda: len(site.isp.given()) > asked, SOON, "the client is not back, or does not ask again")
+        wait_until_right(lab, host)
+    assert ping.lost == 0
+    assert prefix_of(lab, site.subnet) == prefix
+    assert not site.isp.has_released(prefix)
+
+
+def test_each_subnet_has_its_own_and_gives_back_its_own(site: Site) -> None:
+    lab, host = site.lab, host_of(site.lab, site.router)
+    second = asking(lab, site.network)
+    attach(lab, site.router, second)
+    first_prefix, second_prefix = site.check(site.subnet), site.check(second)
+    assert first_prefix != second_prefix
+    detach(lab, site.router, second)
+    wait_until(lambda: site.isp.has_released(second_prefix), SOON, "the prefix is not given back")
+    assert not site.isp.has_released(first_prefix)
+    wait_until(lambda: set(clients(lab, host)) == {site.subnet["id"]}, SOON, "the client runs on")
+    assert site.check(site.subnet) == first_prefix
+
+
+def test_a_router_given_to_another_host_keeps_its_prefix(site: Site) -> None:
+    lab, old = site.lab, host_of(site.lab, site.router)
+    new = next(host for host in lab.hosts if host != old)
+    prefix = site.check(site.subnet)
+    move_router(lab, site.router, new)
+    wait_until(lambda: set(clients(lab, new)) == {site.subnet["id"]}, SOON, "nobody asks there")
+    wait_until_traceless(lab, site.router["id"], old, [])
+    wait_until_right(lab, new)
+    assert site.check(site.subnet) == prefix
+    assert not site.isp.has_released(prefix)
+
+
+def test_only_the_active_host_asks_and_a_failover_keeps_the_prefix(lab: Lab, isp: Isp) -> None:
+    def active() -> str:
+        return next((host for host, state in hosts_of(lab, made.router).items() if state == "active"), "")
+
+    def speaking() -> list[str]:
+        return [host for host in lab.hosts if clients(lab, host)]
+
+    made = make_site(lab, isp, ha=True)
+    prefix = made.check(made.subnet)
+    host = active()
+    assert speaking() == [host]
+    for each in lab.hosts:
+        wait_until_right(lab, each)
+    (device,) = in_router(lab, made.router, host, "sh", "-c", "ls /sys/class/net | grep ^ha-").split()
+    in_router(lab, made.router, host, "ip", "link", "set", device, "down")
+    wait_until(lambda: active() not in ("", host), SOON, "nobody takes over")
+    wait_until(lambda: speaking() == [active()], SOON, "not the active host alone asks")
+    assert made.check(made.subnet) == prefix
+    assert not isp.has_released(prefix)
+
+
+def test_a_distributed_router_asks_where_its_way_out_is(lab: Lab, isp: Isp) -> None:
+    made = make_site(lab, isp, distributed=True)
+    prefix = made.check(made.subnet)
+    (gateway,) = lab.api.list("port", device_id=made.router["id"], device_owner="network:router_gateway")
+    assert {host for host in lab.hosts if clients(lab, host)} == {gateway["binding:host_id"]}
+    for host in lab.hosts:
+        wait_until_right(lab, host)
+    detach(lab, made.router, made.subnet)
+    wait_until(lambda: isp.has_released(prefix), SOON, "the prefix is not given back")
+
+
+def test_a_prefix_that_is_not_renewed_goes_and_another_comes(lab: Lab) -> None:
+    with routers_cleaned(lab):
+        with delegating(lab, lifetime=6) as isp:
+            made = make_site(lab, isp)
+            made.check(made.subnet)
+            asked = len(isp.given())
+            wait_until(lambda: len(isp.given()) > asked, SOON, "it is not renewed")
+        wait_for_none(lab, made.subnet)
+        with delegating(lab) as isp:
+            made.check(made.subnet)

@@ -1,0 +1,87 @@
+"""Labs whose hosts route for themselves, and what tests of distributed routers ask of them.
+
+with distributed_lab(central=("h1",)) as lab:
+    router = make_router(lab, outside(lab), inside(lab, "blue", 1), distributed=True)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from neutrino.lab.api import Object
+from neutrino.lab.errors import LabError
+from neutrino.lab.lab import Lab
+from neutrino.lab.waiting import wait_until
+from tests.support.lab import Pinging
+from tests.support.lab_guests import flows
+from tests.support.routing_lab import SOON, l3_agent, routed_lab, traces_of
+
+OPTIONS = "[DEFAULT]\nagent_mode = {mode}\n[agent]\nenable_distributed_routing = true\n"
+BRIDGES = ("br-int", "br-tun", "br-provider", "br-ex")
+
+
+@contextlib.contextmanager
+def distributed_lab(central: Sequence[str], hosts: int = 3) -> Iterator[Lab]:
+    """The `central` hosts take the part of routers that is at one place; the others route for themselves alone."""
+    usual, other = ("dvr_snat", "dvr") if len(central) > hosts / 2 else ("dvr", "dvr_snat")
+    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
+        options = Path(directory) / "dvr.conf"
+        options.write_text(OPTIONS.format(mode=usual))
+        with routed_lab(hosts=hosts, agent_config_files=(str(options),)) as lab:
+            for host in lab.hosts:
+                if (host in central) != (usual == "dvr_snat"):
+                    lab.stop_agent(host)
+                    lab.start_agent(host, {"DEFAULT": {"agent_mode": other}})
+                    wait_until(lambda host=host: _mode(lab, host) == other, SOON, f"{host} is not {other}")  # type: ignore[misc]
+            yield lab
+
+
+def _mode(lab: Lab, host: str) -> str:
+    agent = l3_agent(lab, host)
+    return str(agent["configurations"]["agent_mode"]) if agent is not None else ""
+
+
+def namespaces(lab: Lab, host: str, prefix: str) -> list[str]:
+    return [line for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if line.startswith(prefix)]
+
+
+def in_snat(lab: Lab, router: Object, host: str, *argv: str, check: bool = True) -> str:
+    """A command where the router's SNAT is."""
+    return lab.run(host, ["ip", "netns", "exec", f"snat-{router['id']}", *argv], check=check).stdout
+
+
+def gaps(ping: Pinging) -> list[int]:
+    """What was not answered though something later was: the last ones were under way when it ended."""
+    return [number for number in range(1, max(ping.received)) if number not in ping.received]
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+
+
+def wait_for_nothing_of(lab: Lab, router: Object, devices: list[str], macs: set[str]) -> None:
+    """On no host is anything left of a router that has gone."""
+    for host in lab.hosts:
+        wait_for_none(lambda host=host: traces_of(lab, router["id"], host, devices), f"on {host}")  # type: ignore[misc]
+        wait_for_none(lambda host=host: namespaces(lab, host, "fip-"), f"on {host}")  # type: ignore[misc]
+        wait_for_none(lambda host=host: _flows_with(lab, host, macs), f"on {host}")  # type: ignore[misc]
+
+
+def wait_for_none(look: Callable[[], list[str]], where: str) -> None:
+    left: list[str] = []
+
+    def gone() -> bool:
+        left[:] = look()
+        return not left
+
+    try:
+        wait_until(gone, SOON, "something is left")
+    except LabError:
+        raise AssertionError(f"{where} is left: {left}") from None
+
+
+def _flows_with(lab: Lab, host: str, macs: set[str]) -> list[str]:
+    lines = [line for bridge in BRIDGES for line in flows(lab, host, bridge).splitlines()]
+    return [line for line in lines if any(mac in line for mac in macs)]

@@ -1,0 +1,47 @@
+"""Questions to 169.254.169.254 in a lab, as instances ask them."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+
+from neutrino.lab.lab import Lab
+from tests.support.lab import wait_until
+
+ADDRESS = "169.254.169.254"
+SIX = "[fe80::a9fe:a9fe%25eth0]"
+IDENTITY = "/latest/meta-data/instance-id"
+
+
+def curl(lab: Lab, vm: str, path: str = IDENTITY, *options: str, where: str = ADDRESS) -> tuple[int, str]:
+    """Status and text; status 0 where there was no answer at all."""
+    argv = ["curl", "-s", "-m", "8", "-w", "\n%{http_code}", *options, f"http://{where}{path}"]
+    text, _, status = lab.run(vm, argv, check=False).stdout.rpartition("\n")
+    return int(status or 0), text
+
+
+def wait_for_metadata(lab: Lab, vm: str, seconds: float = 10, *, where: str = ADDRESS) -> None:
+    """Until the VM is told who it is."""
+    own = (200, lab.vms.get(vm).device_id)
+    wait_until(lambda: curl(lab, vm, where=where) == own, seconds, f"{vm} has no metadata at {where}")
+
+
+@contextlib.contextmanager
+def asking(lab: Lab, vm: str) -> Iterator[list[str]]:
+    """The VM asks all the time, each time anew; afterwards the list has all answers, `failed` for each that was none."""
+    answers: list[str] = []
+    once = f"curl -s -f -m 8 http://{ADDRESS}{IDENTITY} && echo || echo failed"
+    process = lab.popen(vm, ["sh", "-c", f"while sleep 0.05; do {once}; done"], stderr=subprocess.DEVNULL)
+    try:
+        yield answers
+    finally:
+        process.terminate()
+        out, _ = process.communicate(timeout=20)
+        answers += out.splitlines()
+
+
+def metadata_route(lab: Lab, vm: str) -> str:
+    """By whom the VM's packets to metadata go; empty if there is no route of their own."""
+    words = lab.run(vm, ["ip", "route", "show", f"{ADDRESS}/32"]).stdout.split()
+    return words[words.index("via") + 1] if "via" in words else ""

@@ -1,0 +1,285 @@
+"""Routers that are distributed and HA at once: what moves between hosts, and what stays on every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.dvr.central import render_central
+from neutrino.agent.l3.dvr.dataplane import AnyDataplane, Told
+from neutrino.agent.l3.dvr.local import render_local
+from neutrino.agent.l3.dvr.neighbours import render_neighbours
+from neutrino.agent.l3.moving import moving_part
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
+from neutrino.agent.l3.role import L3Role
+from neutrino.agent.processes import ProcessWatch
+from neutrino.dataplane.netlink.announce import FakeAnnouncer
+from neutrino.dataplane.netlink.changes import SetAddress
+from neutrino.dataplane.netlink.fake import FakeNetlink
+from neutrino.dataplane.netlink.values import address as on_device
+from neutrino.dataplane.nft.fake import FakeNft
+from neutrino.dataplane.ovsdb.api import SetBridge
+from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from neutrino.dataplane.process.fake import FakeProcesses
+from neutrino.feed.state import Change
+from neutrino.model.agents import L3, AgentState
+from neutrino.model.dhcp import DhcpPort
+from neutrino.model.routing import Router
+from neutrino.model.state import AddressPair
+from tests.support.routing import QG, address, interface, membership, router
+from tests.unit.test_l3_dvr import OPTIONS, QR1, Quiet, distributed, floating, port
+from tests.unit.test_l3_role import Feed
+
+HA, SG1 = "ha-ffffffff-aa", "sg-50000001-aa"
+
+
+def both(*floating_ips: object, **values: object) -> Router:
+    return distributed("r1", *floating_ips, **{"centralized": True, "ha": membership(), **values})  # type: ignore[arg-type]
+
+
+# --- rendering --------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_central_part_is_left_to_keepalived() -> None:
+    whole = both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""))
+    central = render_central(whole, OPTIONS)
+    assert central is not None
+    assert {(each.device, each.address) for each in central.namespace.addresses} == {(HA, "169.254.192.7/18")}
+    assert central.namespace.routes == frozenset()
+    assert {SG1, QG} <= central.namespace.others_addresses
+    assert central.namespace.sysctls[f"net/ipv6/conf/{SG1}/addr_gen_mode"] == "1"
+    assert "tapffffffff-aa" in central.switch_ports
+    local = render_local(whole, OPTIONS, None, []).namespace
+    assert (QR1, "10.0.1.1/24") in {(each.device, each.address) for each in local.addresses}
+    assert HA not in {each.name for each in local.devices}
+    moving = moving_part(whole, OPTIONS)
+    assert moving is not None
+    assert moving.namespace == "snat-r1"
+    text = render_keepalived(moving, OPTIONS, "/fifo")
+    for line in (
+        "169.254.0.7/24 dev ha-ffffffff-aa",
+        f"10.0.1.7/24 dev {SG1}",
+        f"203.0.113.5/24 dev {QG}",
+        f"203.0.113.10/32 dev {QG}",
+        f"fe80::f816:3eff:fe00:501/64 dev {SG1} scope link",
+        f"0.0.0.0/0 via 203.0.113.1 dev {QG}",
+    ):
+        assert line in text, text
+    assert "qr-" not in text
+    assert "203.0.113.9/32" not in text  # which has a host of its own
+
+
+def test_where_there_is_no_way_out_nothing_moves() -> None:
+    assert moving_part(both(centralized=False), OPTIONS) is None
+    assert moving_part(both(gateway=None), OPTIONS) is None
+    assert moving_part(distributed(centralized=True), OPTIONS) is None
+
+
+def test_further_subnets_outside_move_too() -> None:
+    outside = msgspec.structs.replace(both().gateway, other_subnets=("198.51.100.0/24",))
+    for kind in (both(gateway=outside), router(gateway=outside, ha=membership())):
+        moving = moving_part(kind, OPTIONS)
+        assert moving is not None
+        assert f"198.51.100.0/24 dev {QG} scope link" in render_keepalived(moving, OPTIONS, "/fifo")
+
+
+# --- who is where -----------------------------------------------------------------------------------------------------
+
+
+def known(key: str, ip: str, mac: str, *pairs: str, host: str = "h2", pair_mac: str = "") -> DhcpPort:
+    several = tuple(AddressPair(pair_mac or mac, pair) for pair in pairs)
+    return msgspec.structs.replace(port(key, ip, mac=mac), host=host, allowed_address_pairs=several)
+
+
+A, B, C = "fa:16:3e:00:0a:01", "fa:16:3e:00:0a:02", "fa:16:3e:00:0a:03"
+
+
+@pytest.mark.parametrize(
+    ("ports", "found"),
+    [
+        ([known("a", "10.0.1.9", A, "10.0.1.50")], {"10.0.1.9": A, "10.0.1.50": A}),
+        ([known("a", "10.0.1.9", A, "10.0.1.50/32")], {"10.0.1.9": A, "10.0.1.50": A}),
+        ([known("a", "10.0.1.9", A, "10.0.1.48/28", "10.9.9.9")], {"10.0.1.9": A}),
+        ([known("a", "10.0.1.9", A, "10.0.1.8"), known("b", "10.0.1.8", B)], {"10.0.1.9": A, "10.0.1.8": B}),
+        # One that is bound nowhere keeps the address for whoever has it as a pair.
+        ([known("a", "10.0.1.9", A, "10.0.1.8"), known("b", "10.0.1.8", B, host="")], {"10.0.1.9": A, "10.0.1.8": A}),
+        ([known("b", "10.0.1.8", B, "10.0.1.50", host="")], {"10.0.1.8": B}),
+        # By turns, each with its own MAC: nobody knows which.
+        (
+            [known("a", "10.0.1.9", A, "10.0.1.50"), known("b", "10.0.1.8", B, "10.0.1.50")],
+            {"10.0.1.9": A, "10.0.1.8": B},
+        ),
+        # By turns, with one MAC that goes along.
+        (
+            [
+                known("a", "10.0.1.9", A, "10.0.1.50", pair_mac=C),
+                known("b", "10.0.1.8", B, "10.0.1.50", pair_mac=C),
+            ],
+            {"10.0.1.9": A, "10.0.1.8": B, "10.0.1.50": C},
+        ),
+    ],
+)
+def test_addresses_of_pairs_are_known(ports: list[DhcpPort], found: dict[str, str]) -> None:
+    for order in (ports, ports[::-1]):
+        assert {each.address: each.mac for each in render_neighbours(distributed(), order)} == found
+
+
+# --- on a host --------------------------------------------------------------------------------------------------------
+
+
+class Host:
+    """With `before`, the same machine with a new agent."""
+
+    def __init__(self, state_path: Path, before: Host | None = None) -> None:
+        self.feed, self.announcer = Feed(), FakeAnnouncer()
+        self.netlink = before.netlink if before is not None else FakeNetlink()
+        self.ovsdb = before.ovsdb if before is not None else FakeOvsdb()
+        self.nft = before.nft if before is not None else FakeNft(self.netlink)
+        self.processes = before.processes if before is not None else FakeProcesses()
+        self.ovsdb.apply([SetBridge("br-int")])
+        options = L3Options(host="h1", state_path=str(state_path), veth=True)
+        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
+        told = Told(lambda: self.feed.state.objects["router"].values(), lambda networks: [])  # type: ignore[arg-type, return-value]
+        self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
+        watch = ProcessWatch(self.processes)
+        self.daemons = RouterDaemons(watch, self.processes, options)
+        description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
+        self.role = L3Role(self.feed, self.dataplane, self.daemons, watch, description)
+
+    def tell(self, new: Router | None) -> None:
+        known = self.feed.state.objects["router"]
+        old = known.pop("r1", None)
+        if new is not None:
+            known["r1"] = new
+        self.role.changed(Change("router", "r1", old, new))
+
+    def become_active(self) -> None:
+        """As keepalived does."""
+        shown = on_device(HA, primary_address(membership()))
+        self.netlink.apply("snat-r1", [SetAddress(shown), SetAddress(on_device(SG1, "10.0.1.7/24"))])
+
+    def addresses(self, namespace: str) -> set[str]:
+        """But for those that the kernel makes."""
+        there = self.netlink.read(namespace).addresses
+        return {each.address for each in there if each.device != "lo" and not each.by_kernel}
+
+    def place_of(self, daemon: str) -> str:
+        """The namespace that it runs in."""
+        started = (each.namespace for each in reversed(self.processes.started) if each.name == daemon)
+        return next(started, "") if daemon in self.processes.running() else ""
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(10):
+                while not condition():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(what) from None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Its agent."""
+        task = asyncio.create_task(self.role.run())
+        try:
+            self.role.synced()
+            async with asyncio.timeout(30):
+                yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def run(self, test: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            async with self.running():
+                await test()
+
+        asyncio.run(bounded())
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_what_keepalived_has_set_stays_and_says_who_is_active(host: Host) -> None:
+    whole = both()
+    assert not host.dataplane.apply(whole).active
+    host.become_active()
+    again = host.dataplane.apply(whole)
+    assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
+    assert host.dataplane.find(whole).text() == ""
+    host.announcer.announced.clear()
+    host.dataplane.announce(whole)
+    assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.announcer.announced)
+    # A host that comes back takes off what is another's by now, and only that.
+    host.dataplane.quieten("r1")
+    assert host.addresses("snat-r1") == set()
+    assert "10.0.1.1/24" in host.addresses("qrouter-r1")
+    host.announcer.announced.clear()
+    host.dataplane.announce(whole)
+    assert {name for name, *_ in host.announcer.announced} == {"qrouter-r1"}
+
+
+def test_keepalived_is_where_the_way_out_is_and_radvd_everywhere(host: Host) -> None:
+    six = interface(3, address("fd00:3::1", "fd00:3::/64", "fd00:3::1", ra_mode="slaac"))
+
+    async def test() -> None:
+        host.tell(both(interfaces=(interface(1), six)))
+        await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
+        await host.until(lambda: "radvd r1" in host.processes.running(), "a host that is not active is silent")
+        assert host.place_of("keepalived r1") == "snat-r1"
+        assert host.place_of("radvd r1") == "qrouter-r1"
+        await host.until(lambda: ("router", "r1", "standby") in host.feed.statuses, "its state is not told")
+        host.tell(both(interfaces=(interface(1), six), gateway=None, ha=None))
+        await host.until(lambda: "keepalived r1" not in host.processes.running(), "it still runs")
+        await host.until(lambda: "snat-r1" not in host.netlink.namespaces(), "the way out is still there")
+        host.tell(None)
+        await host.until(lambda: not host.netlink.namespaces() and not host.processes.running(), "something stays")
+
+    host.run(test)
+
+
+def test_a_host_that_is_not_active_tells_of_its_own_floating_ips(host: Host) -> None:
+    async def test() -> None:
+        host.tell(both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", "")))
+        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not told")
+        assert ("floatingip", "fip-10", "ACTIVE") not in host.feed.statuses
+        host.become_active()
+        fifo = host.daemons.fifo("r1")
+        await host.until(fifo.exists, "there is nowhere to tell it")
+        with fifo.open("w") as told:
+            told.write('INSTANCE "VR_7" MASTER 150\n')
+        await host.until(lambda: ("router", "r1", "active") in host.feed.statuses, "its state is not told")
+        await host.until(lambda: ("floatingip", "fip-10", "ACTIVE") in host.feed.statuses, "not told when active")
+
+    host.run(test)
+
+
+@pytest.mark.parametrize("centralized_first", [False, True])
+def test_one_that_became_of_another_kind_while_nobody_looked(tmp_path: Path, centralized_first: bool) -> None:
+    kinds = [both(), router(ha=membership())]
+    first, second = reversed(kinds) if centralized_first else kinds
+    places = ("qrouter-r1", "snat-r1") if centralized_first else ("snat-r1", "qrouter-r1")
+
+    async def test() -> Host:
+        host = None
+        for wanted, place in zip((first, second), places, strict=True):
+            host = Host(tmp_path, host)
+            host.feed.state.objects["router"]["r1"] = wanted  # told before it has started, as from its cache
+            async with host.running():
+                await host.until(lambda: host.place_of("keepalived r1") == place, "it is not made so")  # noqa: B023
+                await host.role.settle()
+        assert host is not None
+        return host
+
+    host = asyncio.run(test())
+    assert set(host.netlink.namespaces()) == {"qrouter-r1", *(["snat-r1"] if centralized_first else [])}
+    assert host.dataplane.find(second).text() == ""
