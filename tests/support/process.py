@@ -3,7 +3,6 @@
 Some servers refuse to run as root, so as root they run as another user, who then owns their directory.
 """
 
-import ctypes
 import os
 import pwd
 import shutil
@@ -16,13 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    # A test session that is killed cannot clean up; the kernel then ends its servers.
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+# A test session that is killed cannot clean up; the kernel then ends its servers. By a program that becomes the server, as
+# Python in a child of a process with threads may wait for ever for a lock that one of them had.
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: Callable[[], str | None]) -> None:
@@ -121,7 +116,7 @@ class TemporaryServer:
         log = self.directory / f"{Path(argv[0]).name}-{len(self._processes)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [str(part) for part in argv],
+                [*ENDS_WITH_US, *(str(part) for part in argv)],
                 cwd=self.directory,
                 env=self._environment(env),
                 stdin=subprocess.DEVNULL,
@@ -129,7 +124,6 @@ class TemporaryServer:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C at the terminal is for pytest, which then stops the servers in order.
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
                 **self._identity(),
             )
         self._processes.append((process, stop_signal))

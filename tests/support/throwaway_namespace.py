@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.process import _die_with_parent, wait_until
+from tests.support.process import ENDS_WITH_US, wait_until
 
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -22,7 +22,7 @@ class ThrowawayNamespace:
     def __init__(self) -> None:
         own = os.readlink("/proc/self/ns/net")
         self._process = subprocess.Popen(
-            ["unshare", "--net", "sleep", "infinity"], start_new_session=True, preexec_fn=_die_with_parent
+            [*ENDS_WITH_US, "unshare", "--net", "sleep", "infinity"], start_new_session=True
         )
         try:
             wait_until(
