@@ -17,6 +17,7 @@ from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.nat import ended_connections, render_nat
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.changes import DeleteAddress
 from neutrino.dataplane.netlink.fake import FakeNetlink
@@ -88,6 +89,7 @@ class Host:
         self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Told()
         self.ovsdb.apply([SetBridge("br-int")])
         self.state_path, self.repair = state_path, repair
+        self.wires: Wires | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -104,6 +106,7 @@ class Host:
             switch=lambda: self.ovsdb,
             extensions=Extensions([("told", self.extension)]),
             repair=lambda: self.repair,
+            wires=self.wires,
         )
 
     def tell(self, new: Router | None, key: str = "r1") -> None:
@@ -273,6 +276,23 @@ def test_extensions_hear_before_and_after(host: Host) -> None:
         events.clear()
         host.tell(None)
         await host.until(lambda: events == [("before", "deleted"), ("after", "deleted")], "not told of the end")
+
+    run(host, test)
+
+
+def test_keepalived_is_started_when_it_can_hear_the_others(host: Host) -> None:
+    wires = host.wires = Wires()
+    host.restart()
+    port = membership().interface.id
+
+    async def test() -> None:
+        host.tell(router(ha=membership()))
+        await host.until(lambda: any(each.endswith(port[:11]) for each in host.ovsdb.read().interfaces()), "plugged")
+        wires.set(["another"])
+        await asyncio.sleep(0.05)
+        assert "keepalived r1" not in host.processes.running()
+        wires.set(["another", port])
+        await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
 
     run(host, test)
 

@@ -26,6 +26,7 @@ from neutrino.agent.metadata import build as metadata
 from neutrino.agent.report import Reporter
 from neutrino.agent.role import Found, Role
 from neutrino.agent.switch import Switch
+from neutrino.agent.wires import Wires
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import FeedClient, Settings, with_credential
 
@@ -120,10 +121,13 @@ def _switch(conf: cfg.ConfigOpts) -> Switch:
 
 def _roles(conf: cfg.ConfigOpts, client: FeedClient, switch: Switch, intervals: Intervals, news: l2.News) -> list[Role]:
     """In the order in which they start: what others stand on comes first."""
+    wires = Wires()
     makers: dict[str, Callable[[], Role]] = {
-        "l2": lambda: l2.build(conf, client, switch, intervals, news),
+        "l2": lambda: l2.build(conf, client, switch, intervals, news, wires),
         "dhcp": lambda: dhcp.build(conf, client, switch, lambda: intervals.repair, news),
-        "l3": lambda: l3.build(conf, client, switch, lambda: intervals.repair, news),
+        "l3": lambda: l3.build(
+            conf, client, switch, lambda: intervals.repair, news, wires if "l2" in conf.roles else None
+        ),
         "metadata": lambda: metadata.build(conf, client, news),
     }
     unknown = [name for name in conf.roles if name not in makers]

@@ -16,6 +16,7 @@ from neutrino.agent.l2.wire import Wirer
 from neutrino.agent.l2.wiring import WiringOptions
 from neutrino.agent.role import Speaker
 from neutrino.agent.switch import Switch
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
@@ -30,7 +31,9 @@ EXTENSIONS = "neutrino.agent.l2_extensions"
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
-def build(conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News) -> L2Role:
+def build(
+    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News, wires: Wires
+) -> L2Role:
     wiring, options, extensions = wiring_options(conf), flow_options(conf), _extensions(conf)
     # Also where flows do it: ports that are plugged through a bridge keep it, and one's rules go with the port.
     filters = conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop"
@@ -59,6 +62,7 @@ def build(conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Interv
         intervals=intervals,
         dropping=conf.agent.drop_flows_on_start,
         dataplane_changed=news,
+        wires=wires,
     )
 
 

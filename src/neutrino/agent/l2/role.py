@@ -16,6 +16,7 @@ from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Found, Speaker
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError
@@ -65,6 +66,7 @@ class L2Role:
         intervals: Intervals | None = None,
         dropping: bool = False,
         dataplane_changed: Callable[[], None] = lambda: None,
+        wires: Wires | None = None,
     ) -> None:
         self._feed = feed
         self._connect = connect
@@ -74,6 +76,7 @@ class L2Role:
         self._intervals = intervals or Intervals()
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
+        self._wires = wires or Wires()
         self._queue: WorkQueue[str] = WorkQueue(first_delay=RETRY_SECONDS, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
@@ -188,6 +191,7 @@ class L2Role:
 
     def _tell(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """What is up, with the revision that is in force; what is not, and why. Each once."""
+        self._wires.set(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self._feed.port_up(port_id, revision)

@@ -15,6 +15,7 @@ from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.role import L3Role, RouterSpeaker
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.switch import Switch
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.announce import RealAnnouncer
@@ -47,6 +48,7 @@ def build(
     switch: Switch,
     repair: Callable[[], float],
     news: Callable[[], None],
+    wires: Wires | None = None,
 ) -> L3Role:
     options = l3_options(conf)
     processes = RealProcesses(conf.state_path)
@@ -75,6 +77,7 @@ def build(
         announce_interval=conf.send_arp_interval,
         repair=repair,
         news=news,
+        wires=wires,
     )
 
 

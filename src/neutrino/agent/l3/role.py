@@ -26,6 +26,7 @@ from neutrino.agent.plugging import is_service
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.queue import WorkQueue, work
 from neutrino.agent.role import Found, Speaker
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError, What
@@ -40,6 +41,7 @@ WORKERS = 8
 URGENT, USUAL, CLEANING, LAST = 1, 10, 20, 100
 COMPLETE = ""  # in the queue: everything that was told at first is done when this is
 REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSError)
+WIRE_SECONDS = 10.0  # for a port to be wired; with a switch that is away for longer, there is nobody to hear
 SWITCH_SECONDS = 5.0  # until a switch that cannot be reached is tried again
 
 
@@ -64,6 +66,7 @@ class L3Role:
         announce_interval: float = 180.0,
         repair: Callable[[], float] = lambda: 60.0,
         news: Callable[[], None] = lambda: None,
+        wires: Wires | None = None,
     ) -> None:
         self._feed = feed
         self._dataplane = dataplane
@@ -77,6 +80,7 @@ class L3Role:
         self._announcements = Announcements(dataplane.announce, self._speaks, self._wanted, announce_interval)
         self._repair = repair
         self._news = news
+        self._wires = wires
         self._queue: WorkQueue[str] = WorkQueue()
         self._told = False
         self._busy: set[str] = set()
@@ -247,6 +251,7 @@ class L3Role:
             self._ha_changed(router_id, ACTIVE if applied.active else STANDBY, again=False)
             if applied.active and not router.ha.active_host:  # another host, which was it too, has given it up
                 self._feed.status(KIND, router_id, ACTIVE)
+        await self._until_heard(router)
         await self._daemons.ensure(router, active=self._is_active(router))
         problems += await self._delegations.ensure(router, active=self._is_active(router))
         if router.ha is not None:
@@ -259,6 +264,13 @@ class L3Role:
             self._announcements.again(router)
         self._tell(router)
         self._problem(router_id, "; ".join((*problems, *self._conflict(router))) or None)
+
+    async def _until_heard(self, router: Router) -> None:
+        """A keepalived that hears nobody takes itself for the active one: its port is wired before it is started."""
+        if self._wires is None or router.ha is None:
+            return
+        if not await asyncio.to_thread(self._daemons.has_keepalived, router.id):
+            await self._wires.wait(router.ha.interface.id, WIRE_SECONDS)
 
     def _apply(self, router: Router) -> Applied:
         alone = router.ha is not None and not self._daemons.has_keepalived(router.id)
