@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from neutrino.model.agents import DHCP, OVS, AgentState
 from neutrino.model.dhcp import device_id
+from neutrino.server.hosts.dhcp_ports import DhcpPorts
 from neutrino.server.main import Server
 from tests.api.agents import BINARIES, report, set_clock, switch
 from tests.api.client import Api
@@ -210,6 +211,25 @@ def test_two_who_make_the_same_port_make_one(fresh: Fresh) -> None:
     server.scheduler.commit(one, lambda tx: None)
     with pytest.raises(sa.exc.IntegrityError):
         server.scheduler.commit(two, lambda tx: None)
+
+
+def test_an_address_that_is_taken_in_the_same_instant_is_no_error(
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, api = fresh
+    network = api.network()
+    api.subnet(network, "10.0.0.0/24")
+    taken = api.port(network)["fixed_ips"]
+    choose, chosen = DhcpPorts._addresses, [taken]
+
+    def too_late(self: DhcpPorts, *arguments: Any) -> list[dict[str, Any]]:
+        return chosen.pop() if chosen else choose(self, *arguments)
+
+    monkeypatch.setattr(DhcpPorts, "_addresses", too_late)
+    serve(server, "h1")
+    assert chosen == []
+    (port,) = dhcp_ports(api, network)
+    assert port["fixed_ips"][0]["ip_address"] != taken[0]["ip_address"]
 
 
 def test_a_second_port_of_a_host_goes(fresh: Fresh) -> None:

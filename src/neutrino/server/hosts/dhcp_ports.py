@@ -39,6 +39,7 @@ LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 RESERVED: Final = "reserved_dhcp_port"
 MACS = 8  # tried for a port, one after the other
+TRIES = 20  # to choose what nobody takes meanwhile
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = (
     sa.select(_a.id, _a.host, _a.configurations, (_b.network_id.is_not(None)).label("scheduled"))
@@ -169,6 +170,14 @@ class DhcpPorts:
         return [step for step in found if step is not None]
 
     def _made(self, connection: Connection, ground: _Ground, device: str, host: str) -> Step | None:
+        for _ in range(TRIES):
+            try:
+                return self._choose(connection, ground, device, host)
+            except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
+                LOG.debug("what was chosen for the DHCP port of %s was taken in the same instant", host)
+        raise errors.HTTPServiceUnavailable()
+
+    def _choose(self, connection: Connection, ground: _Ground, device: str, host: str) -> Step | None:
         bare = host in ground.bare
         fixed = [] if bare else self._addresses(connection, ground, (), None)
         automatic = [{"subnet_id": s["id"]} for s in ground.subnets if is_auto_address(s) and not bare]
