@@ -99,7 +99,10 @@ class OpenVSwitch(TemporaryServer):
         self.start_database()
 
     def _end(self, program: str) -> None:
-        for entry in [entry for entry in self._processes if entry[0].args[0] == program]:
+        found = [entry for entry in self._processes if program in entry[0].args]  # type: ignore[operator]
+        if not found:
+            raise LookupError(f"{program} does not run")
+        for entry in found:
             process, stop_signal = entry
             process.send_signal(stop_signal)
             process.wait(timeout=20)
