@@ -26,12 +26,15 @@ class MariaDB(TemporaryServer):
 
     def start(self) -> None:
         data = self.directory / "data"
+        # It empties the directory of its temporary tables when it starts: several servers must not share one.
+        own = {"TMPDIR": str(self.mkdir("tmp"))}
         self.run(
             [
                 _program("mariadb-install-db"),
                 *("--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"),
                 *("--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=8M"),
-            ]
+            ],
+            own,
         )
         # The server reads this at start, so the password is in no list of arguments; root may no longer log in.
         init = self.write(
@@ -57,6 +60,7 @@ class MariaDB(TemporaryServer):
                 "--innodb-log-file-size=64M",
                 f"--innodb-flush-log-at-trx-commit={int(self.durable)}",
             ],
+            own,
             ready=self._ready,
         )
 
