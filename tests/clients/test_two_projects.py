@@ -22,8 +22,7 @@ def pair(keystone: Keystone) -> Iterator[Pair]:
     projects = [keystone.create_project(f"{user}s-project") for user in ("eve", "dan")]
     for user, project in zip(("eve", "dan"), projects, strict=True):
         keystone.create_user(user, "secret", project, ["member", "reader"])
-    with Neutrino(with_keystone(keystone)) as server:
-        keystone.register_network_endpoint(server.url)
+    with Neutrino(with_keystone(keystone)) as server, keystone.network_endpoint(server.url):
         eve, dan = (
             Cloud(
                 server,

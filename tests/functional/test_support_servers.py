@@ -77,22 +77,20 @@ def test_rabbitmq_publish_and_consume(rabbitmq: RabbitMQ) -> None:
 def test_keystone_tokens_and_catalog(keystone: Keystone) -> None:
     project = keystone.create_project("greeters")
     user = keystone.create_user("greeter", "a-password", project, ["member", "reader"])
-    keystone.register_network_endpoint("http://127.0.0.1:1/old")
-    keystone.register_network_endpoint("http://127.0.0.1:1")
-
-    token = keystone.token("greeter", "a-password", "greeters")
-    service = keystone.token(keystone.service_user, keystone.service_password, keystone.service_project)
-    # The service user may validate the tokens of others, as keystonemiddleware does for each request.
-    answer = requests.get(
-        f"{keystone.url}/auth/tokens", headers={"X-Auth-Token": service, "X-Subject-Token": token}, timeout=30
-    )
-    assert answer.status_code == 200
-    body = answer.json()["token"]
-    assert body["user"]["id"] == user
-    assert body["project"]["id"] == project
-    assert {role["name"] for role in body["roles"]} == {"member", "reader"}
-    endpoints = [e["url"] for entry in body["catalog"] if entry["type"] == "network" for e in entry["endpoints"]]
-    assert endpoints == ["http://127.0.0.1:1"] * 3
+    with keystone.network_endpoint("http://127.0.0.1:1/old"), keystone.network_endpoint("http://127.0.0.1:1"):
+        token = keystone.token("greeter", "a-password", "greeters")
+        service = keystone.token(keystone.service_user, keystone.service_password, keystone.service_project)
+        # The service user may validate the tokens of others, as keystonemiddleware does for each request.
+        answer = requests.get(
+            f"{keystone.url}/auth/tokens", headers={"X-Auth-Token": service, "X-Subject-Token": token}, timeout=30
+        )
+        assert answer.status_code == 200
+        body = answer.json()["token"]
+        assert body["user"]["id"] == user
+        assert body["project"]["id"] == project
+        assert {role["name"] for role in body["roles"]} == {"member", "reader"}
+        endpoints = [e["url"] for entry in body["catalog"] if entry["type"] == "network" for e in entry["endpoints"]]
+        assert endpoints == ["http://127.0.0.1:1"] * 3
 
 
 @pytest.mark.parametrize("kind", [Postgres, MariaDB, RabbitMQ, Keystone])

@@ -1,9 +1,10 @@
 """A Keystone for the tests: the real one, with SQLite and Fernet tokens."""
 
 import base64
+import contextlib
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Keystone(TemporaryServer):
 
     def __init__(self) -> None:
         super().__init__()
+        self._network_url: str | None = None
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/v3"
         self.admin_password = secrets.token_hex(16)
@@ -91,8 +93,20 @@ class Keystone(TemporaryServer):
         role_id = found[0]["id"] if found else self._create("role", {"name": role})
         self._call("PUT", f"projects/{project}/users/{user}/roles/{role_id}")
 
+    @contextlib.contextmanager
+    def network_endpoint(self, url: str) -> Iterator[None]:
+        """Within the block, `url` is the catalog's `network` service; then again what was before: others go by it."""
+        before = self._network_url
+        self.register_network_endpoint(url)
+        try:
+            yield
+        finally:
+            if before is not None:
+                self.register_network_endpoint(before)
+
     def register_network_endpoint(self, url: str) -> None:
         """Make `url` the one `network` service of the catalog, on all interfaces."""
+        self._network_url = url
         services = self._call("GET", "services", params={"type": "network"})["services"]
         for service in services:
             self._call("DELETE", f"services/{service['id']}")  # its endpoints go with it
