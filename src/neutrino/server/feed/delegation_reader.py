@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 import msgspec
 import sqlalchemy as sa
@@ -12,10 +11,10 @@ from sqlalchemy.engine import Connection
 from neutrino.model.routing import Delegation
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
+from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.ipam.delegated import in_provisional, is_provisional
 from neutrino.server.l3.owners import INTERFACES
 
-MOST_IDS = 1000
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 _r, _rp, _a, _s = t.routers.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c
 # A subnet's prefix is asked for by the router that is its gateway, once it has a way out.
@@ -37,15 +36,9 @@ def decode_addresses(text: str) -> tuple[FixedIp, ...]:
     return tuple(each for each in found if not in_provisional(each.ip_address)) if '"::' in text else found
 
 
-def read_delegations(connection: Connection, routers: Sequence[str] | None) -> dict[str, list[Delegation]]:
-    """By router; None: of all of them."""
+def read_delegations(connection: Connection, routers: Ids) -> dict[str, list[Delegation]]:
+    """By router."""
     found: defaultdict[str, list[Delegation]] = defaultdict(list)
-    for statement in [_STATEMENT] if routers is None else _some(routers):
-        for row in connection.execute(statement):
-            found[row.id].append(Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
+    for row in read_rows(connection, _STATEMENT, _r.id, routers):
+        found[row.id].append(Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
     return dict(found)
-
-
-def _some(routers: Sequence[str]) -> list[sa.Select[tuple[str, str, str]]]:
-    batches = [routers[start : start + MOST_IDS] for start in range(0, len(routers), MOST_IDS)]
-    return [_STATEMENT.where(_r.id.in_(batch)) for batch in batches]

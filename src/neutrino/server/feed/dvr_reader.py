@@ -8,8 +8,8 @@ from the ports, also from those that a live migration is about to bring.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -19,14 +19,13 @@ from neutrino.model import agents as words
 from neutrino.model.routing import FloatingIp, Router, RouterInterface
 from neutrino.model.state import DvrMac
 from neutrino.server.db import tables as t
+from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.l3.dvr import OUTWARD, SERVED
 from neutrino.server.l3.owners import AGENT_GATEWAY, INTERFACES
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
-Ids = Sequence[str] | None  # None: all
 Modes = Mapping[str, str]  # host, to the agent_mode of its L3 agent
 DISTRIBUTING: Final = frozenset({"dvr", "dvr_snat", "dvr_no_external"})
-MOST_IDS = 1000
 _r, _rp, _ra, _p, _b = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.port_bindings.c
 _al, _f, _a, _m = t.ip_allocations.c, t.floatingips.c, t.agents.c, t.dvr_host_macs.c
 
@@ -54,7 +53,7 @@ def read_near(connection: Connection, ids: Ids, modes: Modes) -> dict[str, froze
         .distinct()
     )
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for row in _rows(connection, statement, _rp.router_id, ids):
+    for row in read_rows(connection, statement, _rp.router_id, ids):
         if row.host in modes:
             found[row.router_id].add(row.host)
     return {router_id: frozenset(hosts) for router_id, hosts in found.items()}
@@ -67,7 +66,7 @@ def read_distributed_ports(connection: Connection, ports: Ids) -> dict[str, froz
         .join(t.routers, _r.id == _rp.router_id)
         .where(_r.distributed.is_(True), _rp.port_type.in_(INTERFACES))
     )
-    routers = {row.port_id: row.router_id for row in _rows(connection, statement, _rp.port_id, ports)}
+    routers = {row.port_id: row.router_id for row in read_rows(connection, statement, _rp.port_id, ports)}
     if not routers:
         return {}
     ids = sorted(set(routers.values()))
@@ -78,7 +77,7 @@ def read_distributed_ports(connection: Connection, ports: Ids) -> dict[str, froz
         .where(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
     )
     hosts: defaultdict[str, set[str]] = defaultdict(set)
-    for row in _rows(connection, scheduled, _ra.router_id, ids):
+    for row in read_rows(connection, scheduled, _ra.router_id, ids):
         hosts[row.router_id].add(row.host)
     return {
         port_id: frozenset(hosts[router_id]) | near.get(router_id, frozenset())
@@ -92,18 +91,18 @@ def distributed_routers_of(connection: Connection, ports: Ids, networks: Collect
     `networks` are those of ports that are gone. Floating IPs follow their ports from host to host.
     """
     behind = sa.select(_f.router_id).where(_f.router_id.is_not(None))
-    found = {row.router_id for row in _rows(connection, behind, _f.port_id, ports)}
+    found = {row.router_id for row in read_rows(connection, behind, _f.port_id, ports)}
     where = sa.select(_p.network_id).distinct()
-    concerned = sorted({row.network_id for row in _rows(connection, where, _p.id, ports)} | set(networks))
+    concerned = sorted({row.network_id for row in read_rows(connection, where, _p.id, ports)} | set(networks))
     inside = (
         sa.select(_rp.router_id)
         .join(t.ports, _p.id == _rp.port_id)
         .join(t.routers, _r.id == _rp.router_id)
         .where(_r.distributed.is_(True))
     )
-    found |= {row.router_id for row in _rows(connection, inside, _p.network_id, concerned)}
+    found |= {row.router_id for row in read_rows(connection, inside, _p.network_id, concerned)}
     l3 = sa.select(_a.id).where(_a.agent_type == words.L3)
-    if agents is None or any(True for _ in _rows(connection, l3, _a.id, agents)):
+    if agents is None or any(True for _ in read_rows(connection, l3, _a.id, agents)):
         found |= set(connection.execute(sa.select(_r.id).where(_r.distributed.is_(True))).scalars())
     return found
 
@@ -111,7 +110,7 @@ def distributed_routers_of(connection: Connection, ports: Ids, networks: Collect
 def agent_gateway_ports(connection: Connection, networks: Iterable[str]) -> dict[str, tuple[str, str]]:
     """The ports by which hosts reach these networks themselves, with network and host."""
     statement = sa.select(_p.id, _p.network_id, _p.host).where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
-    rows = _rows(connection, statement, _p.network_id, sorted(set(networks)))
+    rows = read_rows(connection, statement, _p.network_id, sorted(set(networks)))
     return {row.id: (row.network_id, row.host) for row in rows}
 
 
@@ -152,14 +151,5 @@ def read_macs(connection: Connection, agents: Ids) -> Iterator[tuple[str, DvrMac
     statement = sa.select(_a.id, _m.host, _m.mac_address).join(
         t.dvr_host_macs, sa.and_(_m.host == _a.host, _a.agent_type == words.OVS)
     )
-    for row in _rows(connection, statement, _a.id, agents):
+    for row in read_rows(connection, statement, _a.id, agents):
         yield row.id, DvrMac(id=row.host, mac_address=row.mac_address)
-
-
-def _rows(connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None) -> Iterator[Any]:
-    if ids is None:
-        yield from connection.execute(statement)
-        return
-    several = list(ids)
-    for start in range(0, len(several), MOST_IDS):
-        yield from connection.execute(statement.where(column.in_(several[start : start + MOST_IDS])))

@@ -33,13 +33,12 @@ from neutrino.server.feed.dvr_reader import distributed_routers_of, read_distrib
 from neutrino.server.feed.log import Row
 from neutrino.server.feed.records import TUNNELS, DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records
 from neutrino.server.feed.router_reader import read_replicas, read_routers, replicated_ports, routers_of
+from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.owners import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.securitygroups.checks import protocol_number
 
-Ids = Sequence[str] | None  # None: all
-MOST_IDS = 1000
 _n, _s, _seg, _p, _b = t.networks.c, t.subnets.c, t.network_segments.c, t.ports.c, t.port_bindings.c
 _g, _r, _ag, _a = t.security_groups.c, t.security_group_rules.c, t.address_groups.c, t.agents.c
 _nd = t.network_dhcp_agents.c
@@ -126,21 +125,12 @@ def _found(named: Iterable[str], there: Iterable[tuple[str, Any]]) -> dict[str, 
     return {**dict.fromkeys(named), **dict(there)}
 
 
-def _rows(connection: Connection, statement: sa.Select[Any], column: sa.Column[Any], ids: Ids) -> Iterator[Any]:
-    if ids is None:
-        for rows in connection.execute(statement).partitions(MOST_IDS):
-            yield from rows
-        return
-    for start in range(0, len(ids), MOST_IDS):
-        yield from connection.execute(statement.where(column.in_(ids[start : start + MOST_IDS])))
-
-
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
 def _networks_of(connection: Connection, subnet_ids: Sequence[str]) -> list[str]:
     """The networks of these subnets. A subnet that is gone is not asked for: its network's row says so too."""
-    return [row.network_id for row in _rows(connection, sa.select(_s.network_id), _s.id, subnet_ids)]
+    return [row.network_id for row in read_rows(connection, sa.select(_s.network_id), _s.id, subnet_ids)]
 
 
 def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[Network, DhcpRecord | None]]:
@@ -149,7 +139,7 @@ def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[Network, DhcpR
     statement = sa.select(
         _seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id
     ).order_by(_seg.position)
-    for row in _rows(connection, statement, _seg.network_id, ids):
+    for row in read_rows(connection, statement, _seg.network_id, ids):
         segments[row.network_id].append(
             Segment(
                 id=row.id,
@@ -161,14 +151,14 @@ def _networks(connection: Connection, ids: Ids) -> Iterator[tuple[Network, DhcpR
     subnets: dict[str, list[Subnet]] = defaultdict(list)
     # One that waits for a prefix to be delegated is no subnet to hosts, and an address on it none.
     known = sa.select(t.subnets).where(_s.cidr != PROVISIONAL).order_by(_s.created_at, _s.id)
-    for row in _rows(connection, known, _s.network_id, ids):
+    for row in read_rows(connection, known, _s.network_id, ids):
         subnets[row.network_id].append(_subnet(row))
     agents: dict[str, set[str]] = defaultdict(set)
-    for row in _rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids):
+    for row in read_rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids):
         agents[row.network_id].add(row.agent_id)
     columns = (_n.id, _n.name, _n.project_id, _n.mtu, _n.admin_state_up, _n.external, _n.revision_number)
     more = (_n.dns_domain, _n.extra_dhcp_opts)
-    for row in _rows(connection, sa.select(*columns, *more), _n.id, ids):
+    for row in read_rows(connection, sa.select(*columns, *more), _n.id, ids):
         network = Network(
             id=row.id,
             revision=row.revision_number,
@@ -226,7 +216,7 @@ def _ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]
     bindings: dict[str, list[Any]] = defaultdict(list)
     columns = (_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels)
     bound = sa.select(*columns).where(_b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
-    for row in _rows(connection, bound.order_by(_b.host), _b.port_id, ids):
+    for row in read_rows(connection, bound.order_by(_b.host), _b.port_id, ids):
         bindings[row.port_id].append(row)
     segments = {_segment_id(b) for several in bindings.values() for b in several}
     tunnels = _tunnels(connection, None if ids is None else sorted(segments))
@@ -237,14 +227,14 @@ def _ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]
     )
     replicas = read_replicas(connection, ids)
     distributed = read_distributed_ports(connection, ids)
-    for row in _rows(connection, sa.select(*wanted), _p.id, ids):
+    for row in read_rows(connection, sa.select(*wanted), _p.id, ids):
         record = _port_record(row, bindings.get(row.id, ()), tunnels, replicas.get(row.id, frozenset()))
         yield row.id, _distributed(record, row, distributed[row.id]) if row.id in distributed else record
 
 
 def _tunnels(connection: Connection, segment_ids: Ids) -> set[str]:
     statement = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNELS)))
-    return {row.id for row in _rows(connection, statement, _seg.id, segment_ids)}
+    return {row.id for row in read_rows(connection, statement, _seg.id, segment_ids)}
 
 
 def _segment_id(binding: Any) -> str:
@@ -349,7 +339,7 @@ def _dhcp_port(row: Any, fixed: tuple[FixedIp, ...], pairs: tuple[AddressPair, .
 
 def _groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, GroupRecord]]:
     rules: dict[str, list[Rule]] = defaultdict(list)
-    for row in _rows(connection, sa.select(t.security_group_rules).order_by(_r.id), _r.security_group_id, ids):
+    for row in read_rows(connection, sa.select(t.security_group_rules).order_by(_r.id), _r.security_group_id, ids):
         rules[row.security_group_id].append(
             Rule(
                 id=row.id,
@@ -363,7 +353,7 @@ def _groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, GroupRecord
                 remote_address_group_id=row.remote_address_group_id,
             )
         )
-    for row in _rows(connection, sa.select(_g.id, _g.stateful, _g.revision_number), _g.id, ids):
+    for row in read_rows(connection, sa.select(_g.id, _g.stateful, _g.revision_number), _g.id, ids):
         group = SecurityGroup(
             id=row.id, revision=row.revision_number, stateful=bool(row.stateful), rules=tuple(rules[row.id])
         )
@@ -371,14 +361,14 @@ def _groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, GroupRecord
 
 
 def _address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, AddressGroup]]:
-    for row in _rows(connection, sa.select(_ag.id, _ag.addresses, _ag.revision_number), _ag.id, ids):
+    for row in read_rows(connection, sa.select(_ag.id, _ag.addresses, _ag.revision_number), _ag.id, ids):
         addresses = _addresses.decode(row.addresses)
         yield row.id, AddressGroup(id=row.id, revision=row.revision_number, addresses=addresses)
 
 
 def _agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, Host]]:
     statement = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.OVS)
-    for row in _rows(connection, statement, _a.id, ids):
+    for row in read_rows(connection, statement, _a.id, ids):
         says = msgspec.json.decode(row.configurations)
         address, kinds = says.get(words.TUNNELING_IP), says.get(words.TUNNEL_TYPES)
         yield (
@@ -394,6 +384,6 @@ def _agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, Host]]:
 
 def _dhcp_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, DhcpAgent]]:
     columns = (_a.id, _a.host, _a.admin_state_up, _a.configurations)
-    for row in _rows(connection, sa.select(*columns).where(_a.agent_type == words.DHCP), _a.id, ids):
+    for row in read_rows(connection, sa.select(*columns).where(_a.agent_type == words.DHCP), _a.id, ids):
         distributed = msgspec.json.decode(row.configurations).get(words.DHCP_DISTRIBUTED) is True
         yield row.id, DhcpAgent(row.host, bool(row.admin_state_up), distributed)

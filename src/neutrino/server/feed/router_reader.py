@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -31,13 +31,12 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.delegation_reader import read_delegations
 from neutrino.server.feed.dvr_reader import agent_gateway_ports, read_modes, read_near, render_for_hosts
 from neutrino.server.feed.records import RouterRecord
+from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACES, SNAT
 from neutrino.server.l3.shape import ACTIVE
 
-Ids = Sequence[str] | None  # None: all
 Serving = tuple[str | None, str | None]  # a host's port for HA, and whether it is active
-MOST_IDS = 1000
 _r, _rp, _ra, _p = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c
 _n, _s, _pool, _f, _pf, _a = (
     t.networks.c,
@@ -61,16 +60,16 @@ def routers_of(connection: Connection, ports: Ids, networks: Ids, agents: Ids) -
     """The routers that these are part of."""
     of_ports = sa.select(_rp.router_id)
     of_networks = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id)
-    found = {row.router_id for row in _rows(connection, of_ports, _rp.port_id, ports)}
-    found |= {row.router_id for row in _rows(connection, of_networks, _p.network_id, networks)}
-    found |= {row.router_id for row in _rows(connection, sa.select(_ra.router_id), _ra.agent_id, agents)}
+    found = {row.router_id for row in read_rows(connection, of_ports, _rp.port_id, ports)}
+    found |= {row.router_id for row in read_rows(connection, of_networks, _p.network_id, networks)}
+    found |= {row.router_id for row in read_rows(connection, sa.select(_ra.router_id), _ra.agent_id, agents)}
     return found
 
 
 def replicated_ports(connection: Connection, routers: Ids) -> set[str]:
     """The ports that several hosts of a router have, or did: a change of these hosts is one of the ports."""
     statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, DVR_INTERFACE)))
-    return {row.port_id for row in _rows(connection, statement, _rp.router_id, routers)}
+    return {row.port_id for row in read_rows(connection, statement, _rp.router_id, routers)}
 
 
 def read_replicas(connection: Connection, ports: Ids) -> dict[str, frozenset[str]]:
@@ -83,7 +82,7 @@ def read_replicas(connection: Connection, ports: Ids) -> dict[str, frozenset[str
         .where(_r.ha.is_(True), _rp.port_type.in_(_REPLICATED), _a.admin_state_up.is_(True))
     )
     hosts: defaultdict[str, set[str]] = defaultdict(set)
-    for row in _rows(connection, statement, _rp.port_id, ports):
+    for row in read_rows(connection, statement, _rp.port_id, ports):
         hosts[row.port_id].add(row.host)
     return {port_id: frozenset(several) for port_id, several in hosts.items()}
 
@@ -103,7 +102,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
     helpers = _helpers(connection, wanted)
     columns = (_r.id, _r.name, _r.project_id, _r.admin_state_up, _r.distributed, _r.ha, _r.enable_snat, _r.routes)
     more = (_r.revision_number, _r.ha_vr_id)
-    for row in _rows(connection, sa.select(*columns, *more), _r.id, wanted):
+    for row in read_rows(connection, sa.select(*columns, *more), _r.id, wanted):
         if row.id not in there:
             continue
         own = ports[row.id]
@@ -168,7 +167,7 @@ def _serving(connection: Connection, ids: Ids) -> dict[str, dict[str, Serving]]:
         .order_by(_a.host)
     )
     found: defaultdict[str, dict[str, Serving]] = defaultdict(dict)
-    for row in _rows(connection, statement, _ra.router_id, ids):
+    for row in read_rows(connection, statement, _ra.router_id, ids):
         found[row.router_id][row.host] = row.ha_port_id, row.ha_state
     return dict(found)
 
@@ -186,7 +185,7 @@ def _router_ports(connection: Connection, ids: Ids) -> defaultdict[str, list[tup
         .join(t.networks, _n.id == _p.network_id)
         .order_by(_p.id)
     )
-    return _interfaces(connection, list(_rows(connection, statement, _rp.router_id, ids)))
+    return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
 
 
 def _agent_gateways(
@@ -204,7 +203,7 @@ def _agent_gateways(
         .order_by(_p.id)
     )
     found: defaultdict[str, dict[str, RouterInterface]] = defaultdict(dict)
-    for _, port in _interfaces(connection, list(_rows(connection, statement, _p.id, sorted(places))))[""]:
+    for _, port in _interfaces(connection, list(read_rows(connection, statement, _p.id, sorted(places))))[""]:
         network_id, host = places[port.id]
         found[network_id].setdefault(host, port)
     return found
@@ -248,7 +247,7 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     statement = sa.select(*columns).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
     statement = statement.where(_s.cidr != PROVISIONAL)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for row in _rows(connection, statement, _s.network_id, network_ids):
+    for row in read_rows(connection, statement, _s.network_id, network_ids):
         found[row.network_id][row.id] = row
     return found
 
@@ -278,7 +277,7 @@ def _floating_ips(
         _p.host,
     )
     statement = sa.select(*columns).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
-    for row in _rows(connection, statement.order_by(_f.id), _f.router_id, ids):
+    for row in read_rows(connection, statement.order_by(_f.id), _f.router_id, ids):
         if row.port_id is not None and row.fixed_ip_address is not None:
             floating[row.router_id].append(
                 FloatingIp(
@@ -293,7 +292,7 @@ def _floating_ips(
     statement = sa.select(t.port_forwardings, _f.router_id, _f.floating_ip_address).join(
         t.floatingips, _f.id == _pf.floatingip_id
     )
-    for row in _rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids):
+    for row in read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids):
         outside, inside = _range(row.external_port_range), _range(row.internal_port_range)
         forwarded[row.router_id].append(
             PortForwarding(
@@ -317,15 +316,6 @@ def _range(text: str) -> tuple[int, int]:
 
 def _helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[ConntrackHelper]]:
     found: defaultdict[str, list[ConntrackHelper]] = defaultdict(list)
-    for row in _rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids):
+    for row in read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids):
         found[row.router_id].append(ConntrackHelper(row.protocol, row.port, row.helper))
     return found
-
-
-def _rows(connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None) -> Iterator[Any]:
-    if ids is None:
-        yield from connection.execute(statement)
-        return
-    several = list(ids)
-    for start in range(0, len(several), MOST_IDS):
-        yield from connection.execute(statement.where(column.in_(several[start : start + MOST_IDS])))
