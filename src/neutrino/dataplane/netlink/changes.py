@@ -163,7 +163,7 @@ class SetSysctl:
         return f"set sysctl {self.name}={self.value}"
 
 
-Change = (
+SocketChange = (  # those that a netlink socket carries
     SetVeth
     | SetBridge
     | SetDevice
@@ -178,8 +178,8 @@ Change = (
     | DeleteRule
     | SetNeighbour
     | DeleteNeighbour
-    | SetSysctl
 )
+Change = SocketChange | SetSysctl
 
 
 def _words(**values: object) -> str:

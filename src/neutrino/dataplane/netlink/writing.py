@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.changes import (
-    Change,
     DeleteAddress,
     DeleteDevice,
     DeleteNeighbour,
@@ -27,8 +26,8 @@ from neutrino.dataplane.netlink.changes import (
     SetNeighbour,
     SetRoute,
     SetRule,
-    SetSysctl,
     SetVeth,
+    SocketChange,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.reading import ADDRESS, LINK, NEIGHBOUR, ROUTE, RULE, SCOPES, Reader
@@ -50,8 +49,7 @@ class Writer:
         self._namespaces = namespaces
         self._indices: dict[str, int] = {}
 
-    def carry_out(self, change: Change) -> None:
-        """Any change but those that need more than the socket."""
+    def carry_out(self, change: SocketChange) -> None:
         match change:
             case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
                 self._indices.clear()
@@ -77,8 +75,6 @@ class Writer:
             case DeleteNeighbour(neighbour):
                 with _tolerated(errno.ENOENT, errno.ENODEV):
                     self._socket.do(linux.RTM_DELNEIGH, 0, self._neighbour(neighbour))
-            case SetSysctl():
-                raise NotImplementedError("not the socket's matter")
 
     # --- devices ---
 
