@@ -1,11 +1,13 @@
 """One lab of three hosts for the session. Each test finds it clean, with everything running."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 
 from neutrino.lab.lab import Lab
 from tests.support.lab import clean, log_sizes, logs_since, temporary_lab
+from tests.support.routing_lab import Object, floating_ip
 
 _SIZES = pytest.StashKey[dict[str, int]]()
 
@@ -22,6 +24,21 @@ def lab(session_lab: Lab) -> Iterator[Lab]:
     """`lab.vm`, `lab.run`, `lab.api`, …: see `neutrino.lab.lab`, and `tests.support.lab` for what tests ask of it."""
     yield session_lab
     clean(session_lab)
+
+
+@pytest.fixture
+def public(site: Any) -> Iterator[Callable[[str], Object]]:
+    """Floating IPs for the time of a test, by the VM that they are in front of. `site` is the test module's own."""
+    made: list[str] = []
+
+    def put_before(name: str) -> Object:
+        found = floating_ip(site.lab, site.out, site[name].port_id)
+        made.append(found["id"])
+        return found
+
+    yield put_before
+    for key in made:
+        site.lab.api.delete("floatingip", key)
 
 
 def _lab_of(item: pytest.Item) -> Lab | None:

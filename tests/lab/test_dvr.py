@@ -113,21 +113,6 @@ def site(lab: Lab) -> Iterator[Site]:
         yield made
 
 
-@pytest.fixture
-def public(site: Site) -> Iterator[Callable[[str], Object]]:
-    """Floating IPs for the time of a test, by the VM that they are in front of."""
-    made: list[str] = []
-
-    def put_before(name: str) -> Object:
-        found = floating_ip(site.lab, site.out, site[name].port_id)
-        made.append(found["id"])
-        return found
-
-    yield put_before
-    for key in made:
-        site.lab.api.delete("floatingip", key)
-
-
 # --- between subnets --------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from tests.support.routing_lab import (
     MACHINE,
     SOON,
     connect,
+    deaf,
     delete_router,
     devices_of,
     differs,
@@ -270,15 +271,8 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
 
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
-    deaf = ["add table ip deaf", "add chain ip deaf in { type filter hook input priority -300; }"]
-    for host in CENTRAL:
-        for line in (*deaf, "add rule ip deaf in ip protocol vrrp drop"):
-            in_snat(lab, site.router, host, "nft", line)
-    try:
+    with deaf(CENTRAL, lambda host, *argv: in_snat(lab, site.router, host, *argv)):
         wait_until(lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says it")
-    finally:
-        for host in CENTRAL:
-            in_snat(lab, site.router, host, "nft", "delete table ip deaf")
     wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
     active = site.active
     wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")

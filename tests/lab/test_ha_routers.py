@@ -27,6 +27,7 @@ from tests.support.routing_lab import (
     SOON,
     addresses_in,
     connect,
+    deaf,
     delete_router,
     devices_of,
     floating_ip,
@@ -220,18 +221,8 @@ def test_keepalived_killed_is_back_at_once(site: Site) -> None:
 
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
-    deaf = ["add table ip deaf", "add chain ip deaf in { type filter hook input priority -300; }"]
-    for host in lab.hosts:
-        for line in (*deaf, "add rule ip deaf in ip protocol vrrp drop"):
-            in_router(lab, site.router, host, "nft", line)
-
-    try:
-        wait_until(
-            lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says that there are two"
-        )
-    finally:
-        for host in lab.hosts:
-            in_router(lab, site.router, host, "nft", "delete table ip deaf")
+    with deaf(lab.hosts, lambda host, *argv: in_router(lab, site.router, host, *argv)):
+        wait_until(lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says it")
     wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
     active = site.active
     wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")

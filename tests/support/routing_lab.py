@@ -13,7 +13,7 @@ import json
 import secrets
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,21 @@ def problems_of(lab: Lab) -> list[str]:
     """What the hosts' L3 agents say that is wrong."""
     said = (l3_agent(lab, host) for host in lab.hosts)
     return [text for agent in said if agent for text in agent["configurations"].get("problems", {}).values()]
+
+
+@contextlib.contextmanager
+def deaf(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
+    """Hosts that do not hear each other's keepalived; `run` runs a command on one, where keepalived is."""
+    several = tuple(hosts)
+    chain = "add chain ip deaf in { type filter hook input priority -300; }"
+    for host in several:
+        for line in ("add table ip deaf", chain, "add rule ip deaf in ip protocol vrrp drop"):
+            run(host, "nft", line)
+    try:
+        yield
+    finally:
+        for host in several:
+            run(host, "nft", "delete table ip deaf")
 
 
 @contextlib.contextmanager

@@ -243,10 +243,9 @@ def _segment_id(binding: Any) -> str:
     return levels[-1].segment_id if levels else ""
 
 
-def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str], replicas: frozenset[str]) -> PortRecord:
-    fixed, pairs = decode_addresses(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
-    groups = _texts.decode(row.security_groups)
-    base = Port(
+def _port(row: Any, fixed: tuple[FixedIp, ...]) -> Port:
+    """As it is for whichever host; where it is bound comes with the bindings."""
+    return Port(
         id=row.id,
         revision=row.revision_number,
         network_id=row.network_id,
@@ -256,6 +255,14 @@ def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str], replicas:
         device_id=row.device_id,
         device_owner=row.device_owner,
         fixed_ips=fixed,
+    )
+
+
+def _port_record(row: Any, bindings: Sequence[Any], tunnels: set[str], replicas: frozenset[str]) -> PortRecord:
+    fixed, pairs = decode_addresses(row.fixed_ips), _pairs.decode(row.allowed_address_pairs)
+    groups = _texts.decode(row.security_groups)
+    base = msgspec.structs.replace(
+        _port(row, fixed),
         allowed_address_pairs=pairs,
         port_security_enabled=bool(row.port_security_enabled),
         security_groups=groups,
@@ -299,16 +306,9 @@ def _replicated(bound: dict[str, Port], hosts: frozenset[str]) -> dict[str, Port
 
 def _distributed(record: PortRecord, row: Any, hosts: frozenset[str]) -> PortRecord:
     """A port of a distributed router, which is bound nowhere, on all the router's hosts."""
-    base = Port(
-        id=row.id,
-        revision=row.revision_number,
-        network_id=row.network_id,
-        mac_address=row.mac_address,
-        host="",
-        admin_state_up=bool(row.admin_state_up),
-        device_id=row.device_id,
+    base = msgspec.structs.replace(
+        _port(row, decode_addresses(row.fixed_ips)),
         device_owner=DVR_INTERFACE,
-        fixed_ips=decode_addresses(row.fixed_ips),
         port_security_enabled=False,
         vif_type="ovs",
         distributed=True,
