@@ -27,6 +27,7 @@ from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     SOON,
+    active_host,
     connect,
     deaf,
     delete_router,
@@ -87,12 +88,7 @@ class Site:
     @property
     def active(self) -> str:
         """The one host that says it is active, once there is one and the other says it is not."""
-        wait_until(self._is_settled, SOON, f"there is not one active host: {self.states}")
-        return next(host for host, state in self.states.items() if state == "active")
-
-    def _is_settled(self) -> bool:
-        states = self.states
-        return sorted(str(states[host]) for host in CENTRAL if host in states) == ["active", "standby"]
+        return active_host(self.lab, self.router, among=CENTRAL)
 
     @property
     def standby(self) -> str:

@@ -25,6 +25,7 @@ from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     SOON,
+    active_host,
     addresses_in,
     connect,
     deaf,
@@ -75,11 +76,7 @@ class Site:
     @property
     def active(self) -> str:
         """The one host that says it is active, once there is one and the others say they are not."""
-        wait_until(self._is_settled, SOON, f"there is not one active host: {self.states}")
-        return next(host for host, state in self.states.items() if state == "active")
-
-    def _is_settled(self) -> bool:
-        return sorted(str(state) for state in self.states.values()) == ["active", "standby", "standby"]
+        return active_host(self.lab, self.router, among=self.lab.hosts)
 
     def others(self, host: str) -> list[str]:
         return [each for each in self.lab.hosts if each != host]

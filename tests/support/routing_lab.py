@@ -13,7 +13,7 @@ import json
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,22 @@ def hosts_of(lab: Lab, router: Object) -> dict[str, str | None]:
     """The hosts that serve a router, with the HA state that each has told."""
     found = lab.api.request("GET", f"/v2.0/routers/{router['id']}/l3-agents")["agents"]
     return {agent["host"]: agent["ha_state"] for agent in found}
+
+
+def active_host(lab: Lab, router: Object, *, among: Collection[str]) -> str:
+    """The one of these hosts that says it is active, once there is one and the others say that they are not."""
+    states: dict[str, str | None] = {}
+
+    def settled() -> bool:
+        states.clear()
+        states.update(hosts_of(lab, router))
+        return sorted(str(states.get(host)) for host in among) == ["active", *["standby"] * (len(among) - 1)]
+
+    try:
+        wait_until(settled, SOON, "there is not one active host")
+    except LabError as error:
+        raise LabError(f"{error}: {states}") from error
+    return next(host for host in among if states[host] == "active")
 
 
 def host_of(lab: Lab, router: Object) -> str:
