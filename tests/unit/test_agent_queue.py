@@ -90,3 +90,46 @@ def test_a_thing_that_is_gone_is_not_tried_again() -> None:
             await asyncio.wait_for(queue.get(), 0.02)
 
     run(scenario())
+
+
+def test_whoever_waits_for_quiet_is_woken_by_the_end_of_the_work_and_by_nothing_else() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(first_delay=3600)
+        await asyncio.gather(queue.idle(), queue.tried(), queue.empty())  # nothing has been asked for
+        for key in ("a", "b"):
+            queue.put(key)
+        first, second = await queue.get(), await queue.get()
+        queue.put("c")
+        idle, tried, empty = (asyncio.create_task(wait) for wait in (queue.idle(), queue.tried(), queue.empty()))
+
+        async def woken() -> list[bool]:
+            await asyncio.sleep(0)
+            return [task.done() for task in (idle, tried, empty)]
+
+        queue.done(first)
+        assert await woken() == [False, False, False]
+        queue.failed(second)
+        assert await woken() == [True, False, False]
+        assert queue.is_working(second) is False
+        queue.done(await queue.get())
+        assert await woken() == [True, True, False]
+        queue.put(second)
+        queue.done(await queue.get())
+        assert await woken() == [True, True, True]
+
+    run(scenario())
+
+
+def test_who_no_longer_waits_is_forgotten() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.put("a")
+        await queue.get()
+        gone = asyncio.create_task(queue.idle())
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        queue.done("a")
+        await queue.idle()
+
+    run(scenario())

@@ -33,9 +33,25 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._ready = asyncio.Event()
+        self._waking: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._delayed) + len(self._working)
+
+    def is_working(self, key: K) -> bool:
+        return key in self._working
+
+    async def idle(self) -> None:
+        """Until nobody works on anything."""
+        await self._until(lambda: not self._working)
+
+    async def tried(self) -> None:
+        """Until all that was asked for has been done or has failed, and waits to be tried again."""
+        await self._until(lambda: not self._working and not self._waiting)
+
+    async def empty(self) -> None:
+        """Until all that was asked for is done."""
+        await self._until(lambda: len(self) == 0)
 
     def put(self, key: K, priority: int = 10) -> None:
         """Ask for it; a key that waits after a failure is tried now, as its state may be another."""
@@ -67,6 +83,7 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         self._failures.pop(key, None)
         self._release(key)
+        self._wake()
 
     def failed(self, key: K, priority: int = 10) -> float:
         """It has to be tried again; after how many seconds, if nobody asks before."""
@@ -75,6 +92,7 @@ class WorkQueue(Generic[K]):
         self._release(key)
         if key not in self._waiting:
             self._delay(key, delay, priority)
+        self._wake()
         return delay
 
     def later(self, key: K, delay: float, priority: int = 10) -> None:
@@ -93,6 +111,7 @@ class WorkQueue(Generic[K]):
         self._waiting.pop(key, None)
         self._failures.pop(key, None)
         self._again.pop(key, None)
+        self._wake()
 
     def _delay(self, key: K, delay: float, priority: int) -> None:
         def due() -> None:
@@ -106,6 +125,21 @@ class WorkQueue(Generic[K]):
         priority = self._again.pop(key, None)
         if priority is not None:
             self.put(key, priority)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        if not reached():
+            woken = asyncio.get_running_loop().create_future()
+            self._waking.append((reached, woken))
+            await woken
+
+    def _wake(self) -> None:
+        """Whoever waits for a moment like this one: it counts even if the next key is taken before they run."""
+        for waiting in self._waking.copy():
+            reached, woken = waiting
+            if woken.done() or reached():
+                self._waking.remove(waiting)
+                if not woken.done():
+                    woken.set_result(None)
 
 
 async def work(queue: WorkQueue[K], do: Callable[[K], object], *, workers: int = 1) -> None:

@@ -94,6 +94,7 @@ class FeedClient:
         self._addresses = (settings.address, *settings.others)
         self._turn = 0
         self._when_synced: list[Callable[[], None]] = []
+        self._position_is_new = False
         self.state = State()
         self.connected = False
         self.server = ""
@@ -118,7 +119,7 @@ class FeedClient:
         await self._synced.wait()
 
     def on_synced(self, tell: Callable[[], None]) -> None:
-        """Call this whenever we know everything up to a new position."""
+        """Call this whenever we know everything up to a new position and the taker of `changes` has taken all of it."""
         self._when_synced.append(tell)
 
     async def changes(self) -> AsyncIterator[Change]:
@@ -126,6 +127,10 @@ class FeedClient:
         while True:
             while (change := self.state.take()) is not None:
                 yield change
+            if self._position_is_new:
+                self._position_is_new = False
+                for tell in self._when_synced:
+                    tell()
             self._changed.clear()
             if self._stopping:
                 return
@@ -291,8 +296,8 @@ class FeedClient:
             self._failures = 0
             self._synced.set()
             self._save.set()
-            for tell in self._when_synced:
-                tell()
+            self._position_is_new = True
+            self._changed.set()
 
     def _welcomed(self, message: Welcome) -> None:
         LOG.info("connected to %s at %s", message.server or "the server", self._address)

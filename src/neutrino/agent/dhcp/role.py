@@ -31,8 +31,7 @@ from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 
 LOG = logging.getLogger(__name__)
 NETWORK, PORT = "dhcp_network", "dhcp_port"
-ALL = ""  # in the queue: everything that was told before is done when this is
-LAST = 100  # its priority
+LAST = 100  # the priority of what is looked at for doubts
 RETRY_SECONDS, LONGEST_RETRY = 0.1, 5.0
 SHORT_LIFE = 5.0  # seconds; a dnsmasq that ends sooner is not started again at once
 REFUSALS = (OvsdbError, NetlinkError, DnsmasqError, OSError)
@@ -70,9 +69,8 @@ class DhcpRole:
         self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
         self._reconciler: Reconciler | None = None
         self._told = False
-        self._heard = 0
+        self._heard = asyncio.Event()  # all that is up to a new position
         self._position: int | None = None
-        self._active: set[str] = set()  # networks that are being worked on
         # Ports that we said can get their lease, with the revision, and whose DHCP port we served from then.
         self._ready: dict[str, tuple[int, str]] = {}
         self._problems: dict[str, str] = {}
@@ -94,12 +92,11 @@ class DhcpRole:
                 self._ports[change.new.network_id][change.new.id] = change.new
 
     def synced(self) -> None:
-        self._heard = self._feed.position
         if not self._told:
             self._told = True
             for network_id in self._feed.state.objects[NETWORK]:
                 self._queue.put(network_id)
-        self._queue.put(ALL, LAST)
+        self._heard.set()
 
     def applied(self) -> int | None:
         return self._position
@@ -116,8 +113,7 @@ class DhcpRole:
         yield dataclasses.replace(self._description, configurations=configurations)
 
     async def settle(self) -> None:
-        while self._active:
-            await asyncio.sleep(0.01)
+        await self._queue.idle()
 
     async def find(self) -> Found:
         _, reconciler = await asyncio.to_thread(self._connect)
@@ -154,6 +150,7 @@ class DhcpRole:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(work(self._queue, self._do, workers=self._workers))
+                group.create_task(self._catch_up(self._reconciler))
                 group.create_task(self._look_again())
                 group.create_task(self._watch_children())
         finally:
@@ -183,10 +180,6 @@ class DhcpRole:
         return served(network, ports, self._description.host, distributed=distributed)
 
     async def _do(self, key: str) -> None:
-        if key == ALL:
-            await self._catch_up()
-            return
-        self._active.add(key)
         try:
             await self._one(key)
         except REFUSALS as error:
@@ -195,8 +188,6 @@ class DhcpRole:
         else:
             self._problems.pop(key, None)
             self._queue.done(key)
-        finally:
-            self._active.discard(key)
 
     async def _one(self, network_id: str) -> None:
         assert self._reconciler is not None
@@ -235,26 +226,24 @@ class DhcpRole:
                 self._feed.port_ready(port.id, port.revision)
                 self._ready[port.id] = now
 
-    async def _catch_up(self) -> None:
-        """All that was told has been done, if there is nothing else to do; and what is not ours any more can go."""
-        assert self._reconciler is not None
-        heard = self._heard
-        while self._feed.state.has_changes:
-            await asyncio.sleep(0.001)
-        try:
-            stale = await asyncio.to_thread(self._reconciler.known) if self._position is None else frozenset[str]()
-        except REFUSALS as error:
-            LOG.warning("what is on this host cannot be read: %s", error)
-            self._queue.failed(ALL, LAST)
-            return
-        for network_id in stale - self._feed.state.objects[NETWORK].keys():
+    async def _catch_up(self, reconciler: Reconciler) -> None:
+        """What was told is carried out once nothing is left to do; and what is not ours any more goes, at first."""
+        await self._heard.wait()
+        while True:
+            try:
+                known = await asyncio.to_thread(reconciler.known)
+                break
+            except REFUSALS as error:
+                LOG.warning("what is on this host cannot be read, again in %.0f s: %s", LONGEST_RETRY, error)
+            await asyncio.sleep(LONGEST_RETRY)
+        for network_id in known - self._feed.state.objects[NETWORK].keys():
             self._queue.put(network_id)
-        alone = len(self._queue) == 1
-        self._queue.done(ALL)
-        if alone:
-            self._position = heard
-        else:
-            self._queue.later(ALL, 0.02, LAST)
+        while True:
+            await self._heard.wait()
+            self._heard.clear()
+            position = self._feed.position
+            await self._queue.empty()
+            self._position = position
 
     async def _look_again(self) -> None:
         while True:
@@ -295,7 +284,7 @@ class DhcpRole:
 
     def _child_ended(self, network_id: str) -> None:
         lived = self._unwatch(network_id)
-        if network_id in self._active:
+        if self._queue.is_working(network_id):
             return  # it may be we who ended it; if not, that is seen when we are done and want to watch it
         LOG.error("dnsmasq of network %s has ended", network_id)
         if self._child_action == EXIT:

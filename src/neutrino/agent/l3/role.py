@@ -38,8 +38,7 @@ from neutrino.model.routing import FloatingIp, Router
 LOG = logging.getLogger(__name__)
 KIND, FLOATING_IP, SUBNET = "router", "floatingip", "subnet"
 WORKERS = 8
-URGENT, USUAL, CLEANING, LAST = 1, 10, 20, 100
-COMPLETE = ""  # in the queue: everything that was told at first is done when this is
+URGENT, USUAL, CLEANING = 1, 10, 20
 REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSError)
 WIRE_SECONDS = 10.0  # for a port to be wired; with a switch that is away for longer, there is nobody to hear
 SWITCH_SECONDS = 5.0  # until a switch that cannot be reached is tried again
@@ -82,10 +81,7 @@ class L3Role:
         self._news = news
         self._wires = wires
         self._queue: WorkQueue[str] = WorkQueue()
-        self._told = False
-        self._busy: set[str] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._told = asyncio.Event()  # all that the server knew when we came
         self._problems: dict[str, str] = {}
         self._ha = HaStates(self._ha_changed)
         self._states: dict[str, str] = {}  # of HA routers, as they were told
@@ -105,16 +101,15 @@ class L3Role:
             self._put(router_id)
 
     def synced(self) -> None:
-        if self._told:
+        if self._told.is_set():
             return
-        self._told = True
         for router_id in self._withheld:
             self._put(router_id)
         for router_id in self._dataplane.known():
             router = self._feed.state.get(KIND, router_id)
             if router is None or self._dataplane.is_recast(router):
                 self._put(router_id, CLEANING)
-        self._queue.put(COMPLETE, LAST)
+        self._told.set()
 
     def applied(self) -> int | None:
         return None
@@ -135,7 +130,7 @@ class L3Role:
         )
 
     async def settle(self) -> None:
-        await self._idle.wait()
+        await self._queue.idle()
 
     async def find(self) -> Found:
         try:
@@ -175,6 +170,7 @@ class L3Role:
                 group.create_task(self._watch.run())
                 group.create_task(self._doubt())
                 group.create_task(self._follow_switch())
+                group.create_task(self._complete())
         finally:
             self._ha.close()
             self._delegations.close()
@@ -192,11 +188,6 @@ class L3Role:
         self._queue.put(router_id, priority)
 
     async def _one(self, router_id: str) -> None:
-        if router_id == COMPLETE:
-            await self._complete()
-            return
-        self._busy.add(router_id)
-        self._idle.clear()
         try:
             await self._reconcile(router_id)
         except REFUSALS as error:
@@ -206,22 +197,18 @@ class L3Role:
             self._tell_failed(router_id)
         else:
             self._queue.done(router_id)
-        finally:
-            self._busy.discard(router_id)
-            if not self._busy:
-                self._idle.set()
 
     async def _complete(self) -> None:
         """Once after the start: what others may wait for is said on the bridge."""
-        while self._busy or not self._made.keys() >= {router.id for router in self._wanted()} - self._problems.keys():
-            await asyncio.sleep(0.05)
-        try:
-            await asyncio.to_thread(self._dataplane.say_initialized)
-        except OvsdbError as error:
-            LOG.warning("the bridge could not be told that all routers are there: %s", error)
-            self._queue.failed(COMPLETE, LAST)
-            return
-        self._queue.done(COMPLETE)
+        await self._told.wait()
+        await self._queue.tried()
+        while True:
+            try:
+                await asyncio.to_thread(self._dataplane.say_initialized)
+                break
+            except OvsdbError as error:
+                LOG.warning("the bridge could not be told that all routers are there: %s", error)
+            await asyncio.sleep(SWITCH_SECONDS)
         LOG.info("all %d routers are as they should be", len(self._made))
 
     async def _reconcile(self, router_id: str) -> None:
@@ -274,7 +261,7 @@ class L3Role:
 
     def _apply(self, router: Router) -> Applied:
         alone = router.ha is not None and not self._daemons.has_keepalived(router.id)
-        return self._dataplane.apply(router, keepalived=not alone, complete=self._told)
+        return self._dataplane.apply(router, keepalived=not alone, complete=self._told.is_set())
 
     def _withhold(self, router_id: str) -> None:
         """What is there differs from what we remember: who is right, the server says."""
@@ -386,7 +373,7 @@ class L3Role:
                 continue
             for router_id in wanted:
                 await asyncio.sleep(self._repair() / len(wanted))
-                if router_id not in self._busy and router_id in self._made:
+                if not self._queue.is_working(router_id) and router_id in self._made:
                     self._queue.put(router_id, CLEANING)
                     self._doubted.add(router_id)
 
