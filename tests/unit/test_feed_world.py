@@ -25,6 +25,7 @@ from neutrino.model.state import (
     Rule,
     SecurityGroup,
     Segment,
+    Subnet,
 )
 from neutrino.server.feed.outgoing import Outgoing
 from neutrino.server.feed.records import DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records, RouterRecord
@@ -131,7 +132,8 @@ class Random:
             network_id=network,
             mac_address="m",
             host=hosts[0] if hosts else "",
-            device_owner=self.rng.choice([OWNER, "compute:nova", "compute:nova"]),
+            device_id=self.rng.choice(ROUTERS),
+            device_owner=self.rng.choice([OWNER, "compute:nova", "network:router_interface"]),
             fixed_ips=tuple(FixedIp("s", a) for a in addresses),
         )
         entries = entry if tunnelled else None
@@ -140,7 +142,9 @@ class Random:
     def _dhcp(self, change: Records) -> None:
         key = self.rng.choice(NETWORKS)
         agents = frozenset(self._some([*HOSTS, "gone"]))  # one of them is never there
-        network = DhcpNetwork(id=key, revision=self.rng.randrange(3))
+        cidr = self.rng.choice(["10.0.0.0/24", "169.254.169.240/28"])  # the one or the other of a metadata network
+        subnets = (Subnet(id="s", network_id=key, ip_version=4, cidr=cidr),)
+        network = DhcpNetwork(id=key, revision=self.rng.randrange(3), subnets=subnets)
         change.dhcp[key] = DhcpRecord(network, agents) if self.rng.random() < 0.9 else None
 
     def _dhcp_agent(self, change: Records) -> None:

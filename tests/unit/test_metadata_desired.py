@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,14 +22,16 @@ from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import FixedIp
 from tests.support import metadata
-from tests.support.metadata import HOST, dhcp_port, router_of
+from tests.support.metadata import HOST, dhcp_port
 from tests.support.routing import address, interface
 
 ISOLATED = Settings(HOST, "/dhcp", enable_isolated_metadata=True)
 
 
-def place_of(network: DhcpNetwork, *ports: DhcpPort, settings: Settings = ISOLATED, **routers: Router) -> Place | None:
-    return render_network_place(served(network, (dhcp_port(network.id), *ports), HOST), settings, routers)
+def place_of(
+    network: DhcpNetwork, *ports: DhcpPort, settings: Settings = ISOLATED, known: Sequence[DhcpPort] = ()
+) -> Place | None:
+    return render_network_place(served(network, (dhcp_port(network.id), *ports), HOST), settings, known)
 
 
 def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
@@ -48,7 +51,7 @@ def test_an_isolated_network_is_served_where_its_address_is() -> None:
     network = metadata.network("n1")
     assert place_of(network) == Place("qdhcp-n1", ("n1",), 80, "169.254.169.254")
     assert place_of(network, settings=Settings(HOST, "/dhcp")) is None, "nobody asked for it"
-    assert render_network_place(served(network, (), HOST), ISOLATED, {}) is None, "DHCP is not served here"
+    assert render_network_place(served(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
 
 
 def test_ipv6_where_there_is_a_subnet_of_it() -> None:
@@ -67,14 +70,18 @@ def test_a_network_whose_gateway_is_a_router_is_not_isolated() -> None:
 def test_a_metadata_network_speaks_for_its_router() -> None:
     settings = dataclasses.replace(ISOLATED, enable_metadata_network=True)
     network = metadata.network("m1", "169.254.169.240/28", gateway_ip="169.254.169.241")
-    router = router_of("m1", "n1", "n2")
-    place = place_of(network, router_port(network, "r1"), settings=settings, r1=router)
+    here = router_port(network, "r1")
+    others = [
+        router_port(metadata.network(name), router) for name, router in (("n1", "r1"), ("n2", "r1"), ("n3", "r2"))
+    ]
+    place = place_of(network, here, settings=settings, known=[here, *others])
     assert place is not None
     assert place.networks == ("m1", "n1", "n2")
+    alone = place_of(network, settings=settings, known=others)
+    assert alone is not None
+    assert alone.networks == ("m1",)
     with pytest.raises(Refused, match="2 routers"):
-        place_of(network, router_port(network, "r1"), router_port(network, "r2"), settings=settings, r1=router)
-    with pytest.raises(Refused, match="r1 is not served on this host"):
-        place_of(network, router_port(network, "r1"), settings=settings)
+        place_of(network, here, router_port(network, "r2"), settings=settings)
 
 
 def test_a_router_is_served_for_its_internal_networks() -> None:

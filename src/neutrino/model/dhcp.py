@@ -7,7 +7,9 @@ hosts that serve the network, and the routers that make it less isolated.
 
 from __future__ import annotations
 
+import ipaddress
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -15,6 +17,14 @@ import msgspec
 from neutrino.model.state import AddressPair, FixedIp, Object, Segment, Subnet
 
 OWNER: Final = "network:dhcp"
+ROUTERS: Final = frozenset(
+    {
+        "network:router_interface",
+        "network:ha_router_replicated_interface",
+        "network:router_interface_distributed",
+    }
+)
+METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")
 
 
 def device_id(host: str, network_id: str) -> str:
@@ -68,3 +78,20 @@ class DhcpPort(Object, frozen=True, kw_only=True, omit_defaults=True):
     allowed_address_pairs: tuple[AddressPair, ...] = ()
     names: tuple[DnsName, ...] = ()
     options: tuple[DhcpOption, ...] = ()
+
+
+def is_metadata_network(network: DhcpNetwork) -> bool:
+    """Whether it is there for a router whose other networks ask for metadata through it."""
+    return any(
+        isinstance(cidr := ipaddress.ip_network(subnet.cidr), ipaddress.IPv4Network)
+        and cidr.subnet_of(METADATA_NETWORK)
+        for subnet in network.subnets
+    )
+
+
+def routers_on(network_id: str, ports: Iterable[DhcpPort]) -> frozenset[str]:
+    return frozenset(p.device_id for p in ports if p.network_id == network_id and p.device_owner in ROUTERS)
+
+
+def networks_behind(routers: frozenset[str], ports: Iterable[DhcpPort]) -> frozenset[str]:
+    return frozenset(p.network_id for p in ports if p.device_owner in ROUTERS and p.device_id in routers)

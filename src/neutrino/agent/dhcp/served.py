@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from neutrino.agent.dhcp.settings import Settings
-from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
+from neutrino.model.dhcp import OWNER, ROUTERS, DhcpNetwork, DhcpPort, device_id, is_metadata_network
 from neutrino.model.state import Subnet
 
 NAMESPACE_PREFIX: Final = "qdhcp-"
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
-ROUTERS: Final = frozenset(
-    {
-        "network:router_interface",
-        "network:ha_router_replicated_interface",
-        "network:router_interface_distributed",
-    }
-)
-METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")
 
 
 @dataclass(frozen=True)
@@ -87,11 +78,6 @@ def wants_metadata(this: Served, settings: Settings) -> bool:
         return True
     if not settings.enable_isolated_metadata:
         return False
-    if settings.enable_metadata_network and any(is_metadata_subnet(s) for s in this.network.subnets):
+    if settings.enable_metadata_network and is_metadata_network(this.network):
         return True
     return any(subnet.id not in this.routed for subnet in this.dhcp_subnets)
-
-
-def is_metadata_subnet(subnet: Subnet) -> bool:
-    cidr = ipaddress.ip_network(subnet.cidr)
-    return isinstance(cidr, ipaddress.IPv4Network) and cidr.subnet_of(METADATA_NETWORK)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from neutrino.agent.dhcp.served import ROUTERS, Served, is_metadata_subnet, wants_metadata
+from neutrino.agent.dhcp.served import Served, wants_metadata
 from neutrino.agent.dhcp.settings import Settings as DhcpSettings
 from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.metadata.messages import METADATA_IPV4, WELL_KNOWN_PORT, Instance, Listening
-from neutrino.model.dhcp import DhcpPort
+from neutrino.model.dhcp import DhcpPort, is_metadata_network, networks_behind, routers_on
 from neutrino.model.routing import Router
-from neutrino.model.state import Object
 
 INFRASTRUCTURE = "network:"  # such device owners are no instances
 
@@ -41,30 +40,22 @@ def render_router_place(router: Router, metadata_port: int) -> Place | None:
     return Place(router_namespace(router.id), networks, metadata_port, ipv6=ipv6) if networks else None
 
 
-def render_network_place(this: Served, settings: DhcpSettings, routers: Mapping[str, Object]) -> Place | None:
-    """A network's DHCP namespace, which has the metadata address as its own.
+def render_network_place(this: Served, settings: DhcpSettings, known: Collection[DhcpPort]) -> Place | None:
+    """A network's DHCP namespace, which has the metadata address as its own. `known`: ports of routers on any network.
 
     A network of 169.254.0.0/16 is there for a router whose other networks cannot have it: their ports ask through it.
     """
     if not wants_metadata(this, settings):
         return None
     networks: tuple[str, ...] = (this.id,)
-    if settings.enable_metadata_network and any(is_metadata_subnet(subnet) for subnet in this.network.subnets):
-        networks = _behind(this, routers)
+    if settings.enable_metadata_network and is_metadata_network(this.network):
+        routers = routers_on(this.id, this.ports)
+        if len(routers) > 1:
+            names = ", ".join(sorted(routers))
+            raise Refused(f"metadata network {this.id} has {len(routers)} routers, and may have one: {names}")
+        networks = tuple(sorted({this.id, *networks_behind(routers, known)}))
     ipv6 = any(subnet.ip_version == 6 for subnet in this.network.subnets)
     return Place(this.namespace, networks, WELL_KNOWN_PORT, METADATA_IPV4, ipv6)
-
-
-def _behind(this: Served, routers: Mapping[str, Object]) -> tuple[str, ...]:
-    found = sorted({port.device_id for port in this.ports if port.device_owner in ROUTERS})
-    if len(found) > 1:
-        raise Refused(f"metadata network {this.id} has {len(found)} routers, and may have one: {', '.join(found)}")
-    router = routers.get(found[0]) if found else None
-    if isinstance(router, Router):
-        return tuple(sorted({each.network_id for each in router.interfaces}))
-    if found:
-        raise Refused(f"metadata network {this.id}: router {found[0]} is not served on this host")
-    return (this.id,)
 
 
 def render_instance(port: DhcpPort) -> Instance | None:

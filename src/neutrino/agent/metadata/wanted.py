@@ -22,7 +22,7 @@ from neutrino.agent.metadata.desired import (
 )
 from neutrino.agent.metadata.messages import Instance
 from neutrino.feed.state import Change, State
-from neutrino.model.dhcp import DhcpNetwork, DhcpPort
+from neutrino.model.dhcp import ROUTERS, DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 
 ROUTER, NETWORK, PORT = "router", "dhcp_network", "dhcp_port"
@@ -46,7 +46,6 @@ class Wanted:
         """Whether it is of any concern."""
         if change.kind == ROUTER:
             self._stale_places.add(router_namespace(change.id))
-            self._stale_places.update(self._metadata_networks(change))
         elif change.kind == NETWORK:
             self._stale_places.add(f"{NAMESPACE_PREFIX}{change.id}")
         elif change.kind == PORT:
@@ -64,16 +63,17 @@ class Wanted:
                 if not self._own_ports[port.network_id]:
                     del self._own_ports[port.network_id]
                 self._stale_places.add(f"{NAMESPACE_PREFIX}{port.network_id}")
+                self._stale_places.update(self._metadata_networks(port))
         new = change.new
         if isinstance(new, DhcpPort) and new.device_owner.startswith(INFRASTRUCTURE):
             self._own_ports[new.network_id][new.id] = new
 
-    def _metadata_networks(self, change: Change) -> Iterator[str]:
-        """A metadata network is served in the name of its router's other networks."""
-        if self._dhcp.enable_metadata_network:
-            for router in (change.old, change.new):
-                for interface in router.interfaces if isinstance(router, Router) else ():
-                    yield f"{NAMESPACE_PREFIX}{interface.network_id}"
+    def _metadata_networks(self, port: DhcpPort) -> Iterator[str]:
+        """A metadata network is served in the name of the other networks of its router, of which this is a port."""
+        if self._dhcp.enable_metadata_network and port.device_owner in ROUTERS:
+            for network_id, ports in self._own_ports.items():
+                if any(each.device_id == port.device_id for each in ports.values()):
+                    yield f"{NAMESPACE_PREFIX}{network_id}"
 
     def index(self) -> None:
         """All over again, from the state as it is."""
@@ -115,7 +115,7 @@ class Wanted:
                 return None
             ports = self._own_ports.get(network_id, {}).values()
             this = served(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
-            return render_network_place(this, self._dhcp, objects[ROUTER])
+            return render_network_place(this, self._dhcp, [p for own in self._own_ports.values() for p in own.values()])
         router = objects[ROUTER].get(key.removeprefix(router_namespace("")))
         return render_router_place(router, self._metadata_port) if isinstance(router, Router) else None
 

@@ -1,7 +1,8 @@
 """The part of the world that hosts with DHCP agents follow: networks scheduled to them, and all ports of these. Pure.
 
 Hosts that answer their own ports themselves follow the networks of these too, with a copy of the DHCP port: `dhcp_copies`.
-A host that serves a router follows the ports of the networks behind it too, as it answers for their metadata.
+A host that serves a router follows the ports of the networks behind it too, as it answers for their metadata; and one that
+serves a metadata network, the ports of what the network's router joins to it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 
-from neutrino.model.dhcp import DhcpPort
+from neutrino.model.dhcp import DhcpPort, is_metadata_network
 from neutrino.server.feed.dhcp_copies import copies, copy_hosts, distributed_hosts, is_server
 from neutrino.server.feed.follow import Follow
 from neutrino.server.feed.items import Item
+from neutrino.server.feed.joined import Joined
 from neutrino.server.feed.outgoing import Key
 from neutrino.server.feed.records import DhcpAgent, DhcpRecord, PortRecord
 
@@ -31,6 +33,8 @@ class DhcpWorld:
         self._on: defaultdict[str, set[str]] = defaultdict(set)  # ports, by network
         self._served = Follow()
         self._with_ports = Follow()  # whose ports a host follows, for one or several reasons
+        self._joined = Joined()
+        self._asking: dict[str, frozenset[tuple[str, str]]] = {}  # metadata network, to (host, network) that asks there
         self._distributed: frozenset[str] = frozenset()  # hosts that answer their own ports
         self._having = Follow()  # networks on which hosts have ports
         self._servers: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # DHCP ports, by network and id
@@ -122,6 +126,8 @@ class DhcpWorld:
             self._ports[key] = Item(PORT, port)
             self._on[port.network_id].add(key)
             self._touch(self._with_ports.hosts(port.network_id), PORT, key)
+        for network_id in self._joined.put(key, port):
+            self._join(network_id)
 
     def _follow(self, network_id: str) -> None:
         """Who serves the network now: those who are new to it, or left it, have all of it to hear of."""
@@ -138,7 +144,22 @@ class DhcpWorld:
             self._served.remove(host, network_id)
             self.unfollow_ports(host, network_id)
         self._touch(after ^ before, NETWORK, network_id)
+        self._join(network_id)
         self._copy(network_id, copying)
+
+    def _join(self, network_id: str) -> None:
+        """Whose ports may ask for metadata on this network, if it is one for that."""
+        record = self._networks.get(network_id)
+        before, after = self._asking.pop(network_id, frozenset()), frozenset[tuple[str, str]]()
+        if record is not None and is_metadata_network(record.network):
+            others = self._joined.to(network_id)
+            after = frozenset((host, other) for host in self._served.hosts(network_id) for other in others)
+        if after:
+            self._asking[network_id] = after
+        for host, other in after - before:
+            self.follow_ports(host, other)
+        for host, other in before - after:
+            self.unfollow_ports(host, other)
 
     def _copy(self, network_id: str, hosts: Collection[str]) -> None:
         """The copies of the network's DHCP port that hosts should have."""

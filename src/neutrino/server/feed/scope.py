@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from neutrino.model.dhcp import is_metadata_network, networks_behind, routers_on
 from neutrino.model.state import GroupMembers, Host, Object, Port
 from neutrino.server.feed.dhcp_copies import copies, copy_hosts, distributed_hosts, is_server
 from neutrino.server.feed.records import DhcpRecord, PortRecord, Records, is_tunnelled
@@ -48,6 +49,7 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
                 out["host", other] = hosts[other]
         if port.forwarding is not None and port.forwarding.host != host:
             out["forwarding", port.id] = port.forwarding
+    dhcp_ports = [port.dhcp for port in ports if port.dhcp is not None]
     served: set[str] = set()  # networks on which the host does something for all ports
     for network_id, record in records.dhcp.items():
         if record is None:
@@ -57,15 +59,15 @@ def scope(records: Records, host: str) -> dict[Key, Object]:
         if host in copied or host in record.hosts(records.dhcp_agents):
             out["dhcp_network", network_id] = record.network
             served.add(network_id)
+            if is_metadata_network(record.network):  # it answers for all that its router joins to it
+                served |= networks_behind(routers_on(network_id, dhcp_ports), dhcp_ports)
         if copy := copied.get(host):
             out["port", copy.id] = copy
     for router_id, router in records.routers.items():
         if router is not None and host in router.by_host:
             out["router", router_id] = router.by_host[host]
             served |= router.networks(host)
-    for port in ports:
-        if port.network_id in served and port.dhcp is not None:
-            out["dhcp_port", port.id] = port.dhcp
+    out.update((("dhcp_port", port.id), port) for port in dhcp_ports if port.network_id in served)
     macs = [mac for mac in records.dvr_macs.values() if mac is not None]
     if any(mac.id == host for mac in macs):
         out.update((("dvr_mac", mac.id), mac) for mac in macs)
