@@ -99,6 +99,18 @@ def test_networks_are_spread(another_server: Any) -> None:
     assert set(counts.values()) == {4}
 
 
+def test_networks_get_agents_by_hand_alone_if_so_configured(another_server: Any) -> None:
+    server = another_server({"DEFAULT": {"network_auto_schedule": "false"}})
+    admin = Api(server.app).as_admin()
+    network = admin.network()
+    admin.subnet(network)
+    report(server, DHCP, "d1")
+    assert agents_of(admin, network) == set()
+    (agent,) = admin.all("/agents", {"host": "d1"})
+    admin.post(f"/agents/{agent['id']}/dhcp-networks", {"network_id": network["id"]}).expect(201)
+    assert agents_of(admin, network) == {"d1"}
+
+
 def test_networks_move_from_a_dead_agent(fresh: tuple[Server, Api]) -> None:
     server, admin = fresh
     report(server, DHCP, "dies")

@@ -12,6 +12,8 @@ import pytest
 
 from neutrino.lab.lab import Lab
 from neutrino.lab.waiting import wait_until
+from tests.support.lab import Pinging
+from tests.support.lab_faults import Log
 from tests.support.lab_frames import asks, ends, send, to_all
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -136,3 +138,23 @@ def test_a_host_hears_broadcasts_from_its_first_port_to_its_last(place: Place) -
     assert hears()
     lab.delete_vm("visitor")
     wait_until(lambda: not hears(), SOON, "h3 still gets broadcasts of a network that it does not have")
+
+
+def test_a_host_that_claims_the_address_of_another_is_refused(place: Place) -> None:
+    """Who has it is not disturbed, and the other one is reached again when it has its own."""
+    lab = place.lab
+    log = Log(lab, "h3-agent")
+    taken = lab.agents()["h1"]["configurations"]["tunneling_ip"]
+    with Pinging(lab, place.first.name, place.second.addresses[4]) as ping:
+        lab.stop_agent("h3")
+        lab.start_agent("h3", {"ovs": {"local_ip": taken}})
+        log.wait_for(f"local_ip: {taken} is the address for tunnels of host h1 already")
+        refused = lab.agents()["h3"]["configurations"]
+        assert (refused["tunneling_ip"], refused["tunnel_types"]) == ("", [])
+        assert taken in refused["problems"]["local_ip"]
+        assert lab.agents()["h1"]["configurations"]["tunneling_ip"] == taken
+        lab.stop_agent("h3")
+        lab.start_agent("h3", {})
+        wait_to_reach(place.first, place.third)
+    assert ping.lost == 0
+    assert "local_ip" not in lab.agents()["h3"]["configurations"]["problems"]

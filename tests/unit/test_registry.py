@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -270,3 +271,50 @@ def test_agents_get_time_after_a_start_and_a_leap_of_the_clock(registry: Registr
         sweeper.sweep()
         judged.append(scheduler.asked > before)
     assert judged == [False, False, True, True, False, False, False, True, False, False, False, True]
+
+
+# --- addresses for tunnels --------------------------------------------------------------------------------------------
+
+
+def tunnels(host: str, address: str) -> AgentState:
+    return AgentState(words.OVS, "a", host, "N/A", configurations={"tunneling_ip": address, "tunnel_types": ["vxlan"]})
+
+
+def kept(db: Database) -> dict[str, tuple[str, list[str]]]:
+    found = {row["host"]: msgspec.json.decode(row["configurations"]) for row in rows(db)}
+    return {host: (each["tunneling_ip"], each["tunnel_types"]) for host, each in found.items()}
+
+
+REFUSED: tuple[str, list[str]] = ("", [])
+
+
+def test_an_address_for_tunnels_is_one_hosts(db: Database, registry: Registry, clock: Clock) -> None:
+    first, second = tunnels("h1", "192.0.2.1"), tunnels("h2", "192.0.2.1")
+    assert registry.report(first).refusal == ""
+    for _ in range(2):
+        refusal = registry.report(second).refusal
+        assert refusal == "local_ip: 192.0.2.1 is the address for tunnels of host h1 already"
+        assert kept(db) == {"h1": ("192.0.2.1", ["vxlan"]), "h2": REFUSED}
+        assert registry.report(first).refusal == "", "who has it keeps it"
+    (problems,) = [msgspec.json.decode(r["configurations"])["problems"] for r in rows(db) if r["host"] == "h2"]
+    assert problems == {"local_ip": "192.0.2.1 is the address for tunnels of host h1 already"}
+
+    assert registry.report(tunnels("h1", "192.0.2.9")).refusal == "", "it has another one now"
+    assert registry.report(second).refusal == ""
+    assert kept(db) == {"h1": ("192.0.2.9", ["vxlan"]), "h2": ("192.0.2.1", ["vxlan"])}
+
+
+def test_of_two_that_claim_one_address_at_once_the_first_has_it(db: Database, registry: Registry) -> None:
+    made = registry.report_all([tunnels("h1", "fd00::1"), tunnels("h2", "fd00:0::1"), tunnels("h3", "fd00::3")])
+    assert [bool(report.refusal) for report in made] == [False, True, False]
+    assert kept(db)["h2"] == REFUSED
+
+
+def test_the_address_of_a_dead_agent_can_be_taken_and_is_not_given_back(
+    db: Database, registry: Registry, clock: Clock
+) -> None:
+    registry.report(tunnels("h1", "192.0.2.1"))
+    clock.now += 100
+    assert registry.report(tunnels("h2", "192.0.2.1")).refusal == ""
+    assert "h2" in registry.report(tunnels("h1", "192.0.2.1")).refusal
+    assert kept(db) == {"h1": REFUSED, "h2": ("192.0.2.1", ["vxlan"])}

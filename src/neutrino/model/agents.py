@@ -46,6 +46,7 @@ DHCP_DISTRIBUTED: Final = "dhcp_distributed"  # the DHCP agent answers the ports
 USE_GATEWAY_IPS: Final = "use_gateway_ips"  # the DHCP agent has the gateways' addresses: its port needs none
 DATAPLANE: Final = "dataplane"  # "up", or "down: " and why
 PROBLEMS: Final = "problems"  # things that could not be done, each with the reason
+LOCAL_IP: Final = "local_ip"  # among the problems: another host has this one's address for tunnels
 FEED_BEHIND: Final = "feed_behind"  # written by the server: how many positions of the log are not carried out yet
 LAST_REPAIR: Final = "last_repair"  # what was not as the agent had left it
 

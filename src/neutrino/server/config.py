@@ -63,6 +63,7 @@ GLOBAL = [
     cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
     cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
     cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
+    cfg.BoolOpt("network_auto_schedule", default=True, help="Networks get DHCP agents by themselves."),
     cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
     cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
 ]

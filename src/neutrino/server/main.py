@@ -35,7 +35,7 @@ from neutrino.server.events.notifications import (
     notifier_from_conf,
 )
 from neutrino.server.events.notifications import register_options as register_notifications
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler, scheduler_from_conf
 from neutrino.server.hosts.liveness import Sweeper
 from neutrino.server.hosts.plugin import Agents
 from neutrino.server.hosts.registry import Registry
@@ -96,9 +96,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     authorizer = Authorizer(conf)
     quotas = Quotas(db, config.quota_defaults(conf))
     registry = Registry(db, conf.agent_down_time)
-    zones = conf.default_availability_zones
-    failover = conf.allow_automatic_dhcp_failover
-    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network, default_zones=zones, failover=failover)
+    scheduler = scheduler_from_conf(conf, db, registry)
     groups = SecurityGroups(db, quotas)
     notifier = notifier_from_conf(conf, conf.host)
     nova_sink = nova.nova_notifier_from_conf(conf)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from neutrino.server import errors
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
@@ -63,6 +64,12 @@ def encode(value: Any) -> str:
 
 def decode(text: str) -> Any:
     return msgspec.json.decode(text)
+
+
+def check_revision(before: Mapping[str, Any], revision: int | None) -> None:
+    """The client's `If-Match`, looked at again when the object is read for its change."""
+    if revision is not None and before["revision_number"] != revision:
+        raise errors.RevisionNumberConstraintFailed(expected=revision, current=before["revision_number"])
 
 
 def changed(before: Mapping[str, Any], values: Mapping[str, Any], bump: int = 1) -> Object:

@@ -27,7 +27,7 @@ from neutrino.server.feed.dvr_statuses import DistributedPorts
 from neutrino.server.feed.listening import addresses, server_tls
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.service import FeedServer, Settings
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.hosts.dhcp_scheduler import scheduler_from_conf
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
 from neutrino.server.l3.statuses import RouterStatuses
@@ -63,7 +63,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
 
 def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Reports:
     registry = Registry(db, conf.agent_down_time)
-    scheduler = DhcpScheduler(db, registry, conf.dhcp_agents_per_network, default_zones=conf.default_availability_zones)
+    scheduler = scheduler_from_conf(conf, db, registry)
     quotas = Quotas(db, config.quota_defaults(conf))
 
     def port_changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:

@@ -108,10 +108,13 @@ class Reports:
                 has_started = state.start_flag or (earlier is not None and earlier.start_flag)
                 good[state.agent_type, host] = replace(state, start_flag=has_started)
         every = list(good.values())
+        refusals: dict[str, str] = {}  # by host
         for start in range(0, len(every), BATCH):
             for report in self._agents.report_all(every[start : start + BATCH]):
+                if report.refusal:
+                    refusals[report.host] = report.refusal
                 self._reported(report)
-        return answers
+        return [answer or refusals.get(host, "") for answer, (host, _) in zip(answers, reports, strict=True)]
 
 
 class NotItsOwn(ValueError):

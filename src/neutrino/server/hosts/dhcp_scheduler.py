@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from oslo_config import cfg
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
@@ -37,6 +38,17 @@ from neutrino.server.hosts.registry import Registry, Report
 LOG = logging.getLogger(__name__)
 PORTS_BATCH = 50  # networks placed in one transaction where each of them gets a port
 _a, _b, _n = t.agents.c, t.network_dhcp_agents.c, t.networks.c
+
+
+def scheduler_from_conf(conf: cfg.ConfigOpts, db: Database, registry: Registry) -> DhcpScheduler:
+    return DhcpScheduler(
+        db,
+        registry,
+        conf.dhcp_agents_per_network,
+        default_zones=conf.default_availability_zones,
+        automatic=conf.network_auto_schedule,
+        failover=conf.allow_automatic_dhcp_failover,
+    )
 
 
 class DhcpScheduler:

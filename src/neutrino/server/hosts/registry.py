@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, new_id
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.hosts.tunnel_addresses import refusal, without_taken
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -58,6 +59,7 @@ class Report:
     host: str
     status: AgentStatus
     started: bool
+    refusal: str = ""  # why it is not kept as it came
 
     @property
     def needs_everything(self) -> bool:
@@ -93,6 +95,7 @@ class Registry:
         now = self.clock()
         with self._db.read() as connection:
             rows = connection.execute(_KNOWN, {"hosts": sorted({s.host for s in states})}).mappings().all()
+            states = without_taken(connection, states, rows, self.cutoff())
         known = {(row["agent_type"], row["host"]): row for row in rows}
         with self._db.transaction() as tx:
             beats = [row["id"] for s in states if (row := known.get(_who(s))) and self._is_heartbeat(s, row, now)]
@@ -100,7 +103,7 @@ class Registry:
                 statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=stamp(now))
                 if tx.execute(statement).rowcount != len(beats):
                     raise Stale
-            return [self._write_one(tx, s, known.get(_who(s)), now) for s in states]
+            return [replace(self._write_one(tx, s, known.get(_who(s)), now), refusal=refusal(s)) for s in states]
 
     def _is_heartbeat(self, state: AgentState, before: Row, now: float) -> bool:
         """Whether a report says nothing but that the agent is there: many of these are one statement."""

@@ -18,7 +18,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3 import floating_view
@@ -27,7 +27,7 @@ from neutrino.server.l3.owners import FLOATING
 from neutrino.server.l3.pools import pools
 from neutrino.server.l3.reachability import find_way
 from neutrino.server.l3.router_ports import port_values
-from neutrino.server.ml2.networks import Networks, check_revision
+from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.ports import Ports, Step

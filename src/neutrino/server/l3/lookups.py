@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.context import Context
-from neutrino.server.ml2.networks import VIEW as NETWORKS
+from neutrino.server.ml2.network_view import VIEW as NETWORKS
 from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.subnets import VIEW as SUBNETS
 

@@ -19,6 +19,7 @@ from neutrino.server.l3.owners import GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.server.l3.shape import EVERY_HOST, Place, central_host, plan_ports
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.port_addresses import addresses_after
 from neutrino.server.ml2.ports import Ports, Step
 from neutrino.server.ml2.subnets import subnets_of
 
@@ -124,7 +125,7 @@ class RouterPorts:
     def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> Part:
         """Give a port other addresses; those that it may keep it keeps."""
         before, network = self._loaded(connection, port_id)
-        fixed = self._ports.readdressed(connection, before, fixed_ips)
+        fixed = addresses_after(connection, before, before, fixed_ips)
         step = self._ports.step_update(connection, before, {"fixed_ips": fixed}, network)
         return Part(steps=(step,)) if step is not None else NOTHING
 

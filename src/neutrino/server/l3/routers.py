@@ -16,7 +16,7 @@ from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.zones import check_hints
@@ -30,7 +30,6 @@ from neutrino.server.l3.owners import GATEWAY, INTERFACES
 from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
 from neutrino.server.l3.scheduler import L3Scheduler
 from neutrino.server.l3.shape import central_host
-from neutrino.server.ml2.networks import check_revision
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas

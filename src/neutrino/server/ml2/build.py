@@ -15,6 +15,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.plugin import Ml2Plugin
 from neutrino.server.ml2.port_bindings import PortBindings
+from neutrino.server.ml2.port_placing import Placing
 from neutrino.server.ml2.ports import Neighbours, Ports, Settings
 from neutrino.server.ml2.provisioning import Provisioning
 from neutrino.server.ml2.renumbering import Renumbering
@@ -53,20 +54,23 @@ def build(services: Services) -> Ml2Plugin:
         delegates_by_default=conf.ipv6_pd_enabled,
     )
     neighbours = Neighbours(
-        agents_on=services.registry.agents_on,
         ensure_default_group=services.security_groups.ensure_default,
         check_groups=check_usable,
+        told=lambda before, after: _port_told(services, before, after),
+    )
+    placing = Placing(
+        mechanisms.drivers,
+        agents_on=services.registry.agents_on,
         dhcp_served=lambda connection, network_id, subnets, host: is_answered(
             connection, network_id, subnets, host, services.registry.cutoff()
         ),
-        told=lambda before, after: _port_told(services, before, after),
     )
     settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
-    ports = Ports(db, operations, networks, extensions, services.quotas, mechanisms.drivers, neighbours, settings)
+    ports = Ports(db, operations, networks, extensions, services.quotas, placing, neighbours, settings)
     dhcp_ports = DhcpPorts(networks, ports, operations.commit, services.port_changed, conf.base_mac)
     services.dhcp_scheduler.make_ports_with(dhcp_ports)
     subnets.dhcp_ports = dhcp_ports
-    bindings = PortBindings(db, networks, ports, services.port_changed)
+    bindings = PortBindings(db, networks, ports, placing, services.port_changed)
     provisioning = Provisioning(db, services.port_changed)
     services.dhcp_scheduler.release_with(provisioning.release_unserved)
     own = admin_context()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,13 +13,21 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.just import Just
 from neutrino.server.ml2.driver_api import Change, Segment
 from neutrino.server.ml2.drivers import Extensions
+from neutrino.server.ml2.network_checks import (
+    check_no_ha_network,
+    check_only_default,
+    has_gateways,
+    subnet_versions,
+    turns_internal,
+    used_by_others,
+)
+from neutrino.server.ml2.network_view import RENAMED, VIEW, api_network, one_way_of_segments, with_id
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.segments import NAMES, Segments, TakenSegments, read_segments, shown
 from neutrino.server.query import Query
@@ -27,62 +35,9 @@ from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
 MIN_MTU = {4: 68, 6: 1280}
-NO_SEGMENTS = b"null"
 # Ports that the service itself put on a network, and which go with it.
 AUTO_DELETED = ("network:dhcp", "network:distributed")
 
-_c = t.networks.c
-_s = t.network_segments.c
-RENAMED = {
-    "router:external": "external",
-    "provider:network_type": "network_type",
-    "provider:physical_network": "physical_network",
-    "provider:segmentation_id": "segmentation_id",
-}
-
-
-def _by_segment(column: sa.ColumnElement[Any]) -> Callable[[tuple[Any, ...]], sa.ColumnElement[bool]]:
-    return lambda values: sa.exists(sa.select(_s.id).where(_s.network_id == _c.id, one_of(column, values)))
-
-
-_SHARED = shared_with_viewer(_c.id)
-_OPENED = shared_with_viewer(_c.id, sharing.EXTERNAL)
-VIEW = View(
-    t.networks,
-    columns=(
-        "id",
-        "name",
-        "subnets",
-        "admin_state_up",
-        "status",
-        "project_id",
-        "is_default",
-        "mtu",
-        "port_security_enabled",
-        "dns_domain",
-        "qos_policy_id",
-        "availability_zone_hints",
-        "ipv4_address_scope",
-        "ipv6_address_scope",
-        "extra_dhcp_opts",
-        "segments",
-        "description",
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "tags",
-    ),
-    renamed=RENAMED,
-    computed={"shared": _SHARED, "l2_adjacency": sa.literal(True, sa.Boolean)},
-    filters={
-        "shared": lambda values: sa.or_(*(_SHARED if v else sa.not_(_SHARED) for v in values)),
-        "provider:network_type": _by_segment(_s.network_type),
-        "provider:physical_network": _by_segment(_s.physical_network),
-        "provider:segmentation_id": _by_segment(_s.segmentation_id),
-    },
-    scope=sa.or_(_c.project_id == PROJECT, _SHARED, _OPENED),
-    listed=among(t.networks, own_ids(t.networks), shared_ids(sharing.SHARED, sharing.EXTERNAL)),
-)
 ZonesOf = Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
 
 
@@ -122,7 +77,7 @@ class Networks:
 
     def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
         with self._db.read() as connection:
-            rows = VIEW.many(connection, _with_id(query), context.project_id, *conditions)
+            rows = VIEW.many(connection, with_id(query), context.project_id, *conditions)
             return self._finished(connection, rows, query.fields)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
@@ -138,7 +93,7 @@ class Networks:
             for row in rows:
                 row["availability_zones"] = list(zones.get(row["id"], ()))
         for row in rows:
-            _one_way_of_segments(row)
+            one_way_of_segments(row)
         return rows
 
     def load(self, connection: Connection, key: str, project: str = "") -> Object:
@@ -191,7 +146,7 @@ class Networks:
                     tx.record("network", network["id"], network["revision_number"])
 
             self._operations.commit(changes, write)
-            return [_api(network, segments) for network, segments in made]
+            return [api_network(network, segments) for network, segments in made]
 
         return self._db.retrying(attempt)
 
@@ -215,9 +170,9 @@ class Networks:
             "mtu": self._mtu(values["mtu"], segments, ()),
         }
         if network.get("ha"):
-            _check_no_ha_network(connection, network["project_id"])
+            check_no_ha_network(connection, network["project_id"])
         if network["is_default"] and network["router:external"]:
-            _check_only_default(connection, network["id"])
+            check_only_default(connection, network["id"])
         self._extensions.process("create", "network", values, network)
         return network, segments
 
@@ -243,11 +198,11 @@ class Networks:
                 decided = self._decide_update(connection, context, before, segments, values)
                 zones = self._zones_of(connection, [key])
                 after_segments = self._renumbered(connection, segments, values)
-                spare = self._spare(connection, before) if _turns_internal(before, values) else []
+                spare = self._spare(connection, before) if turns_internal(before, values) else []
             after = {**before, **decided}
             self._extensions.process("update", "network", values, after)
             if after == before and after_segments == segments:
-                return _api({**before, "availability_zones": list(zones.get(key, ()))}, segments)
+                return api_network({**before, "availability_zones": list(zones.get(key, ()))}, segments)
             after = changed(before, after)
             change = Change("update", "network", after, before, segments=after_segments)
 
@@ -263,7 +218,7 @@ class Networks:
                 tx.record("network", key, after["revision_number"])
 
             self._operations.commit([change], write)
-            return _api({**after, "availability_zones": list(zones.get(key, ()))}, after_segments)
+            return api_network({**after, "availability_zones": list(zones.get(key, ()))}, after_segments)
 
         return self._db.retrying(attempt)
 
@@ -274,15 +229,15 @@ class Networks:
         if "extra_dhcp_opts" in changed:
             changed["extra_dhcp_opts"] = changed["extra_dhcp_opts"] or []
         if "mtu" in changed:
-            versions = _subnet_versions(connection, before["id"])
+            versions = subnet_versions(connection, before["id"])
             changed["mtu"] = self._mtu(changed["mtu"], segments, versions)
-        if before["shared"] and values.get("shared") is False and _used_by_others(connection, before):
+        if before["shared"] and values.get("shared") is False and used_by_others(connection, before):
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
         if changed.get("is_default") and changed.get("router:external", before["router:external"]):
-            _check_only_default(connection, before["id"])
-        if _turns_internal(before, values):
+            check_only_default(connection, before["id"])
+        if turns_internal(before, values):
             spare = {port.id for one in self._spare(connection, before) for port in one.ports}
-            if _has_gateways(connection, before, spare):
+            if has_gateways(connection, before, spare):
                 raise errors.ExternalNetworkInUse(id=before["id"])
         return changed
 
@@ -348,99 +303,12 @@ class Networks:
         self._db.retrying(attempt)
 
 
-def check_revision(before: Mapping[str, Any], revision: int | None) -> None:
-    """The client's `If-Match`, looked at again when the object is read for its change."""
-    if revision is not None and before["revision_number"] != revision:
-        raise errors.RevisionNumberConstraintFailed(expected=revision, current=before["revision_number"])
-
-
-def _with_id(query: Query) -> Query:
-    if query.fields is None or "id" in query.fields:
-        return query
-    return replace(query, fields=(*query.fields, "id"))
-
-
-def _one_way_of_segments(row: Object) -> None:
-    """Clients take `segments` as the mark of a network with several: it is only shown for those."""
-    if "segments" in row:
-        if bytes(row["segments"]) == NO_SEGMENTS:
-            del row["segments"]
-        else:
-            for name in NAMES:
-                row.pop(name, None)
-
-
-def _api(network: Object, segments: Sequence[Segment]) -> Object:
-    columns = shown(segments)
-    out = {**network, "tenant_id": network["project_id"]}
-    for name in (*NAMES, "segments"):
-        out.pop(name, None)
-    if columns["segments"] is not None:
-        return {**out, "segments": columns["segments"]}
-    return {**out, **{api: columns[column] for api, column in RENAMED.items() if column in columns}}
-
-
 def _share(tx: Transaction, before: Object, after: Object) -> None:
     for name, action in (("shared", sharing.SHARED), ("router:external", sharing.EXTERNAL)):
         if after[name] and not before[name]:
             sharing.open_to_all(tx, "network", before["id"], before["project_id"], action)
         elif before[name] and not after[name]:
             sharing.close_to_all(tx, "network", before["id"], action)
-
-
-def _subnet_versions(connection: Connection, network_id: str) -> list[int]:
-    return list(
-        connection.execute(
-            sa.select(t.subnets.c.ip_version).where(t.subnets.c.network_id == network_id).distinct()
-        ).scalars()
-    )
-
-
-def _used_by_others(connection: Connection, network: Object) -> bool:
-    """Whether a project that sees the network only because it is shared with all has ports on it."""
-    p, r = t.ports.c, t.rbac_policies.c
-    own_way = sa.exists(
-        sa.select(r.id).where(
-            r.object_id == network["id"], r.action == sharing.SHARED, r.target_project == p.project_id
-        )
-    )
-    found = connection.execute(
-        sa.select(p.id)
-        .where(
-            p.network_id == network["id"],
-            p.project_id.not_in([network["project_id"], ""]),
-            p.device_owner.not_like("network:%"),
-            sa.not_(own_way),
-        )
-        .limit(1)
-    )
-    return found.first() is not None
-
-
-def _check_no_ha_network(connection: Connection, project_id: str) -> None:
-    h = t.ha_networks.c
-    if connection.execute(sa.select(h.network_id).where(h.project_id == project_id)).first() is not None:
-        raise errors.DuplicatedHANetwork(project_id=project_id)
-
-
-def _check_only_default(connection: Connection, key: str) -> None:
-    other = connection.execute(sa.select(_c.id).where(_c.is_default, _c.external, _c.id != key).limit(1)).scalar()
-    if other is not None:
-        raise errors.DefaultExternalNetworkExists(net_id=other)
-
-
-def _turns_internal(before: Object, values: Object) -> bool:
-    return bool(before["router:external"]) and values.get("router:external") is False
-
-
-def _has_gateways(connection: Connection, network: Object, spare: Collection[str]) -> bool:
-    p = t.ports.c
-    found = connection.execute(
-        sa.select(p.id).where(
-            p.network_id == network["id"], p.device_owner.in_(["network:router_gateway", "network:floatingip"])
-        )
-    )
-    return any(port_id not in spare for port_id in found.scalars())
 
 
 def _delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:

@@ -18,6 +18,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.port_placing import Placing
 from neutrino.server.ml2.port_rows import binding_row
 from neutrino.server.ml2.port_view import RENAMED
 from neutrino.server.ml2.ports import Ports
@@ -36,11 +37,17 @@ ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
 
 class PortBindings:
     def __init__(
-        self, db: Database, networks: Networks, ports: Ports, told: Callable[[Object | None, Object | None], None]
+        self,
+        db: Database,
+        networks: Networks,
+        ports: Ports,
+        placing: Placing,
+        told: Callable[[Object | None, Object | None], None],
     ) -> None:
         self._db = db
         self._networks = networks
         self._ports = ports
+        self._placing = placing
         self._told = told
 
     def target(self, port_id: str, request: Any) -> Object:
@@ -94,7 +101,7 @@ class PortBindings:
         vnic_type = values.get("vnic_type") or "normal"
         profile = values.get("profile") or {}
         network = self._networks.load(connection, port["network_id"])
-        binding = self._ports.try_bind(connection, port, network, host, vnic_type, profile)
+        binding = self._placing.try_bind(connection, port, network, host, vnic_type, profile)
         if not binding.is_bound:
             raise errors.PortBindingError(port_id=port["id"], host=host)
         asked = {**port, "binding:vnic_type": vnic_type, "binding:profile": profile}

@@ -14,28 +14,21 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNLIMITED, Transaction
-from neutrino.server.ipam.allocation import (
-    DHCP_OWNER,
-    ROUTER_OWNERS,
-    Allocator,
-    Fixed,
-    wanted_by_default,
-    wanted_by_request,
-)
-from neutrino.server.ipam.subnet_rules import is_auto_address
+from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.ml2 import provisioning
-from neutrino.server.ml2.binding import UNBOUND, Binding, bind
-from neutrino.server.ml2.driver_api import Change, PortToBind
+from neutrino.server.ml2.binding import Binding
+from neutrino.server.ml2.driver_api import Change
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.networks import Networks, check_revision
+from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_rows import binding_row, insert_parts, replace_parts
+from neutrino.server.ml2.port_addresses import addresses_after, known_elsewhere, new_addresses
+from neutrino.server.ml2.port_placing import Placing
+from neutrino.server.ml2.port_rows import insert_parts, replace_parts
 from neutrino.server.ml2.port_rules import address_pairs, api_port, dhcp_options, new_mac
 from neutrino.server.ml2.port_view import RENAMED, VIEW
-from neutrino.server.ml2.segments import read_segments
 from neutrino.server.ml2.subnets import subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -49,10 +42,8 @@ BIND_REVISIONS = 2  # binding a port counts as two changes of it: that it was tr
 class Neighbours:
     """What ports need of other parts of the server."""
 
-    agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
     ensure_default_group: Callable[[str], str]
     check_groups: Callable[[Connection, Context, Sequence[str], str], None]  # for the port's project
-    dhcp_served: Callable[[Connection, str, Sequence[str], str], bool]  # a network, a port's subnets, the port's host
     told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
 
 
@@ -92,7 +83,7 @@ class Ports:
         networks: Networks,
         extensions: Extensions,
         quotas: Quotas,
-        drivers: Sequence[Any],
+        placing: Placing,
         neighbours: Neighbours,
         settings: Settings,
     ) -> None:
@@ -101,7 +92,7 @@ class Ports:
         self._networks = networks
         self._extensions = extensions
         self._quotas = quotas
-        self._drivers = drivers
+        self._placing = placing
         self._neighbours = neighbours
         self._settings = settings
         self.deletion_guards: list[Callable[[Connection, Object], None]] = []  # services that own ports object here
@@ -162,7 +153,7 @@ class Ports:
         tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
         insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
-            self._store_binding(tx, port, binding)
+            self._placing.store(tx, port, binding)
             self._extensions.store("create", "port", tx, port)
             tx.use("port", port["project_id"], 1, UNLIMITED if limits is None else limits[port["project_id"]])
             tx.record("port", port["id"], port["revision_number"])
@@ -184,10 +175,11 @@ class Ports:
         network_ids = list(dict.fromkeys(values["network_id"] for values in several))
         subnets = subnets_of(connection, network_ids)
         here = {s["id"] for group in subnets.values() for s in group}
+        asked = [fixed for values in several for fixed in values.get("fixed_ips") or ()]
         return Ground(
             networks={key: self._networks.load_again(connection, key, context.project_id) for key in network_ids},
             subnets=subnets,
-            known_subnets=_known(connection, several, here),
+            known_subnets=known_elsewhere(connection, asked, here),
             default_groups=default_groups,
         )
 
@@ -219,34 +211,14 @@ class Ports:
             "binding:profile": values.get("binding:profile") or {},
             "tags": values.get("tags", []),
         }
-        fixed = self._addresses(values, ground, network["id"], mac, values["device_owner"], allocator)
-        port["fixed_ips"] = _shown(fixed)
+        asked, subnets = values.get("fixed_ips"), ground.subnets[network["id"]]
+        port["fixed_ips"] = new_addresses(port, asked, subnets, ground.known_subnets, allocator)
         groups = values.get("security_groups")
         port["security_groups"] = [ground.default_groups[values["project_id"]]] if groups is None else groups
         if groups:
             self._neighbours.check_groups(connection, context, groups, values["project_id"])
         self._extensions.process("create", "port", values, port, network=network)
-        binding = self._bind(connection, port, network)
-        port["binding:vif_type"] = binding.vif_type
-        port["binding:vif_details"] = dict(binding.vif_details)
-        return port, binding
-
-    def _addresses(
-        self,
-        values: Mapping[str, Any],
-        ground: Ground,
-        network_id: str,
-        mac: str,
-        device_owner: str,
-        allocator: Allocator,
-        keep: frozenset[Fixed] = frozenset(),
-    ) -> list[Fixed]:
-        subnets = ground.subnets[network_id]
-        if values.get("fixed_ips") is None:
-            wanted = wanted_by_default(subnets, mac, device_owner)
-        else:
-            wanted = wanted_by_request(values["fixed_ips"], subnets, mac, device_owner, ground.known_subnets)
-        return allocator.allocate(wanted, network_id, keep)
+        return port, self._placing.place(connection, port, network)
 
     def _check_macs(
         self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]
@@ -309,7 +281,7 @@ class Ports:
         self._extensions.process("update", "port", values, after, network=network, before=before)
         binding = None
         if rebind or any(after[name] != before[name] for name in BINDING_NAMES):
-            binding = self._rebound(connection, after, network)
+            binding = self._placing.place(connection, after, network)
         if after == before and binding is None:
             return None
         return self._step_update(before, after, binding, network, bump)
@@ -324,19 +296,11 @@ class Ports:
             update_row(tx, t.ports, before, now, renamed=RENAMED)
             replace_parts(tx, before, now)
             if binding is not None:
-                self._store_binding(tx, now, binding)
+                self._placing.store(tx, now, binding)
             self._extensions.store("update", "port", tx, now)
             tx.record("port", now["id"], now["revision_number"])
 
         return Step(Change("update", "port", now, before, network=network), write)
-
-    def _rebound(self, connection: Connection, port: Object, network: Object) -> Binding:
-        """Bind a port anew; it is DOWN until it is wired there."""
-        binding = self._bind(connection, port, network)
-        port["binding:vif_type"] = binding.vif_type
-        port["binding:vif_details"] = dict(binding.vif_details)
-        port["status"] = provisioning.DOWN
-        return binding
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, network: Object, values: Object
@@ -348,9 +312,8 @@ class Ports:
             after["mac_address"] = values["mac_address"] or new_mac(self._settings.base_mac)
             self._check_mac_change(connection, before, after)
         if "fixed_ips" in values or after["mac_address"] != before["mac_address"]:
-            after["fixed_ips"] = _new_or_same(
-                self._new_addresses(connection, before, after, values), before["fixed_ips"]
-            )
+            asked = (values["fixed_ips"] or []) if "fixed_ips" in values else None
+            after["fixed_ips"] = _new_or_same(addresses_after(connection, before, after, asked), before["fixed_ips"])
         if "allowed_address_pairs" in values:
             after["allowed_address_pairs"] = address_pairs(
                 values["allowed_address_pairs"], after["mac_address"], self._settings.max_address_pairs
@@ -364,7 +327,7 @@ class Ports:
         self._extensions.process("update", "port", values, after, network=network, before=before)
         binding = None
         if any(after[name] != before[name] for name in BINDING_NAMES):
-            binding = self._rebound(connection, after, network)
+            binding = self._placing.place(connection, after, network)
         return after, binding
 
     def _check_mac_change(self, connection: Connection, before: Object, after: Object) -> None:
@@ -376,26 +339,6 @@ class Ports:
             raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
         if _mac_taken(connection, after):
             raise errors.MacAddressInUse(network_id=after["network_id"], mac_address=after["mac_address"])
-
-    def readdressed(self, connection: Connection, port: Object, fixed_ips: Sequence[Mapping[str, Any]]) -> list[Object]:
-        """The addresses of a port that asks for these."""
-        return self._new_addresses(connection, port, port, {"fixed_ips": [dict(fixed) for fixed in fixed_ips]})
-
-    def _new_addresses(self, connection: Connection, before: Object, after: Object, values: Object) -> list[Object]:
-        """Addresses after an update: those named are kept or found, those formed from the MAC follow it."""
-        network_id = before["network_id"]
-        subnets = subnets_of(connection, [network_id])
-        owner = after["device_owner"]
-        automatic = {s["id"] for s in subnets[network_id] if is_auto_address(s) and owner not in ROUTER_OWNERS}
-        kept = [f for f in before["fixed_ips"] if f["subnet_id"] not in automatic]
-        wish = values.get("fixed_ips", UNCHANGED)
-        if wish is UNCHANGED:  # only the MAC is new
-            wish = [f if f in kept else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]]
-        asked = {"fixed_ips": _keeping(wish, kept)}
-        ground = Ground({}, subnets, _known(connection, [asked], {s["id"] for s in subnets[network_id]}), {})
-        keep = frozenset(Fixed(f["subnet_id"], f["ip_address"]) for f in before["fixed_ips"])
-        allocator = Allocator(connection)
-        return _shown(self._addresses(asked, ground, network_id, after["mac_address"], owner, allocator, keep))
 
     def _followed(
         self, connection: Connection, context: Context, before: Object | None, after: Object | None
@@ -445,87 +388,10 @@ class Ports:
 
         return Step(Change("delete", "port", before, network=network), write)
 
-    # --- binding --------------------------------------------------------------------------------------------------
-
-    def _bind(self, connection: Connection, port: Object, network: Object) -> Binding:
-        if not port["binding:host_id"]:
-            return UNBOUND
-        return self.try_bind(
-            connection, port, network, port["binding:host_id"], port["binding:vnic_type"], port["binding:profile"]
-        )
-
-    def try_bind(
-        self,
-        connection: Connection,
-        port: Object,
-        network: Object,
-        host: str,
-        vnic_type: str,
-        profile: Mapping[str, Any],
-    ) -> Binding:
-        segments = read_segments(connection, [network["id"]])[network["id"]]
-        agents = self._neighbours.agents_on(connection, host)
-        return bind(PortToBind(port, network, host, vnic_type, profile, segments, agents), self._drivers)
-
-    def _store_binding(self, tx: Transaction, port: Object, binding: Binding) -> None:
-        """The port's active binding, and what holds it back from being ACTIVE."""
-        b = t.port_bindings.c
-        host = port["binding:host_id"]
-        if binding is UNBOUND and port["revision_number"] == 1:
-            return  # new and nowhere
-        tx.execute(
-            sa.delete(t.port_bindings).where(b.port_id == port["id"], sa.or_(b.status == "ACTIVE", b.host == host))
-        )
-        if host:
-            tx.execute(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
-        provisioning.block(tx, port["id"], self._components(tx.connection, port, binding))
-
-    def _components(self, connection: Connection, port: Object, binding: Binding) -> list[str]:
-        if not binding.is_bound:
-            return []
-        components = [provisioning.L2] if binding.agent_wires else []
-        subnets = [f["subnet_id"] for f in port["fixed_ips"]]
-        is_server = port["device_owner"] == DHCP_OWNER  # which gives leases, and waits for none
-        served = self._neighbours.dhcp_served
-        if subnets and not is_server and served(connection, port["network_id"], subnets, port["binding:host_id"]):
-            components.append(provisioning.DHCP)
-        return components
-
-
-UNCHANGED: Any = object()
-
-
-def _shown(fixed: Sequence[Fixed]) -> list[Object]:
-    return [{"subnet_id": f.subnet_id, "ip_address": f.ip_address} for f in fixed]
-
 
 def _new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
     """The new list, or the old one where it has the same items: their order means nothing and is no change."""
     return old if len(new) == len(old) and all(item in old for item in new) else new
-
-
-def _keeping(wish: Sequence[Object], has: Sequence[Object]) -> list[Object]:
-    """A wish for any address of a subnet is met by one that the port already has there."""
-    free = [f for f in has if f not in wish]
-    out = []
-    for fixed in wish or ():
-        if "subnet_id" in fixed and "ip_address" not in fixed:
-            same = next((f for f in free if f["subnet_id"] == fixed["subnet_id"]), None)
-            if same is not None:
-                free.remove(same)
-                fixed = same
-        out.append(fixed)
-    return out
-
-
-def _known(connection: Connection, several: Sequence[Mapping[str, Any]], here: set[str]) -> dict[str, bool]:
-    """Of the subnets that requests name and that are not on their network: which exist at all."""
-    named = {f["subnet_id"] for v in several for f in v.get("fixed_ips") or () if "subnet_id" in f}
-    elsewhere = named - here
-    if not elsewhere:
-        return {}
-    rows = connection.execute(sa.select(t.subnets.c.id).where(t.subnets.c.id.in_(list(elsewhere)))).scalars()
-    return dict.fromkeys(rows, True)
 
 
 def _mac_taken(connection: Connection, port: Object) -> bool:

@@ -15,7 +15,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, subnet_pools
@@ -23,7 +23,7 @@ from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.auto_addresses import AutoAddresses
 from neutrino.server.ml2.driver_api import Change
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.networks import Networks, check_revision
+from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.subnet_users import check_gateway_unused, ports_on
 from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
