@@ -9,21 +9,22 @@ from neutrino.model.agents import L3, AgentState
 from neutrino.server.hosts.registry import Report
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
+from tests.support.addresses import pool
 
 Object = dict[str, Any]
 
 
 def outside(admin: Api, cidr: str = "172.24.0.0/24", **values: Any) -> Object:
-    """An external network with a subnet."""
+    """An external network with a subnet, whose last addresses are free."""
     network = admin.network(router__external=True, **values)
-    admin.subnet(network, cidr, enable_dhcp=False)
+    admin.subnet(network, cidr, enable_dhcp=False, **pool(cidr))
     return network
 
 
 def inside(api: Api, cidr: str = "10.0.0.0/24", **values: Any) -> tuple[Object, Object]:
-    """A network and its subnet."""
+    """A network and its subnet, whose last addresses are free."""
     network = api.network()
-    return network, api.subnet(network, cidr, **values)
+    return network, api.subnet(network, cidr, **{**pool(cidr), **values})
 
 
 def gateway(network: Mapping[str, Any], **more: Any) -> Object:

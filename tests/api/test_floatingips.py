@@ -129,7 +129,7 @@ def test_a_port_with_several_addresses(api: Api, external: Object, routed: tuple
     api.make("floatingip", **wish, fixed_ip_address="10.0.0.22")
     body = {"floatingip": {"fixed_ip_address": "10.0.0.22"}}
     api.put(f"/floatingips/{first['id']}", body).refused(409, "FloatingIPPortAlreadyAssociated")
-    body = {"floatingip": {"fixed_ip_address": "10.0.0.99"}}
+    body = {"floatingip": {"fixed_ip_address": "10.0.0.250"}}
     api.put(f"/floatingips/{first['id']}", body).refused(400, "BadRequest")
 
 
@@ -165,7 +165,7 @@ def test_what_a_floating_ip_keeps(api: Api, external: Object, routed: tuple[Obje
     body = {"router": {"external_gateway_info": None}}
     api.put(f"/routers/{router['id']}", body).refused(409, "RouterExternalGatewayInUseByFloatingIp")
     api.delete(f"/routers/{router['id']}").refused(409, "RouterInUse")
-    elsewhere = {"port": {"fixed_ips": [{"ip_address": "10.0.0.66"}]}}
+    elsewhere = {"port": {"fixed_ips": [{"ip_address": "10.0.0.250"}]}}
     api.put(f"/ports/{port['id']}", elsewhere).refused(400, "BadRequest")
     api.delete(f"/floatingips/{floating['id']}").expect(204)
     api.put(f"/ports/{port['id']}", elsewhere).expect(200)

@@ -86,15 +86,15 @@ def test_a_gateway_is_set_changed_and_cleared(api: Api, admin: Api, external: di
     assert port["fixed_ips"] == info["external_fixed_ips"]
     assert port["port_security_enabled"] is False
     assert ports_of(api, router) == []
-    address = [{"ip_address": "172.24.0.77"}]
+    address = [{"ip_address": "172.24.0.200"}]
     moved = admin.change("router", router["id"], external_gateway_info=gateway(external, external_fixed_ips=address))
-    assert [f["ip_address"] for f in moved["external_gateway_info"]["external_fixed_ips"]] == ["172.24.0.77"]
+    assert [f["ip_address"] for f in moved["external_gateway_info"]["external_fixed_ips"]] == ["172.24.0.200"]
     assert [p["id"] for p in ports_of(admin, router)] == [port["id"]]
     off = admin.change("router", router["id"], external_gateway_info=gateway(external, enable_snat=False))
     assert (off["external_gateway_info"]["enable_snat"], off["enable_snat"]) == (False, False)
     same = api.change("router", router["id"], external_gateway_info=gateway(external))
     assert same["external_gateway_info"]["enable_snat"] is True
-    assert same["external_gateway_info"]["external_fixed_ips"][0]["ip_address"] == "172.24.0.77"
+    assert same["external_gateway_info"]["external_fixed_ips"][0]["ip_address"] == "172.24.0.200"
     assert api.change("router", router["id"], external_gateway_info={})["external_gateway_info"] is None
     assert ports_of(admin, router) == []
     assert api.show("router", router["id"])["external_gateway_info"] is None

@@ -70,12 +70,12 @@ def test_a_machine_gets_its_lease_keeps_it_and_gives_it_back(lab: Lab) -> None:
     assert told["new_domain_name"] == "openstacklocal"
     wait_for_renewal(lab, "a")
     # Another address: from the old one nothing is let through any more; the machine asks anew when it starts.
-    lab.api.update("port", vm.port_id, fixed_ips=[{"ip_address": "10.0.0.77"}])
+    lab.api.update("port", vm.port_id, fixed_ips=[{"ip_address": "10.0.0.250"}])
     wait_until(lambda: own not in leases(lab, there, blue), 10, "the old lease is kept")
     lab.address("a")
-    assert addresses(lab, "a") == {"10.0.0.77/24"}
+    assert addresses(lab, "a") == {"10.0.0.250/24"}
     lab.run("a", lab.dhcp("a").argv(4, "-r"))
-    wait_until(lambda: "10.0.0.77" not in leases(lab, there, blue), 5, "the lease has not been given back")
+    wait_until(lambda: "10.0.0.250" not in leases(lab, there, blue), 5, "the lease has not been given back")
     assert addresses(lab, "a") == set()
 
 

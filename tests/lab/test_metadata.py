@@ -76,7 +76,7 @@ def test_overlapping_networks_each_have_their_own_instance(lab: Lab) -> None:
     assert json.loads(text)["project_id"] == port(lab, "red")["project_id"]
     forged = ("-H", f"X-Instance-ID: {red}", "-H", "X-Forwarded-For: 10.9.9.9", "-H", "X-Tenant-ID: mine")
     assert curl(lab, "blue", IDENTITY, *forged) == (200, blue)
-    lab.run("blue", ["ip", "address", "add", "10.0.0.99/24", "dev", "eth0"])  # an address that nobody has
+    lab.run("blue", ["ip", "address", "add", "10.0.0.250/24", "dev", "eth0"])  # an address that nobody has
     assert lab.run("h1", lab.agent_command("h1", "verify")).returncode == 0
 
 
@@ -128,11 +128,11 @@ def test_an_address_that_no_port_has_is_nobody(lab: Lab) -> None:
     open_group(lab)
     isolated(lab, "blue")
     there = port(lab, "blue")
-    lab.api.update("port", there["id"], allowed_address_pairs=[{"ip_address": "10.0.0.99"}])
-    lab.run("blue", ["ip", "address", "add", "10.0.0.99/24", "dev", "eth0"])
+    lab.api.update("port", there["id"], allowed_address_pairs=[{"ip_address": "10.0.0.250"}])
+    lab.run("blue", ["ip", "address", "add", "10.0.0.250/24", "dev", "eth0"])
 
     def nobody() -> bool:
-        return curl(lab, "blue", IDENTITY, "--interface", "10.0.0.99")[0] == 404
+        return curl(lab, "blue", IDENTITY, "--interface", "10.0.0.250")[0] == 404
 
     wait_until(nobody, 10, "an address that no port has was answered")
     assert curl(lab, "blue")[0] == 200

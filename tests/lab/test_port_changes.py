@@ -320,7 +320,7 @@ class Wire:
 
 
 def _on_wire(to: str, vlan: int | None) -> Frame:
-    return datagram(("02:00:00:00:00:77", "10.0.0.77"), (to, "255.255.255.255"), vlan=vlan)
+    return datagram(("02:00:00:00:00:77", "10.0.0.247"), (to, "255.255.255.255"), vlan=vlan)
 
 
 def test_a_port_on_a_bridge_of_others_is_told_up_and_down(place: Place) -> None:

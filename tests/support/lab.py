@@ -30,6 +30,7 @@ from neutrino.lab.lab import Lab
 from neutrino.lab.ovs import DATABASE, SWITCH
 from neutrino.lab.settings import Settings
 from neutrino.lab.waiting import wait_until
+from tests.support.addresses import pool
 from tests.support.ports import free_port
 
 PING_INTERVAL = 0.01
@@ -93,14 +94,14 @@ def network(
     enable_dhcp: bool = False,
     **attributes: Any,
 ) -> dict[str, Any]:
-    """A network with subnets; `attributes` such as **{"provider:network_type": "geneve"}.
+    """A network with subnets; `attributes` such as **{"provider:network_type": "geneve"}. The last addresses are free.
 
     Without DHCP, which most tests are not about: VMs have the addresses of their ports sooner.
     """
     made = lab.api.create("network", name=name, **attributes)
     for cidr in cidrs:
-        version = 6 if ":" in cidr else 4
-        lab.api.create("subnet", network_id=made["id"], cidr=cidr, ip_version=version, enable_dhcp=enable_dhcp)
+        values = {"cidr": cidr, "ip_version": 6 if ":" in cidr else 4, "enable_dhcp": enable_dhcp, **pool(cidr)}
+        lab.api.create("subnet", network_id=made["id"], **values)
     return made
 
 

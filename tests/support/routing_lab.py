@@ -21,6 +21,7 @@ from neutrino.lab.api import Object
 from neutrino.lab.errors import LabError
 from neutrino.lab.lab import Lab
 from neutrino.lab.waiting import wait_until
+from tests.support.addresses import pool
 from tests.support.lab import clean, temporary_lab
 
 EXTERNAL = "external"
@@ -80,9 +81,10 @@ def outside(lab: Lab, name: str = "outside") -> Object:
 
 
 def inside(lab: Lab, name: str, number: int, *, six: bool = True, **attributes: Any) -> Object:
-    """A network with 10.0.N.0/24 and fd00:N::/64; the object has its subnets, by IP version, under `by_version`."""
+    """A network with 10.0.N.0/24 and fd00:N::/64, the last addresses free; the object has its subnets as `by_version`."""
     made = lab.api.create("network", name=name, **attributes)
-    subnets = {4: lab.api.create("subnet", network_id=made["id"], cidr=f"10.0.{number}.0/24", ip_version=4)}
+    four = {"cidr": f"10.0.{number}.0/24", "ip_version": 4, **pool(f"10.0.{number}.0/24")}
+    subnets = {4: lab.api.create("subnet", network_id=made["id"], **four)}
     if six:
         subnets[6] = lab.api.create("subnet", network_id=made["id"], cidr=f"fd00:{number}::/64", ip_version=6)
     return {**made, "by_version": subnets}
