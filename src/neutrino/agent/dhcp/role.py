@@ -23,8 +23,9 @@ from neutrino.agent.dhcp.reconcile import Outcome, Reconciler, marked_network
 from neutrino.agent.dhcp.served import Served, served
 from neutrino.agent.queue import WorkQueue, work
 from neutrino.agent.role import Found, Speaker
+from neutrino.agent.switch import Events, connected, follow
 from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import Change
 from neutrino.model import agents
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
@@ -135,37 +136,25 @@ class DhcpRole:
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        def happened(events: tuple[InterfaceEvent, ...]) -> None:
-            for network_id in {marked_network(event.interface.external_ids) for event in events} - {""}:
-                with contextlib.suppress(RuntimeError):  # we have ended; the driver, which others use, has not
-                    loop.call_soon_threadsafe(self._queue.put, network_id)
-
-        ovsdb, self._reconciler = await self._connected()
-        ovsdb.subscribe(happened)
+        ovsdb, reconciler = await connected(self._connect)
+        self._reconciler = reconciler
+        follow(ovsdb, self._replugged)
         self._index()
         for network_id in self._feed.state.objects[NETWORK]:
             self._queue.put(network_id)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(work(self._queue, self._do, workers=self._workers))
-                group.create_task(self._catch_up(self._reconciler))
+                group.create_task(self._catch_up(reconciler))
                 group.create_task(self._look_again())
                 group.create_task(self._watch_children())
         finally:
             for network_id in tuple(self._watched):
                 self._unwatch(network_id)
 
-    async def _connected(self) -> tuple[Ovsdb, Reconciler]:
-        delay = RETRY_SECONDS
-        while True:
-            try:
-                return await asyncio.to_thread(self._connect)
-            except OvsdbError as error:
-                LOG.warning("Open vSwitch cannot be reached, again in %.1f s: %s", delay, error)
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, LONGEST_RETRY)
+    def _replugged(self, events: Events) -> None:
+        for network_id in {marked_network(event.interface.external_ids) for event in events} - {""}:
+            self._queue.put(network_id)
 
     def _index(self) -> None:
         """From the cache there may be ports of which we have not been told yet."""

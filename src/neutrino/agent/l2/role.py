@@ -16,10 +16,11 @@ from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Found, Speaker
+from neutrino.agent.switch import connected, follow
 from neutrino.agent.wires import Wires
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
-from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import Change
 from neutrino.model import agents
 
@@ -80,7 +81,6 @@ class L2Role:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=RETRY_SECONDS, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
-        self._wirer: Wirer | None = None
         self._told = False  # whether the server has told everything since we started
         self._position: int | None = None
         self._up: dict[str, int] = {}  # ports that we said are up, with the revision
@@ -127,31 +127,16 @@ class L2Role:
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        def happened(events: tuple[InterfaceEvent, ...]) -> None:
-            loop.call_soon_threadsafe(self._queue.put, WIRE)
-
-        ovsdb, self._wirer = await self._connected()
-        ovsdb.subscribe(happened)
+        ovsdb, wirer = await connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        follow(ovsdb, lambda events: self._queue.put(WIRE))
         if self._dropping:
-            await asyncio.to_thread(self._wirer.drop_flows)
+            await asyncio.to_thread(wirer.drop_flows)
         self._queue.put(WIRE)  # by what we remember: the server may be away
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._work(self._wirer))
-            group.create_task(self._follow_switch(self._wirer))
-            group.create_task(self._look_for_drift(self._wirer))
-            group.create_task(self._see_to_force(self._wirer))
-
-    async def _connected(self) -> tuple[Ovsdb, Wirer]:
-        delay = RETRY_SECONDS
-        while True:
-            try:
-                return await asyncio.to_thread(self._connect)
-            except OvsdbError as error:
-                self._set_dataplane(f"down: {error}")
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, LONGEST_RETRY)
+            group.create_task(self._work(wirer))
+            group.create_task(self._follow_switch(wirer))
+            group.create_task(self._look_for_drift(wirer))
+            group.create_task(self._see_to_force(wirer))
 
     async def _work(self, wirer: Wirer) -> None:
         while True:

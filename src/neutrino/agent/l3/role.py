@@ -7,7 +7,6 @@ for doubts, its turn within the repair interval has come. Whoever takes it out l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable
@@ -20,23 +19,24 @@ from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.dvr.dataplane import AnyDataplane
 from neutrino.agent.l3.dvr.near import routers_near
 from neutrino.agent.l3.extensions import Extensions, event_of
+from neutrino.agent.l3.floating_statuses import FloatingStatuses
 from neutrino.agent.l3.ha_states import ACTIVE, STANDBY, HaStates
-from neutrino.agent.l3.moving import translated_here
 from neutrino.agent.plugging import is_service
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.queue import WorkQueue, work
 from neutrino.agent.role import Found, Speaker
+from neutrino.agent.switch import Events, connected, follow
 from neutrino.agent.wires import Wires
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
-from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError, What
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, What
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import Change
 from neutrino.model import agents
-from neutrino.model.routing import FloatingIp, Router
+from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
-KIND, FLOATING_IP, SUBNET = "router", "floatingip", "subnet"
+KIND, SUBNET = "router", "subnet"
 WORKERS = 8
 URGENT, USUAL, CLEANING = 1, 10, 20
 REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSError)
@@ -87,7 +87,7 @@ class L3Role:
         self._states: dict[str, str] = {}  # of HA routers, as they were told
         self._conflicts = Conflicts(description.host)
         self._made: dict[str, Router] = {}  # as they were last made here
-        self._active: dict[str, frozenset[FloatingIp]] = {}  # router, to the floating IPs that were said to be there
+        self._floating = FloatingStatuses(feed)
         self._doubted: set[str] = set()  # looked at for doubts alone
         self._withheld: set[str] = set()  # routers that are to be looked at once the server has told everything
         self._last_repair: dict[str, object] = {}
@@ -249,7 +249,7 @@ class L3Role:
         if applied.changes:
             self._note(router_id, applied.changes)
             self._announcements.again(router)
-        self._tell(router)
+        self._floating.works(router, active=self._is_active(router))
         self._problem(router_id, "; ".join((*problems, *self._conflict(router))) or None)
 
     async def _until_heard(self, router: Router) -> None:
@@ -278,7 +278,7 @@ class L3Role:
         await self._daemons.stop(router_id)
         await self._delegations.stop(router_id)
         await asyncio.to_thread(self._dataplane.remove, router_id)
-        self._active.pop(router_id, None)
+        self._floating.forget(router_id)
         self._made.pop(router_id, None)
         self._announcements.forget(router_id)
         if event is not None:
@@ -333,24 +333,11 @@ class L3Role:
 
     # --- telling the server -----------------------------------------------------------------------------------------
 
-    def _tell(self, router: Router) -> None:
-        """Which floating IPs work now; those that went are the server's to know."""
-        here = translated_here(router, active=self._is_active(router))
-        for floating_ip in here - self._active.get(router.id, frozenset()):
-            self._feed.status(FLOATING_IP, floating_ip.id, "ACTIVE")
-        self._active[router.id] = here
-
     def _tell_failed(self, router_id: str) -> None:
-        """Whether those that worked still do is not known: once the router is right they are told of again."""
         router = self._feed.state.get(KIND, router_id)
-        if router is None or self._queue.failures(router_id) > 1:
-            return
-        made = self._made.get(router_id)
-        here = translated_here(router, active=self._states.get(router_id, ACTIVE) == ACTIVE)
-        failed = here - frozenset(made.floating_ips if made is not None else ())
-        for floating_ip in failed:
-            self._feed.status(FLOATING_IP, floating_ip.id, "ERROR")
-        self._active[router_id] = self._active.get(router_id, frozenset()) - failed
+        if isinstance(router, Router) and self._queue.failures(router_id) == 1:
+            active = self._states.get(router_id, ACTIVE) == ACTIVE
+            self._floating.fails(router, self._made.get(router_id), active=active)
 
     def _problem(self, router_id: str, text: str | None) -> None:
         if text == self._problems.get(router_id):
@@ -379,29 +366,15 @@ class L3Role:
 
     async def _follow_switch(self) -> None:
         """A device of ours that is taken off the bridge is put back at once."""
-        if self._switch is None:
-            return
-        loop = asyncio.get_running_loop()
+        if self._switch is not None:
+            follow(await connected(self._switch), self._unplugged)
 
-        def happened(events: tuple[InterfaceEvent, ...]) -> None:
-            gone = frozenset(
-                event.interface.external_ids.get("iface-id", "")
-                for event in events
-                if event.what is What.REMOVED and is_service(event.interface.external_ids)
-            )
-            if gone:
-                with contextlib.suppress(RuntimeError):  # we have ended; the driver, which others use, has not
-                    loop.call_soon_threadsafe(self._unplugged, gone)
-
-        while True:
-            try:
-                (await asyncio.to_thread(self._switch)).subscribe(happened)
-                return
-            except OvsdbError as error:
-                LOG.warning("the switch cannot be followed: %s", error)
-            await asyncio.sleep(SWITCH_SECONDS)
-
-    def _unplugged(self, port_ids: frozenset[str]) -> None:
-        for router in self._wanted():
-            if not port_ids.isdisjoint(router.port_ids):
+    def _unplugged(self, events: Events) -> None:
+        gone = frozenset(
+            event.interface.external_ids.get("iface-id", "")
+            for event in events
+            if event.what is What.REMOVED and is_service(event.interface.external_ids)
+        )
+        for router in self._wanted() if gone else ():
+            if not gone.isdisjoint(router.port_ids):
                 self._put(router.id, URGENT)
