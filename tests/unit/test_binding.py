@@ -1,0 +1,105 @@
+"""Binding: drivers in their order, over one level or several, and always with an end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from neutrino.server.ml2.binding import MAX_LEVELS, bind
+from neutrino.server.ml2.driver_api import Bound, Continue, PortToBind, Segment
+
+FABRIC, RACK, OTHER = (Segment("vxlan", None, 5001, "fabric"), Segment("vlan", "rack1", 101, "rack"), Segment("flat"))
+Answer = Bound | Continue | None
+
+
+@dataclasses.dataclass
+class Driver:
+    name: str
+    answer: Callable[[PortToBind], Answer]
+    asked: list[Sequence[Segment]] = dataclasses.field(default_factory=list)
+
+    def bind_port(self, port: PortToBind) -> Answer:
+        self.asked.append(port.segments)
+        return self.answer(port)
+
+
+@dataclasses.dataclass
+class Listener:
+    """A driver that hears of changes alone."""
+
+    name: str = "listener"
+
+
+def port(*segments: Segment) -> PortToBind:
+    return PortToBind({"id": "p1"}, {"id": "n1"}, "h1", "normal", {}, segments, ())
+
+
+def binds(segment: Segment, vif_type: str = "ovs") -> Callable[[PortToBind], Answer]:
+    """Whoever knows this segment binds it, and nothing else."""
+    return lambda asked: Bound(segment, vif_type) if segment in asked.segments else None
+
+
+def passes_on(segment: Segment, *further: Segment) -> Callable[[PortToBind], Answer]:
+    return lambda asked: Continue(segment, further) if segment in asked.segments else None
+
+
+def levels(found: object) -> list[tuple[int, str, str]]:
+    return [(each["level"], each["driver"], each["segment_id"]) for each in found.levels]  # type: ignore[attr-defined]
+
+
+def test_the_first_driver_that_binds_is_the_one() -> None:
+    silent, first, second = (
+        Driver("silent", lambda _: None),
+        Driver("a", binds(RACK)),
+        Driver("b", binds(RACK, "other")),
+    )
+    found = bind(port(RACK), [Listener(), silent, first, second])
+    assert (found.vif_type, levels(found)) == ("ovs", [(0, "a", "rack")])
+    assert found.is_bound
+    assert found.agent_wires
+    assert second.asked == []
+
+
+def test_a_switch_above_passes_a_segment_of_its_own_to_the_host_below() -> None:
+    """Where the network's segment ends at the top of the rack, the host has another one."""
+    host, rack = Driver("openvswitch", binds(RACK)), Driver("tor", passes_on(FABRIC, RACK))
+    found = bind(port(FABRIC), [host, rack])
+    assert levels(found) == [(0, "tor", "fabric"), (1, "openvswitch", "rack")]
+    assert (host.asked, rack.asked) == ([(FABRIC,), (RACK,)], [(FABRIC,)])
+
+
+def test_a_level_that_leads_nowhere_is_left_for_the_next_driver() -> None:
+    drivers = [Driver("tor", passes_on(FABRIC, OTHER)), Driver("openvswitch", binds(FABRIC))]
+    assert levels(bind(port(FABRIC), drivers)) == [(0, "openvswitch", "fabric")]
+
+
+def test_nobody_binds() -> None:
+    found = bind(port(RACK), [Driver("a", binds(FABRIC))])
+    assert (found.vif_type, found.is_bound, found.levels) == ("binding_failed", False, ())
+
+
+def test_a_driver_that_raises_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: PortToBind) -> Answer:
+        raise OSError("the equipment is away")
+
+    found = bind(port(RACK), [Driver("broken", broken), Driver("a", binds(RACK))])
+    assert levels(found) == [(0, "a", "rack")]
+    assert "driver broken failed to bind it" in caplog.text
+
+
+def test_a_driver_does_not_go_round_in_a_circle() -> None:
+    around = Driver("around", passes_on(FABRIC, FABRIC))
+    assert not bind(port(FABRIC), [around]).is_bound
+    assert len(around.asked) == 1
+
+
+def test_levels_without_end_have_one() -> None:
+    def ever_deeper(asked: PortToBind) -> Answer:
+        depth = int(asked.segments[0].id)
+        return Continue(asked.segments[0], [Segment("vlan", "p", depth + 1, str(depth + 1))])
+
+    deep = Driver("deep", ever_deeper)
+    assert not bind(port(Segment("vlan", "p", 0, "0")), [deep]).is_bound
+    assert len(deep.asked) == MAX_LEVELS
