@@ -82,7 +82,7 @@ def settled(agent: Agent, switch: OpenVSwitch) -> set[str]:
 
 
 def test_a_plugged_port_becomes_active_and_an_unplugged_one_down(
-    api: Caller, network: dict[str, Any], switch: OpenVSwitch
+    api: Caller, network: dict[str, Any], switch: OpenVSwitch, agent: Agent
 ) -> None:
     port_id = bound(api, network)
     name = plug(switch, port_id)
@@ -90,6 +90,9 @@ def test_a_plugged_port_becomes_active_and_an_unplugged_one_down(
     assert switch.vsctl("get", "port", name, "tag") == "1"
     unplug(switch, port_id)
     wait_for_status(api, port_id, "DOWN")
+    rounds = [line for line in agent.log.splitlines() if "ports wired" in line]
+    assert any("1 ports wired (1 new, 0 changed, 0 gone)" in line for line in rounds)
+    assert any("0 ports wired (0 new, 0 changed, 1 gone)" in line for line in rounds)
 
 
 def test_a_device_may_be_there_before_its_port_is_bound(

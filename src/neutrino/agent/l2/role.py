@@ -163,13 +163,23 @@ class L2Role:
 
     async def _round(self, wirer: Wirer) -> Outcome:
         host_state, position, complete = self._host_state(), self._feed.position, self._told
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)
         if outcome.changed:
-            LOG.info("wired %d ports, %d changes", len(outcome.wired), outcome.changed)
+            self._log(outcome, loop.time() - began)
         if outcome.ready:
             self._tell(host_state, outcome, complete)
             self._position = position if complete else self._position
         return outcome
+
+    def _log(self, outcome: Outcome, seconds: float) -> None:
+        """What the round was about, before it is told."""
+        new = outcome.wired.keys() - self._up.keys()
+        gone = self._up.keys() - outcome.wired.keys()
+        renewed = [key for key, revision in outcome.wired.items() if self._up.get(key, revision) != revision]
+        what = f"{len(new)} new, {len(renewed)} changed, {len(gone)} gone"
+        LOG.info("%d ports wired (%s): %d changes in %.3f s", len(outcome.wired), what, outcome.changed, seconds)
 
     def _host_state(self) -> HostState:
         return HostState(**{field: dict(self._feed.state.objects[kind]) for field, kind in KINDS.items()})  # type: ignore[arg-type]
