@@ -49,7 +49,7 @@ class L3Agents:
                 ids = self._scheduler.routers_on(connection, request.parent)
                 if not ids:
                     self._check_agent(request.parent)
-                found = router_view.many(connection, EVERYTHING, "", t.routers.c.id.in_(ids)) if ids else []
+                found = router_view.ROUTERS.many(connection, EVERYTHING, "", t.routers.c.id.in_(ids)) if ids else []
             return Reply(200, {"routers": found})
 
         def add(request: Request) -> Reply:

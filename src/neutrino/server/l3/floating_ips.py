@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
@@ -80,11 +81,13 @@ class FloatingIps:
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return floating_view.many(connection, query, context.project_id)
+            return floating_view.FLOATING_IPS.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return floating_view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return floating_view.FLOATING_IPS.show(
+                connection, key, project=context.project_id, everyone=everyone, fields=fields
+            )
 
     def pools(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
@@ -135,16 +138,9 @@ class FloatingIps:
         return floating_view.api_floating_ip(floating_ip, port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        """One after the other; what was made is taken back when a later one is refused."""
-        made: list[Object] = []
-        try:
-            for values in several:
-                made.append(self.create(context, values))
-        except Exception:
-            for one in reversed(made):
-                self.delete(admin_context(), one["id"], None)
-            raise
-        return made
+        return one_by_one(
+            several, lambda values: self.create(context, values), lambda key: self.delete(admin_context(), key, None)
+        )
 
     def _outside(self, connection: Connection, context: Context, values: Object, key: str) -> Step:
         """The port on the external network that holds the address."""

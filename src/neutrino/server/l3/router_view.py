@@ -7,7 +7,7 @@ it. The zones are those of the agents that serve the router. Both are one query 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,15 +19,14 @@ from neutrino.server.api.resources.router import ROUTER
 from neutrino.server.api.stages.present import visible_names
 from neutrino.server.db import tables as t
 from neutrino.server.db.tables.base import Json
-from neutrino.server.db.view import Condition, View
-from neutrino.server.query import Query
+from neutrino.server.db.view import View
+from neutrino.server.l3.composed_view import ComposedView
 
 Object = dict[str, Any]
 _c, _p, _b, _a = t.routers.c, t.ports.c, t.router_l3_agents.c, t.agents.c
 _GATEWAY_IPS = sa.func.coalesce(
     sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery(), sa.literal("[]"), type_=Json
 )
-NAMES = visible_names(ROUTER)
 GATEWAY_NAMES = ("gw_network_id", "enable_snat", "gateway_ips")
 BATCH = 500
 VIEW = View(
@@ -64,20 +63,6 @@ _ZONES = (
     .distinct()
 )
 _ZONES_OF = _ZONES.where(_b.router_id.in_(sa.bindparam("routers", expanding=True)))
-
-
-def many(connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
-    wanted = NAMES if query.fields is None else query.fields
-    rows = VIEW.many(connection, _with(query, _columns(wanted)), project, *conditions)
-    return _finished(connection, rows, wanted)
-
-
-def show(
-    connection: Connection, key: str, *, project: str, everyone: bool, fields: Sequence[str] | None
-) -> Object | None:
-    wanted = NAMES if fields is None else fields
-    row = VIEW.show(connection, key, project=project, everyone=everyone, fields=_columns(wanted))
-    return None if row is None else _finished(connection, [row], wanted)[0]
 
 
 def load(connection: Connection, key: str) -> Object:
@@ -117,25 +102,19 @@ def zones_of(connection: Connection, router_ids: Sequence[str]) -> dict[str, lis
     return out
 
 
-def _columns(wanted: Iterable[str]) -> tuple[str, ...]:
+def _needed(wanted: Sequence[str]) -> tuple[str, ...]:
     names = list(wanted)
     if "external_gateway_info" in names:
         names += GATEWAY_NAMES
     return tuple(dict.fromkeys(name for name in [*names, "id"] if name in VIEW.fields))
 
 
-def _with(query: Query, names: tuple[str, ...]) -> Query:
-    return Query(query.filters, names, query.sorts, query.limit, query.marker, query.reverse, query.everyone)
-
-
-def _finished(connection: Connection, rows: list[Object], wanted: Iterable[str]) -> list[Object]:
-    names = tuple(wanted)
-    zones = zones_of(connection, [row["id"] for row in rows]) if "availability_zones" in names else {}
+def _finish(connection: Connection, rows: list[Object], wanted: Sequence[str]) -> None:
+    zones = zones_of(connection, [row["id"] for row in rows]) if "availability_zones" in wanted else {}
     for row in rows:
-        if "external_gateway_info" in names:
+        if "external_gateway_info" in wanted:
             row["external_gateway_info"] = _gateway(row)
         row["availability_zones"] = zones.get(row["id"], [])
-    return [{name: row[name] for name in names if name in row} for row in rows]
 
 
 def _gateway(row: Object) -> Object | None:
@@ -143,3 +122,6 @@ def _gateway(row: Object) -> Object | None:
         return None
     addresses: msgspec.Raw = row["gateway_ips"]
     return {"network_id": row["gw_network_id"], "external_fixed_ips": addresses, "enable_snat": row["enable_snat"]}
+
+
+ROUTERS = ComposedView(VIEW, visible_names(ROUTER), _needed, _finish)

@@ -14,6 +14,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.types import parse_attribute
+from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
@@ -76,11 +77,13 @@ class Routers:
 
     def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
         with self._db.read() as connection:
-            return router_view.many(connection, query, context.project_id, *conditions)
+            return router_view.ROUTERS.many(connection, query, context.project_id, *conditions)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return router_view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return router_view.ROUTERS.show(
+                connection, key, project=context.project_id, everyone=everyone, fields=fields
+            )
 
     def owner(self, context: Context, key: str) -> Object:
         """What the policy may ask of a router that something belongs to; who may not see it does not find it."""
@@ -160,16 +163,7 @@ class Routers:
         return part + self._ports.conform(connection, router, (), placed.agents), gateway_ips
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        """One after the other; what was made is taken back when a later one is refused."""
-        made: list[Object] = []
-        try:
-            for values in several:
-                made.append(self.create(context, values))
-        except Exception:
-            for router in reversed(made):
-                self.take_back(router["id"])
-            raise
-        return made
+        return one_by_one(several, lambda values: self.create(context, values), self.take_back)
 
     def take_back(self, key: str) -> None:
         try:

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
@@ -144,16 +145,9 @@ class Subnets:
             self.dhcp_ports.told(steps)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        """One after the other; what was made is taken back when a later one is refused."""
-        made: list[Object] = []
-        try:
-            for values in several:
-                made.append(self.create(context, values))
-        except Exception:
-            for subnet in reversed(made):
-                self.delete(context, subnet["id"], None)
-            raise
-        return made
+        return one_by_one(
+            several, lambda values: self.create(context, values), lambda key: self.delete(context, key, None)
+        )
 
     def _pool(self, connection: Connection, context: Context, values: Object) -> Object | None:
         if delegated.asks_for_delegation(values, self._delegates_by_default):
