@@ -22,7 +22,7 @@ The API is on {url}, without authentication. In this or another terminal:
   {openstack} network create blue
   {openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24
   {lab} vm vm1 --network blue --host h1
-  {lab} vm vm2 --network blue --host h2
+  {lab} vm vm2 --network blue --host {other}
   {lab} exec vm1 -- ping -c 3 10.0.0.X
 {hint}
 {lab} status shows what there is, {lab} down ends it.
@@ -109,7 +109,14 @@ def _next_steps(made: Lab) -> str:
 
     openstack, hint = client()
     clouds = shlex.quote(str(made.places.clouds))
-    return NEXT.format(url=made.settings.url, clouds=clouds, openstack=openstack, lab=_itself(made), hint=hint)
+    return NEXT.format(
+        url=made.settings.url,
+        clouds=clouds,
+        openstack=openstack,
+        lab=_itself(made),
+        hint=hint,
+        other=made.hosts[:2][-1],
+    )
 
 
 def _itself(made: Lab) -> str:
