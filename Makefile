@@ -20,7 +20,7 @@ demo: ## a tour on real packets: two hosts, a router, a floating IP, with the op
 test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@$(MAKE) --no-print-directory check
-	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: ## lint, format, types, import rules
 	@scripts/setup test

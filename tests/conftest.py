@@ -1,13 +1,19 @@
 """Servers that tests can ask for: each is started when the first test needs it, once per session."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.order import ordered
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import Postgres
 from tests.support.rabbitmq import RabbitMQ
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = ordered(items, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")

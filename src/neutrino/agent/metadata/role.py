@@ -139,9 +139,11 @@ class MetadataRole:
 
     def _think(self) -> None:
         """Places whose state is another, by that state; those that cannot be served are told of."""
+        refused = dict(self._wanted.refused)
         for key, text in self._wanted.think().items():
             LOG.error("%s", text)
             self._feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), text)
+        if self._wanted.refused != refused:
             self._news()
 
     def _plan(self, has: dict[str, Listening]) -> ListeningPlan:
