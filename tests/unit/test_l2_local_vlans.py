@@ -1,7 +1,7 @@
 """Local VLANs: kept over restarts, given back, and what happens when none is left."""
 
 from neutrino.agent.l2.desired import HostState, Options, Wiring, resolve, wanted_segments
-from neutrino.agent.l2.local_vlans import LAST, SegmentKey, allocate, restore
+from neutrino.agent.l2.local_vlans import LAST, SegmentKey, allocate, merged, restore
 from tests.support.l2 import network, port
 
 
@@ -12,6 +12,19 @@ def key(number: int) -> SegmentKey:
 def test_the_lowest_free_one_is_given():
     assert allocate([key(1), key(2)], {key(2): 1}).vlans == {key(2): 1, key(1): 2}
     assert allocate([key(1)], {}, foreign=[1, 2]).vlans == {key(1): 3}
+
+
+def test_no_two_networks_are_in_one():
+    assert sorted(allocate([key(1), key(2)], {key(1): 1, key(2): 1}).vlans.values()) == [1, 2]
+
+
+def test_a_vlan_given_away_since_is_the_new_owners():
+    assert merged({key(2): 1}, {key(1): 1, key(3): 3}) == {key(2): 1, key(3): 3}
+    assert merged({key(2): 1}, {key(2): 5}) == {key(2): 1}
+
+
+def test_a_dead_port_stands_in_none():
+    assert restore([(4095, key(1).to_config(7)), (7, key(2).to_config(7))]) == {key(2): 7}
 
 
 def test_one_no_longer_wanted_is_given_back():

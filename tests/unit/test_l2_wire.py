@@ -57,6 +57,26 @@ def test_local_vlans_survive_the_agent(host: SwitchHost) -> None:
     assert host.tag("p2") == before == 2
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["remembered", "restarted"])
+def test_a_port_that_was_down_does_not_take_back_a_vlan_that_another_network_has(
+    host: SwitchHost, restarted: bool
+) -> None:
+    """Its device still says in which it was."""
+    host.wire()
+    first, second = network("a", number=1), network("b", number=2)
+    host.plug("p1")
+    host.wire(first, port("p1", 1, "a"))
+    host.wire(first, port("p1", 1, "a", admin_state_up=False))
+    assert host.tag("p1") == DEAD_VLAN
+    host.plug("p2")
+    host.wire(first, second, port("p1", 1, "a", admin_state_up=False), port("p2", 2, "b"))
+    assert host.tag("p2") == 1
+    if restarted:
+        host.new_wirer()
+    host.wire(first, second, port("p1", 1, "a"), port("p2", 2, "b"))
+    assert (host.tag("p1"), host.tag("p2")) == (2, 1)
+
+
 def test_a_port_that_nobody_knows_must_not_talk(host: SwitchHost) -> None:
     host.wire()
     host.plug("stranger")

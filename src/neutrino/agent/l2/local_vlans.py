@@ -10,6 +10,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from neutrino.agent.l2.pipeline import DEAD_VLAN
+
 FIRST, LAST = 1, 4094
 
 
@@ -56,14 +58,14 @@ def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[Segme
     """The local VLANs that the ports of the bridge, as (tag, other_config), stand in.
 
     A tag may have been changed by hand: what `other_config` says counts more than the tag, and where ports disagree,
-    most of them are right.
+    most of them are right. A dead port stands in none: what it says was so before.
     """
     votes: Counter[tuple[SegmentKey, int]] = Counter()
     for tag, config in ports:
         key = SegmentKey.from_config(config)
         recorded = config.get("tag", "")
         number = int(recorded) if recorded.isdigit() else tag
-        if key is not None and number is not None and FIRST <= number <= LAST:
+        if key is not None and number is not None and FIRST <= number <= LAST and tag != DEAD_VLAN:
             votes[key, number] += 1
     held: dict[SegmentKey, int] = {}
     taken: set[int] = set()
@@ -74,6 +76,12 @@ def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[Segme
     return held
 
 
+def merged(remembered: Mapping[SegmentKey, int], restored: Mapping[SegmentKey, int]) -> dict[SegmentKey, int]:
+    """What the agent remembers, and what else the bridge says: a VLAN that was given away since is the new owner's."""
+    taken = {*remembered.values()}
+    return {**{key: number for key, number in restored.items() if number not in taken}, **remembered}
+
+
 def allocate(wanted: Iterable[SegmentKey], held: Mapping[SegmentKey, int], foreign: Iterable[int] = ()) -> Allocation:
     """A VLAN for every segment wanted: the one it has, or the lowest that nobody has.
 
@@ -81,8 +89,13 @@ def allocate(wanted: Iterable[SegmentKey], held: Mapping[SegmentKey, int], forei
     those that come last in order go without, and the others work on.
     """
     segments = sorted(set(wanted))
-    vlans = {key: held[key] for key in segments if key in held}
-    taken = {*vlans.values(), *foreign}
+    vlans: dict[SegmentKey, int] = {}
+    taken: set[int] = set()
+    for key in segments:
+        if key in held and held[key] not in taken:  # never two in one, whatever they say
+            vlans[key] = held[key]
+            taken.add(held[key])
+    taken.update(foreign)
     free = (number for number in range(FIRST, LAST + 1) if number not in taken)
     exhausted = set()
     for key in segments:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.l2.desired import HostState, why_silent
+from neutrino.agent.l2.plan import ConflictingFlows
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Found, Speaker
@@ -144,7 +145,7 @@ class L2Role:
             try:
                 async with self._busy:
                     outcome = await self._round(wirer)
-            except (OvsdbError, OpenFlowError) as error:
+            except (OvsdbError, OpenFlowError, ConflictingFlows) as error:
                 wirer.forget()
                 delay = self._queue.failed(key)
                 self._set_dataplane(f"down: {error}")

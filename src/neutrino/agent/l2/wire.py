@@ -23,7 +23,7 @@ from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.plan import HybridPlan
 from neutrino.agent.l2.hybrid.render import ConflictingPorts
 from neutrino.agent.l2.invalidated import plan_flushes
-from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, restore
+from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
 from neutrino.agent.l2.plan import BridgePlan, Contribution, Renderer, plan
 from neutrino.agent.l2.wiring import (
@@ -173,7 +173,7 @@ class Wirer:
     def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
         ports = snapshot.bridges.get(self._wiring.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
-        ours = {**held, **self._vlans}
+        ours = merged(self._vlans, held)
         foreign = {
             port.tag
             for port in ports
