@@ -28,7 +28,7 @@ from neutrino.lab.lab import Lab
 from neutrino.lab.waiting import wait_until
 from tests.bench.workbench import progress
 from tests.faults.cloud_model import OUTSIDE, Cloud, FloatingIp, Machine, Net, Router
-from tests.support.lab import open_group, temporary_lab
+from tests.support.lab import group, open_group, temporary_lab
 from tests.support.lab_faults import feed_process
 from tests.support.routing_lab import EXTERNAL, MACHINE, attach, detach, inside, outside
 
@@ -53,6 +53,7 @@ repair_interval = 3600
 MOST = {"nets": 6, "machines": 10, "routers": 4, "floating": 4}
 SETTLE_SECONDS = 90.0  # keepalived takes some; the rest is for a busy machine
 DAEMONS = ("dnsmasq", "keepalived", "radvd", "metadata --socket")
+METADATA = "169.254.169.254"
 LEFT = ("qrouter-", "qdhcp-", "snat-", "fip-")
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Chaos:
         self.lab = lab
         self.rng = random.Random(seed)
         self.cloud = Cloud()
-        self.group = open_group(lab)
+        self.group, self.closed = open_group(lab), group(lab, "closed")
         self.out = outside(lab)
         self.count = 0
         self.growth: list[Callable[[], str | None]] = [
@@ -72,6 +73,7 @@ class Chaos:
         self.changes: list[Callable[[], str | None]] = [
             *self.growth,
             *(self.detach, self.move_machine, self.move_machine, self.move_floating_ip, self.set_machine),
+            *(self.readdress_machine, self.set_group, self.set_group),
             *(self.set_gateway, self.set_router, self.set_router, self.delete_machine, self.delete_router),
             *(self.delete_net, self.delete_floating_ip),
         ]
@@ -120,11 +122,36 @@ class Chaos:
             return None
         name = self._name("vm")
         vm = self.lab.vm(name, network=net.name, host=host, security_groups=[self.group], dhcp=False, wait=False)
-        self.lab.address(name)
-        fixed = self.lab.api.show("port", vm.port_id)["fixed_ips"]
-        address = next(each["ip_address"] for each in fixed if ":" not in each["ip_address"])
-        self.cloud.machines[name] = Machine(name, net.name, host, vm.port_id, address)
-        return f"{name} {address} on {net.name}, {host}"
+        machine = Machine(name, net.name, host, vm.port_id, vm.device_id)
+        self.cloud.machines[name] = machine
+        self._address(machine)
+        return f"{name} {' '.join(machine.addresses)} on {net.name}, {host}"
+
+    def _address(self, machine: Machine) -> None:
+        self.lab.address(machine.name)
+        fixed = self.lab.api.show("port", machine.port_id)["fixed_ips"]
+        machine.addresses = tuple(each["ip_address"] for each in fixed)
+
+    def readdress_machine(self) -> str | None:
+        """One without a floating IP, which would keep it from getting another address."""
+        machine = self._any({name: m for name, m in self.cloud.machines.items() if not self.cloud.floating_of(name)})
+        if machine is None:
+            return None
+        subnets = self.cloud.nets[machine.net].made["by_version"]
+        self.lab.api.update("port", machine.port_id, fixed_ips=[])
+        wish = [{"subnet_id": subnet["id"]} for subnet in subnets.values()]
+        self.lab.api.update("port", machine.port_id, fixed_ips=wish)
+        self._address(machine)
+        return f"{machine.name} has {' '.join(machine.addresses)} now"
+
+    def set_group(self) -> str | None:
+        machine = self._any(self.cloud.machines)
+        if machine is None:
+            return None
+        machine.open = not machine.open
+        group = self.group if machine.open else self.closed
+        self.lab.api.update("port", machine.port_id, security_groups=[group])
+        return f"{machine.name} {'lets others in' if machine.open else 'lets nobody in'}"
 
     def move_machine(self) -> str | None:
         machine, host = self._any(self.cloud.machines), self.rng.choice(self.lab.hosts)
@@ -328,7 +355,7 @@ class Chaos:
 
     def _wrong(self) -> list[str]:
         """Everything that differs, the quick questions first."""
-        return self._statuses() or self._ways() or self._drift()
+        return self._statuses() or self._ways() or self._identities() or self._drift()
 
     def _statuses(self) -> list[str]:
         ports = {port["id"]: port["status"] for port in self.lab.api.list("port")}
@@ -360,6 +387,19 @@ class Chaos:
             f"{source} {'does not reach' if way else 'reaches'} {target}"
             for (source, target), way in sorted(wanted.items())
             if ((source, target) in reached) != way
+        ]
+
+    def _identities(self) -> list[str]:
+        url = f"http://{METADATA}/latest/meta-data/instance-id"
+        asking = {
+            machine.name: self.lab.popen(machine.name, ["curl", "-s", "-m", "3", url])
+            for machine in self.cloud.asking()
+        }
+        told = {name: one.communicate()[0] for name, one in asking.items()}
+        return [
+            f"{name} is told that it is {identity!r}"
+            for name, identity in told.items()
+            if identity != self.cloud.machines[name].device_id
         ]
 
     def _drift(self) -> list[str]:

@@ -22,8 +22,10 @@ class Machine:
     net: str
     host: str
     port_id: str
-    address: str
+    device_id: str
+    addresses: tuple[str, ...] = ()
     up: bool = True
+    open: bool = True  # whether its group lets anybody in
 
 
 @dataclasses.dataclass
@@ -70,7 +72,8 @@ class Cloud:
             router = self.router_of(one.net)
             for other in self.machines.values():
                 if one is not other:
-                    found[one.name, other.address] = one.up and other.up and self._joined(one, other)
+                    way = one.up and other.up and other.open and self._joined(one, other)
+                    found.update(((one.name, target), way) for target in _answerable(one, other))
             found[one.name, outside] = one.up and router is not None and router.up and router.gateway
         for each in self.floating.values():
             found[OUTSIDE, each.address] = each.machine is not None and self._is_served(self.machines[each.machine])
@@ -84,4 +87,15 @@ class Cloud:
 
     def _is_served(self, machine: Machine) -> bool:
         router = self.router_of(machine.net)
-        return machine.up and router is not None and router.up and router.gateway
+        return machine.up and machine.open and router is not None and router.up and router.gateway
+
+    def asking(self) -> list[Machine]:
+        """The machines that find their metadata behind a router."""
+        routers = ((machine, self.router_of(machine.net)) for machine in self.machines.values())
+        return [machine for machine, router in routers if machine.up and router is not None and router.up]
+
+
+def _answerable(one: Machine, other: Machine) -> list[str]:
+    """The addresses of another machine whose answers find their way: both have the version."""
+    versions = {":" in address for address in one.addresses}
+    return [address for address in other.addresses if (":" in address) in versions]
