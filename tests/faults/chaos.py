@@ -79,7 +79,7 @@ class Chaos:
         ]
         self.faults: list[Callable[[], str | None]] = [
             *(self.kill_agent, self.kill_agent, self.kill_switch, self.kill_server, self.kill_feed, self.kill_daemon),
-            self.change_without_agent,
+            *(self.change_without_agent, self.lose_host),
         ]
 
     def run(self, rounds: int) -> None:
@@ -320,6 +320,18 @@ class Chaos:
         self.lab.start_ovs(host)
         return f"switch of {host} killed"
 
+    def lose_host(self) -> str:
+        """Agent, switch and all daemons, for long enough that others take over what they can."""
+        host = self.rng.choice(self.lab.hosts)
+        self.lab.stop_agent(host, kill=True)
+        self.lab.stop_ovs(host, kill=True)
+        for name in DAEMONS:
+            self._kill(host, name)
+        time.sleep(self.rng.uniform(0, 6))
+        self.lab.start_ovs(host)
+        self.lab.start_agent(host, wait=False)
+        return f"{host} lost for a while"
+
     def kill_server(self) -> str:
         self.lab.stop_server(kill=True)
         self.lab.start_server()
@@ -332,12 +344,16 @@ class Chaos:
 
     def kill_daemon(self) -> str | None:
         host, name = self.rng.choice(self.lab.hosts), self.rng.choice(DAEMONS)
+        killed = self._kill(host, name)
+        return f"{name} of {host} killed: {killed}" if killed else None
+
+    def _kill(self, host: str, name: str) -> int:
         pattern = f"{name}.*{self.lab.places.host(host)}"
         pids = self.lab.run(host, ["pgrep", "-f", pattern], check=False).stdout.split()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-        return f"{name} of {host} killed: {len(pids)}" if pids else None
+        return len(pids)
 
     # --- what must come of it ---------------------------------------------------------------------------------------
 
