@@ -1,6 +1,6 @@
 """A cloud that is changed at random while everything in it is killed: packets go where they should, and nowhere else.
 
-  python -m tests.faults.chaos [--rounds N] [--seed N] [--hosts N]
+  python -m tests.faults.chaos [--rounds N] [--seed N] [--hosts N] [--firewall openvswitch|iptables_hybrid]
 
 A lab with all roles. A round is some changes (networks, machines, routers of every kind, floating IPs) and some faults
 (agents, switches, the server, its feed, daemons), in any order. After it every machine tries to reach every address; that
@@ -49,6 +49,8 @@ agent_mode = dvr_snat
 enable_distributed_routing = true
 check_interval = 3600
 repair_interval = 3600
+[securitygroup]
+firewall_driver = {firewall}
 """
 MOST = {"nets": 6, "machines": 10, "routers": 4, "floating": 4}
 SETTLE_SECONDS = 90.0  # keepalived takes some; the rest is for a busy machine
@@ -451,12 +453,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument("--firewall", choices=("openvswitch", "iptables_hybrid"), default="openvswitch")
     parser.add_argument("--keep", metavar="DIR", help="copy the logs there when something is wrong")
     args = parser.parse_args(argv)
     progress(f"seed {args.seed}, {args.rounds} rounds")
     with tempfile.TemporaryDirectory(prefix="neutrino-chaos-") as directory:
         options = Path(directory) / "agent.conf"
-        options.write_text(OPTIONS)
+        options.write_text(OPTIONS.format(firewall=args.firewall))
         roles = ("l2", "dhcp", "l3", "metadata")
         with temporary_lab(hosts=args.hosts, roles=roles, agent_config_files=(str(options),)) as lab:
             try:
