@@ -151,7 +151,7 @@ def test_an_agent_that_remembers_nothing_deletes_nothing_until_the_server_has_to
     site: Site, lab: Lab, before: Wiring
 ) -> None:
     log = Log(lab, "h1-agent")
-    with Traffic(site) as traffic:
+    with Traffic(site, plugs=True) as traffic:
         lab.stop_server()
         lab.stop_agent("h1", kill=True)
         (lab.places.host("h1") / "feed.json").unlink()

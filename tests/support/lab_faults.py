@@ -208,7 +208,7 @@ class Traffic:
         """By path, the numbers of the pings that had no answer; paths that lost none are left out."""
         found = {name: unanswered(ping) for name, ping in self._pings.items()}
         if self._plugs:
-            found[TUNNELLED] = [number for run in _runs(found[TUNNELLED]) if len(run) > HICCUP for number in run]
+            found[TUNNELLED] = more_than_hiccups(found[TUNNELLED])
         return {name: missing for name, missing in found.items() if missing}
 
     @property
@@ -222,6 +222,11 @@ def unanswered(ping: Pinging) -> list[int]:
     last = max(ping.received)
     end = last if ping.sent - last <= UNDER_WAY else ping.sent
     return sorted(set(range(1, end + 1)) - ping.received)
+
+
+def more_than_hiccups(numbers: list[int]) -> list[int]:
+    """Those of the lost pings that a switch in userspace has no excuse for when its ports are changed."""
+    return [number for run in _runs(numbers) if len(run) > HICCUP for number in run]
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:
