@@ -18,7 +18,7 @@ Events = tuple[InterfaceEvent, ...]
 
 
 async def connected(connect: Callable[[], T], failed: Callable[[str], None] = lambda reason: None) -> T:
-    """What `connect` gives, in a thread, once Open vSwitch can be reached; until then why not."""
+    """What `connect` gives, in a thread, once Open vSwitch can be reached; until then `failed` hears why not."""
     delay = FIRST_RETRY
     while True:
         try:

@@ -23,7 +23,7 @@ from neutrino.agent.dhcp.reconcile import Outcome, Reconciler, marked_network
 from neutrino.agent.dhcp.served import Served, served
 from neutrino.agent.queue import WorkQueue, work
 from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import Events, connected, follow
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, connected, follow
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import Change
@@ -33,7 +33,6 @@ from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 LOG = logging.getLogger(__name__)
 NETWORK, PORT = "dhcp_network", "dhcp_port"
 LAST = 100  # the priority of what is looked at for doubts
-RETRY_SECONDS, LONGEST_RETRY = 0.1, 5.0
 SHORT_LIFE = 5.0  # seconds; a dnsmasq that ends sooner is not started again at once
 REFUSALS = (OvsdbError, NetlinkError, DnsmasqError, OSError)
 RESPAWN, EXIT = "respawn", "exit"
@@ -66,7 +65,7 @@ class DhcpRole:
         self._repair = repair
         self._child_action = child_action
         self._news = news
-        self._queue: WorkQueue[str] = WorkQueue(first_delay=RETRY_SECONDS, longest_delay=LONGEST_RETRY)
+        self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
         self._reconciler: Reconciler | None = None
         self._told = False

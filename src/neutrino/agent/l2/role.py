@@ -17,7 +17,7 @@ from neutrino.agent.l2.plan import ConflictingFlows
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import connected, follow
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, connected, follow
 from neutrino.agent.wires import Wires
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
@@ -27,7 +27,6 @@ from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
 WIRE = "wire"
-RETRY_SECONDS, LONGEST_RETRY = 0.1, 5.0
 NUMBERING_SECONDS = 0.5  # an event comes when the switch has numbered its ports; this is for one that was missed
 FORCE_SECONDS = 1.0  # at most this often is the switch made to forget what it decided
 REFUSED_SECONDS = 5.0  # until a switch that refused a port's flows is asked again
@@ -79,7 +78,7 @@ class L2Role:
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
         self._wires = wires or Wires()
-        self._queue: WorkQueue[str] = WorkQueue(first_delay=RETRY_SECONDS, longest_delay=LONGEST_RETRY)
+        self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
         self._told = False  # whether the server has told everything since we started
@@ -121,7 +120,7 @@ class L2Role:
         _, wirer = await asyncio.to_thread(self._connect)
         try:
             plan = await asyncio.to_thread(wirer.find, self._host_state(), complete=self._feed.is_synced)
-        except OpenFlowError as error:
+        except (OpenFlowError, ConflictingFlows) as error:
             return Found(self.name, problems={self._bridge: str(error)})
         return Found(self.name, plan.text(), plan.problems)
 

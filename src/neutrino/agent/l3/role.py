@@ -41,7 +41,6 @@ WORKERS = 8
 URGENT, USUAL, CLEANING = 1, 10, 20
 REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSError)
 WIRE_SECONDS = 10.0  # for a port to be wired; with a switch that is away for longer, there is nobody to hear
-SWITCH_SECONDS = 5.0  # until a switch that cannot be reached is tried again
 
 
 class RouterSpeaker(Speaker, Protocol):
@@ -202,13 +201,7 @@ class L3Role:
         """Once after the start: what others may wait for is said on the bridge."""
         await self._told.wait()
         await self._queue.tried()
-        while True:
-            try:
-                await asyncio.to_thread(self._dataplane.say_initialized)
-                break
-            except OvsdbError as error:
-                LOG.warning("the bridge could not be told that all routers are there: %s", error)
-            await asyncio.sleep(SWITCH_SECONDS)
+        await connected(self._dataplane.say_initialized)
         LOG.info("all %d routers are as they should be", len(self._made))
 
     async def _reconcile(self, router_id: str) -> None:

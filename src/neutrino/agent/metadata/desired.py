@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from neutrino.agent.dhcp.served import Served, wants_metadata
 from neutrino.agent.dhcp.settings import Settings as DhcpSettings
@@ -40,7 +40,7 @@ def render_router_place(router: Router, metadata_port: int) -> Place | None:
     return Place(router_namespace(router.id), networks, metadata_port, ipv6=ipv6) if networks else None
 
 
-def render_network_place(this: Served, settings: DhcpSettings, known: Collection[DhcpPort]) -> Place | None:
+def render_network_place(this: Served, settings: DhcpSettings, known: Iterable[DhcpPort]) -> Place | None:
     """A network's DHCP namespace, which has the metadata address as its own. `known`: ports of routers on any network.
 
     A network of 169.254.0.0/16 is there for a router whose other networks cannot have it: their ports ask through it.

@@ -115,7 +115,8 @@ class Wanted:
                 return None
             ports = self._own_ports.get(network_id, {}).values()
             this = served(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
-            return render_network_place(this, self._dhcp, [p for own in self._own_ports.values() for p in own.values()])
+            known = (port for own in self._own_ports.values() for port in own.values())
+            return render_network_place(this, self._dhcp, known)
         router = objects[ROUTER].get(key.removeprefix(router_namespace("")))
         return render_router_place(router, self._metadata_port) if isinstance(router, Router) else None
 
