@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from neutrino.lab.api import Object
 from neutrino.lab.lab import Lab
 from neutrino.model.link_local import link_local
 from tests.support.lab_frames import EVERYBODY, advertises, arriving, asks, datagram, ends, routes
@@ -43,6 +44,7 @@ UNSECURED = {"port_security_enabled": False, "security_groups": []}
 @dataclasses.dataclass(frozen=True)
 class Place:
     lab: Lab
+    network: Object
     clients: str
     open: str
     client: Guest  # on h1, hybrid
@@ -57,13 +59,8 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(session_lab: Lab) -> Iterator[Place]:
-    def restart(host: str) -> None:
-        session_lab.stop_agent(host)
-        session_lab.start_agent(host, {"securitygroup": {"firewall_driver": "iptables_hybrid"}})
-
     with cleaned(session_lab) as lab:
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            list(pool.map(restart, HYBRID_HOSTS))
+        _restart(lab, dict.fromkeys(HYBRID_HOSTS, "iptables_hybrid"))
         clients, _ = make_group(lab, "clients")
         everybody, _ = make_group(lab, "open", *EVERYTHING)
         net = make_network(lab, "blue")
@@ -75,7 +72,7 @@ def place(session_lab: Lab) -> Iterator[Place]:
             Spec("native", net, "h3", [everybody]),
             Spec("ear", net, "h3", values=UNSECURED),
         )
-        yield Place(lab, clients, everybody, client, (near, far), native, ear)
+        yield Place(lab, net, clients, everybody, client, (near, far), native, ear)
 
 
 def test_such_ports_are_plugged_through_a_bridge_and_not_filtered_in_the_switch(place: Place) -> None:
@@ -164,6 +161,29 @@ def test_lies_are_dropped_and_the_truth_passes(place: Place) -> None:
         "DHCPv6 server": datagram((liar.mac, local), (ear.mac, str(link_local(ear.mac))), (547, 546)),
     }
     assert arriving(liar, ear, truths | lies, truths["datagram"]) == truths.keys()
+
+
+def test_after_a_change_of_the_driver_each_port_is_filtered_where_it_was_plugged(place: Place) -> None:
+    group, _ = make_group(place.lab, "web", *_tcp(80))
+    near, far = place.servers
+    _restart(place.lab, {"h1": "openvswitch", "h3": "iptables_hybrid"})
+    late = make_guests(place.lab, Spec("late", place.network, "h3", [group]))[0]
+    assert late.vm.nic.switch_device.startswith("qvo")
+    place.serve(group)
+    place.native.update(security_groups=[group])
+    servers = [near, place.native, late]
+    expect(attempts(far, servers), attempts(far, servers, 81))
+
+
+def _restart(lab: Lab, drivers: Mapping[str, str]) -> None:
+    """These hosts' agents anew, with these firewall drivers."""
+
+    def restart(host: str) -> None:
+        lab.stop_agent(host)
+        lab.start_agent(host, {"securitygroup": {"firewall_driver": drivers[host]}})
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(restart, drivers))
 
 
 def _tcp(number: int, **more: Any) -> list[dict[str, Any]]:

@@ -35,8 +35,6 @@ def build(
     conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News, wires: Wires
 ) -> L2Role:
     wiring, options, extensions = wiring_options(conf), flow_options(conf), _extensions(conf)
-    # Also where flows do it: ports that are plugged through a bridge keep it, and one's rules go with the port.
-    filters = conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop"
 
     def connect() -> tuple[Ovsdb, Wirer]:
         ovsdb = switch.ovsdb()
@@ -47,7 +45,7 @@ def build(
             OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
             wiring,
             options,
-            hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if filters else None,
+            hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
             extensions=extensions,
             decisions=OvsDecisions(run_directory) if conf.ovs.datapath_type == "netdev" else None,
         )
@@ -88,7 +86,8 @@ def flow_options(conf: cfg.ConfigOpts) -> Options:
         tunnel_bridge=conf.ovs.tunnel_bridge,
         l2_population=conf.agent.l2_population,
         arp_responder=conf.agent.arp_responder,
-        filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver == "openvswitch",
+        # Whichever driver it is: it says how ports are plugged from now on, and each is filtered where it was plugged.
+        filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop",
         permitted_ethertypes=permitted_ethertypes(conf),
         host=conf.host,
         distributed=conf.agent.enable_distributed_routing,

@@ -77,7 +77,7 @@ class Options:
     tunnel_bridge: str = "br-tun"
     l2_population: bool = True
     arp_responder: bool = True
-    filters: bool = True  # False: no flows for security groups; those of hybrid ports are on their bridges
+    filters: bool = True  # False: no port's security groups are applied, in flows or on bridges
     permitted_ethertypes: tuple[int, ...] = ()
     host: str = ""
     distributed: bool = False  # this host takes part in distributed routers
