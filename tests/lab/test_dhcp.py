@@ -234,9 +234,7 @@ def test_distributed_each_host_answers_its_own(lab: Lab) -> None:
     there, (away, bare) = home(lab, blue), elsewhere(lab, blue)
     for host in (away, bare):
         lab.stop_agent(host)
-        lab.start_agent(host, DISTRIBUTED, wait=False)
-    for host in (away, bare):
-        lab.wait_for_agent(host)
+        lab.start_agent(host, DISTRIBUTED)
     lab.vm("a", network="blue", host=there, security_groups=["open"])
     lab.vm("b", network="blue", host=away, security_groups=["open"])
     wait_until(lambda: pid(lab, away, blue) != 0, 10, f"{away} does not answer its own ports")
