@@ -1,4 +1,4 @@
-"""Waiting for a port to be wired."""
+"""Waiting for a port to be wired, and holding one."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def test_one_that_is_not_wired_is_not_waited_for_for_ever() -> None:
         assert not await wires.wait("p1", 0.01)
 
     asyncio.run(test())
+
+
+def test_a_port_is_held_as_long_as_anybody_holds_it() -> None:
+    wires, freed = Wires(), []
+    wires.freed = lambda: freed.append(wires.held)
+    wires.hold("one", "p1")
+    wires.hold("two", "p1")
+    wires.hold("two", "p1")
+    wires.free("one")
+    wires.free("one")
+    assert (wires.held, freed) == ({"p1"}, [{"p1"}])
+    wires.hold("two", "p2")
+    assert (wires.held, freed[1:]) == ({"p2"}, [frozenset()])

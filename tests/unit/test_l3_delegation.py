@@ -22,6 +22,7 @@ from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix,
 from neutrino.agent.l3.parts.devices import render_namespace
 from neutrino.agent.l3.parts.ha import moving_router
 from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.model.routing import Delegation, Router
 from tests.support.routing import GATEWAY, QG, address, interface, membership, router
@@ -143,7 +144,9 @@ class Host:
 
     def start_agent(self, state: Path) -> None:
         options = L3Options(state_path=str(state))
-        self.delegations = Delegations(ProcessWatch(self.processes, interval=0.0), self.processes, options)
+        self.wires = Wires()
+        watch = ProcessWatch(self.processes, interval=0.0)
+        self.delegations = Delegations(watch, self.processes, options, self.wires)
         self.delegations.tell = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
 
     def has(self, subnet_id: str, text: str, age: float = 0.0) -> None:
@@ -220,6 +223,20 @@ def test_what_goes_is_given_back_and_what_moves_is_not(host: Host) -> None:
     run(work)
 
 
+def test_the_gateways_port_stays_until_the_last_of_its_prefixes_is_given_back(host: Host) -> None:
+    async def work() -> None:
+        await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), active=True)
+        running: list[set[str]] = []
+        host.wires.freed = lambda: running.append(host.running)
+        await host.delegations.leave(asking(Delegation(FIRST)))
+        assert host.wires.held == {GATEWAY.id}
+        await host.delegations.leave(router(gateway=None))
+        assert host.wires.held == frozenset()
+        assert running == [{FIRST}, set()]  # each had ended before
+
+    run(work)
+
+
 def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: Host, tmp_path: Path) -> None:
     known = asking(Delegation(FIRST, PREFIX))
 
@@ -230,11 +247,15 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
     async def second() -> None:
         await host.delegations.ensure(known, active=True)
         assert (len(host.processes.started), host.told, host.ended_by) == (1, [(FIRST, PREFIX)], [])
+        assert host.wires.held == {GATEWAY.id}
         elsewhere = asking(Delegation(FIRST), gateway=msgspec.structs.replace(GATEWAY, id="f" * 36))
         (difference,) = host.delegations.find(elsewhere, active=True)
         assert difference.startswith("load ")
+        await host.delegations.leave(elsewhere)  # while the former gateway is there
+        assert (host.running, host.ended_by, host.wires.held) == (set(), [signal.SIGTERM], frozenset())
         await host.delegations.ensure(elsewhere, active=True)
         assert (len(host.processes.started), host.ended_by) == (2, [signal.SIGTERM])
+        assert host.wires.held == {"f" * 36}
         assert len(host.told) == 1  # what the other one had is forgotten
 
     run(first)

@@ -1,9 +1,13 @@
-"""Which ports are wired on this host: the L2 role says so, and who must not speak into the void waits for it."""
+"""Which ports are wired on this host: the L2 role says so, and who must not speak into the void waits for it.
+
+A port that the server has deleted is unwired at once. Who has a last word to say on one holds it, and it stays until it is
+let go.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class Wires:
@@ -12,6 +16,22 @@ class Wires:
     def __init__(self) -> None:
         self._ports: frozenset[str] = frozenset()
         self._news = asyncio.Event()
+        self._holders: dict[str, str] = {}  # the port of each
+        self.freed: Callable[[], None] = lambda: None
+
+    @property
+    def held(self) -> frozenset[str]:
+        return frozenset(self._holders.values())
+
+    def hold(self, who: str, port_id: str) -> None:
+        """One port each: it lets go of another that it held."""
+        if self._holders.get(who) != port_id:
+            self.free(who)
+            self._holders[who] = port_id
+
+    def free(self, who: str) -> None:
+        if self._holders.pop(who, None) is not None:
+            self.freed()
 
     def set(self, ports: Iterable[str]) -> None:
         self._ports = frozenset(ports)

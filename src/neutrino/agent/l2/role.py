@@ -23,7 +23,7 @@ from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import Change
-from neutrino.model import agents
+from neutrino.model import agents, state
 
 LOG = logging.getLogger(__name__)
 WIRE = "wire"
@@ -78,6 +78,8 @@ class L2Role:
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
         self._wires = wires or Wires()
+        self._wires.freed = lambda: self._queue.put(WIRE)
+        self._kept: dict[str, tuple[state.Port, state.Network]] = {}  # of ports that are held, as they were last
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
@@ -162,7 +164,7 @@ class L2Role:
                 self._queue.later(key, REFUSED_SECONDS)
 
     async def _round(self, wirer: Wirer) -> Outcome:
-        host_state, position, complete = self._host_state(), self._feed.position, self._told
+        host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._told
         loop = asyncio.get_running_loop()
         began = loop.time()
         outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)
@@ -183,6 +185,22 @@ class L2Role:
 
     def _host_state(self) -> HostState:
         return HostState(**{field: dict(self._feed.state.objects[kind]) for field, kind in KINDS.items()})  # type: ignore[arg-type]
+
+    def _with_held(self, told: HostState) -> HostState:
+        """A port that is gone and held is wired as it was: who holds it has a last word to say."""
+        for port_id in self._wires.held & told.ports.keys():
+            port = told.ports[port_id]
+            if port.network_id in told.networks:
+                self._kept[port_id] = port, told.networks[port.network_id]
+        self._kept = {key: self._kept[key] for key in self._kept.keys() & self._wires.held}
+        gone = [self._kept[key] for key in self._kept.keys() - told.ports.keys()]
+        if not gone:
+            return told
+        return dataclasses.replace(
+            told,
+            ports={**{port.id: port for port, _ in gone}, **told.ports},
+            networks={**{network.id: network for _, network in gone}, **told.networks},
+        )
 
     def _tell(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """What is up, with the revision that is in force; what is not, and why. Each once."""

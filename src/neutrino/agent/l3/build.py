@@ -68,7 +68,7 @@ def build(
     return L3Role(
         feed,
         AnyDataplane(RouterDataplane(drivers, options), drivers, options, told),
-        RouterDaemons(watch, processes, options),
+        RouterDaemons(watch, processes, options, wires),
         watch,
         describe(conf),
         switch=switch.ovsdb,

@@ -21,6 +21,7 @@ from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.ha import render_keepalived
 from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.process.api import Daemon, Processes
 from neutrino.model.routing import Router
 
@@ -29,11 +30,13 @@ FIFO = "state"
 
 
 class RouterDaemons:
-    def __init__(self, watch: ProcessWatch, processes: Processes, options: L3Options) -> None:
+    def __init__(
+        self, watch: ProcessWatch, processes: Processes, options: L3Options, wires: Wires | None = None
+    ) -> None:
         self._watch = watch
         self._processes = processes
         self._options = options
-        self.delegations = Delegations(watch, processes, options)
+        self.delegations = Delegations(watch, processes, options, wires)
         self._state = Path(options.state_path)
 
     def fifo(self, router_id: str) -> Path:

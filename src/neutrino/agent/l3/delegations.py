@@ -4,7 +4,8 @@ Each has a directory, state_path/pd/ROUTER/SUBNET, with its configuration, its o
 outlives the agent. What a client has is compared with what the server knows whenever the router is looked at, so news that
 was lost on its way is told again.
 
-A client that ends because its subnet or the gateway has gone gives the prefix back. One that ends because the router is
+A client that ends because its subnet or the gateway has gone gives the prefix back; for that the gateway's port, which it
+speaks through, stays wired until it has. One that ends because the router is
 another host's now does not: the other one is known to the DHCPv6 server by the same name, and has the same prefix.
 """
 
@@ -32,6 +33,7 @@ from neutrino.agent.l3.parts.delegation import (
     render_client,
 )
 from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.wires import Wires
 from neutrino.dataplane.process.api import Daemon, ProcessError, Processes
 from neutrino.model.routing import Delegation, Router
 
@@ -44,8 +46,11 @@ FORGOTTEN = ("client.pid", "client-AddrMgr.xml")
 
 
 class Delegations:
-    def __init__(self, watch: ProcessWatch, processes: Processes, options: L3Options) -> None:
+    def __init__(
+        self, watch: ProcessWatch, processes: Processes, options: L3Options, wires: Wires | None = None
+    ) -> None:
         self._watch = watch
+        self._wires = wires or Wires()
         self._processes = processes
         self._options = options
         self._base = Path(options.delegations or f"{options.state_path}/{DIRECTORY}")
@@ -86,9 +91,11 @@ class Delegations:
     # --- one router -------------------------------------------------------------------------------------------------
 
     async def leave(self, router: Router) -> None:
-        """Before the router is made: prefixes of subnets that it asks for no more are given back, while it still can."""
+        """Before the router is made: prefixes that it asks for no more, or elsewhere, are given back while it still can."""
         asked = {each.subnet_id for each in router.delegations}
-        for subnet_id in self._known(router.id) - asked:
+        for subnet_id in self._known(router.id):
+            if subnet_id in asked and not self._is_elsewhere(router, subnet_id):
+                continue
             LOG.info("router %s gives back the prefix of subnet %s", router.id, subnet_id)
             await self._end(router.id, subnet_id, release=True)
         self._tidy(router.id)
@@ -138,8 +145,10 @@ class Delegations:
 
     async def _keep(self, router: Router, subnet_id: str) -> None:
         directory, text = self._directory(router.id, subnet_id), self._render(router, subnet_id)
-        if _read(directory / CONFIGURATION) not in (None, text):  # another gateway: another server outside
+        if self._is_elsewhere(router, subnet_id):
             await self._end(router.id, subnet_id, release=True)
+        assert router.gateway is not None, "prefixes are asked for outside"
+        self._wires.hold(_name(router.id, subnet_id), router.gateway.id)
         await asyncio.to_thread(_prepare, directory, text)
         if await asyncio.to_thread(self._running, router.id, subnet_id) is None:
             for name in FORGOTTEN:
@@ -151,7 +160,13 @@ class Delegations:
         name, pid_file = _name(router_id, subnet_id), str(directory / "pid")
         await self._watch.drop(name, pid_file=pid_file, kill=not release)
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        self._wires.free(name)
         self._said.pop(subnet_id, None)
+
+    def _is_elsewhere(self, router: Router, subnet_id: str) -> bool:
+        """Whether the client is another gateway's: there is another server outside."""
+        text = _read(self._directory(router.id, subnet_id) / CONFIGURATION)
+        return text is not None and asked_here(router) and text != self._render(router, subnet_id)
 
     def _compare(self, router_id: str, known: Delegation) -> None:
         """Between what the client has and what the server knows; a client that has just started has nothing to say.
