@@ -87,7 +87,7 @@ class Site:
         assert own
         wait_until(lambda: own in formed(self.lab, self.vm), SOON, f"{self.vm} forms no address on {prefix}")
         with route_back(self.lab, prefix, self.gateway):
-            wait_to_reach(self.lab, self.vm, MACHINE6)
+            wait_to_reach(self.lab, self.vm, MACHINE6, by=own)  # with another prefix it has another address too
             wait_to_reach(self.lab, EXTERNAL, own)
         return prefix
 

@@ -255,12 +255,14 @@ def devices_of(lab: Lab, router: Object) -> list[str]:
 # --- packets ----------------------------------------------------------------------------------------------------------
 
 
-def reaches(lab: Lab, source: str, target: str) -> bool:
-    return lab.run(source, ["ping", "-n", "-q", "-c", "1", "-W", str(FRAMES), target], check=False).returncode == 0
+def reaches(lab: Lab, source: str, target: str, by: str | None = None) -> bool:
+    """`by` is the address that it is to speak from, where it has several."""
+    command = ["ping", "-n", "-q", "-c", "1", "-W", str(FRAMES), *(["-I", by] if by else []), target]
+    return lab.run(source, command, check=False).returncode == 0
 
 
-def wait_to_reach(lab: Lab, source: str, target: str, timeout: float = SOON) -> float:
-    return wait_until(lambda: reaches(lab, source, target), timeout, f"{source} does not reach {target}")
+def wait_to_reach(lab: Lab, source: str, target: str, timeout: float = SOON, by: str | None = None) -> float:
+    return wait_until(lambda: reaches(lab, source, target, by), timeout, f"{source} does not reach {target}")
 
 
 def wait_to_lose(lab: Lab, source: str, target: str, timeout: float = SOON) -> float:
