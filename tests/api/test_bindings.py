@@ -157,6 +157,12 @@ def test_live_migration(server: Server, admin: Api, nova: Api) -> None:
     assert (made["status"], made["vif_type"], made["profile"]) == ("INACTIVE", "ovs", {"k": "v"})
     assert admin.show("port", port["id"])["binding:host_id"] == "src"
     assert {b["host"]: b["status"] for b in admin.all(path)} == {"src": "ACTIVE", "dst": "INACTIVE"}
+    assert nova.get(f"{path}/dst").expect(200).body["binding"] == made
+    assert nova.get(f"{path}/src?fields=host&fields=status").expect(200).body["binding"] == {
+        "host": "src",
+        "status": "ACTIVE",
+    }
+    nova.get(f"{path}/elsewhere").refused(404, "PortBindingNotFound")
     nova.post(path, {"binding": {"host": "dst"}}).refused(409, "PortBindingAlreadyExists")
     updated = nova.put(f"{path}/dst", {"binding": {"profile": {"k": "w"}}}).expect(200).body["binding"]
     assert updated["profile"] == {"k": "w"}

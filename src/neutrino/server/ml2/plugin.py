@@ -122,6 +122,11 @@ class Ml2Plugin:
     def get_port_bindings(self, context: Context, port_id: str, query: Query) -> list[Object]:
         return self.bindings.index(context, port_id, query)
 
+    def get_port_binding(
+        self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool
+    ) -> Object:
+        return self.bindings.show(port_id, host, fields)
+
     def create_port_binding(self, context: Context, port_id: str, values: Object) -> Object:
         return self.bindings.create(context, port_id, values)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -61,6 +61,12 @@ class PortBindings:
     def index(self, context: Context, port_id: str, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return VIEW.many(connection, query, context.project_id, _b.port_id == port_id)
+
+    def show(self, port_id: str, host: str, fields: Sequence[str] | None) -> Object:
+        with self._db.read() as connection:
+            _check_compute(self._ports.load(connection, port_id))
+            row = _api(_needed(connection, port_id, host))
+        return row if fields is None else {name: row[name] for name in fields if name in row}
 
     def create(self, context: Context, port_id: str, values: Object) -> Object:
         def attempt() -> Object:

@@ -239,7 +239,7 @@ BINDING = Resource(
     key="host",
     owned=False,
     bulk=False,
-    verbs=frozenset({"index", "create", "update", "delete"}),
+    verbs=frozenset({"index", "show", "create", "update", "delete"}),
     actions=(Action("activate", policy="activate"),),
     not_found=errors.PortBindingNotFound,
     extension="binding-extended",
