@@ -157,6 +157,9 @@ def test_live_migration(server: Server, admin: Api, nova: Api) -> None:
     assert (made["status"], made["vif_type"], made["profile"]) == ("INACTIVE", "ovs", {"k": "v"})
     assert admin.show("port", port["id"])["binding:host_id"] == "src"
     assert {b["host"]: b["status"] for b in admin.all(path)} == {"src": "ACTIVE", "dst": "INACTIVE"}
+    for host in ("src", "dst"):
+        assert [each["id"] for each in admin.all("/ports", {"binding:host_id": host})] == [port["id"]]
+    assert port["id"] not in [each["id"] for each in admin.all("/ports", {"binding:host_id": ""})]
     assert nova.get(f"{path}/dst").expect(200).body["binding"] == made
     assert nova.get(f"{path}/src?fields=host&fields=status").expect(200).body["binding"] == {
         "host": "src",

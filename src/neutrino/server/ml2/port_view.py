@@ -74,7 +74,16 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
     return _c.id.in_(sa.select(_a.port_id).where(*where))
 
 
-_p = t.ports.alias().c
+_p, _b = t.ports.alias().c, t.port_bindings.c
+
+
+def _by_host(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
+    """Also by a binding that waits: who ends a migration looks for the ports of the other host."""
+    hosts = list(values)
+    bound = sa.select(_b.port_id).where(_b.host.in_(hosts))
+    return _c.id.in_(sa.select(_p.id).where(_p.host.in_(hosts)).union(bound))
+
+
 VIEW = View(
     t.ports,
     columns=COLUMNS,
@@ -85,6 +94,7 @@ VIEW = View(
         "network:shared": shared_with_viewer(_c.network_id),
     },
     filters={
+        "binding:host_id": _by_host,
         "fixed_ips": _by_fixed_ip,
         "security_groups": lambda ids: _c.id.in_(sa.select(_g.port_id).where(_g.security_group_id.in_(list(ids)))),
     },
