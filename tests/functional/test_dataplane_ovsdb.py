@@ -17,6 +17,7 @@ from neutrino.dataplane.ovsdb.api import (
     Ovsdb,
     OvsdbError,
     SetBridge,
+    SetManager,
     SetPort,
     What,
 )
@@ -104,6 +105,13 @@ def test_applied_twice_nothing_changes(ovsdb):
     before = ovsdb.read()
     ovsdb.apply(changes)
     assert ovsdb.read() == before
+
+
+def test_it_is_served_to_others_too(ovsdb):
+    first, second = "ptcp:0:127.0.0.1", "punix:nowhere"
+    ovsdb.apply([SetManager(first)])
+    ovsdb.apply([SetManager(first), SetManager(second)])
+    eventually(lambda: ovsdb.read().managers == {first, second})
 
 
 def numbered(ovsdb: Ovsdb) -> bool:

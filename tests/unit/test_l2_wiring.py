@@ -19,7 +19,7 @@ from neutrino.agent.l2.wiring import (
 )
 from neutrino.dataplane.fake_openvswitch import FakeOpenVSwitch
 from neutrino.dataplane.openflow import packet
-from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
+from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort
 from neutrino.dataplane.ovsdb.fake import FakeOvsdb
 from neutrino.model.state import Host
 from tests.support.l2 import OPEN, mac, network, port
@@ -63,6 +63,17 @@ def test_the_second_plan_is_empty(ovsdb):
     wire(ovsdb)
     assert plan_bridges(OPTIONS, ovsdb.read()).changes == ()
     assert plan_tunnels(OPTIONS, HOSTS, ovsdb.read()).changes == ()
+
+
+def test_those_who_plug_are_served_beside_others():
+    ovsdb = FakeOvsdb()
+    ovsdb.apply([SetManager("ptcp:9")])
+    options = WiringOptions(managers=("ptcp:6640:127.0.0.1",))
+    plan = plan_bridges(options, ovsdb.read())
+    assert plan.text().startswith("set manager ptcp:6640:127.0.0.1\n")
+    ovsdb.apply(plan.changes)
+    assert ovsdb.read().managers == {"ptcp:9", "ptcp:6640:127.0.0.1"}
+    assert plan_bridges(options, ovsdb.read()).changes == ()
 
 
 def test_read_back(ovsdb):

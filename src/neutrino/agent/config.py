@@ -55,6 +55,12 @@ OVS = [
     cfg.StrOpt(
         "ovsdb_connection", default="unix:/var/run/openvswitch/db.sock", help="Where Open vSwitch's database is."
     ),
+    cfg.ListOpt(
+        "ovsdb_managers",
+        default=["ptcp:6640:127.0.0.1"],
+        help="Where the database is served to others on this host: the default is where Nova's os-vif plugs. "
+        "Those that are there already stay.",
+    ),
     cfg.StrOpt("run_directory", default="/var/run/openvswitch", help="Where ovs-vswitchd keeps its sockets."),
     cfg.IntOpt("ovsdb_timeout", default=10, min=1, help="Seconds for one transaction of the database."),
     cfg.StrOpt("vhostuser_socket_dir", default="/var/run/openvswitch", help="Where vhost-user sockets are."),

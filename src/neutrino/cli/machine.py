@@ -48,6 +48,7 @@ credential_file = {state}/agent/credential
 
 [ovs]
 ovsdb_connection = unix:{state}/ovs/db.sock
+ovsdb_managers =
 run_directory = {state}/ovs
 datapath_type = {datapath}
 local_ip = 127.0.0.1

@@ -37,7 +37,8 @@ class OpenVSwitch:
         if is_new:
             command(["ovsdb-tool", "create", str(database), OVS_SCHEMA])
         if self.pid(DATABASE) is None:
-            self._run(DATABASE, str(database), f"--remote=punix:{RUN}/db.sock", *self._daemon(DATABASE))
+            remotes = (f"--remote=punix:{RUN}/db.sock", "--remote=db:Open_vSwitch,Open_vSwitch,manager_options")
+            self._run(DATABASE, str(database), *remotes, *self._daemon(DATABASE))
         if is_new:
             self.vsctl("--no-wait", *render_bridges(self._host))
         if self.pid(SWITCH) is None:

@@ -77,6 +77,7 @@ def wiring_options(conf: cfg.ConfigOpts) -> WiringOptions:
         vxlan_udp_port=conf.agent.vxlan_udp_port,
         dont_fragment=conf.agent.dont_fragment,
         tunnel_csum=conf.agent.tunnel_csum,
+        managers=tuple(conf.ovs.ovsdb_managers),
     )
 
 

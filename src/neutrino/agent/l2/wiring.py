@@ -23,6 +23,7 @@ from neutrino.dataplane.ovsdb.api import (
     Interface,
     Port,
     SetBridge,
+    SetManager,
     SetPort,
     Snapshot,
 )
@@ -46,6 +47,7 @@ class WiringOptions:
     vxlan_udp_port: int = _VXLAN_PORT
     dont_fragment: bool = True
     tunnel_csum: bool = False
+    managers: tuple[str, ...] = ()  # where the database is served to others on this host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,7 @@ class ConfigurationPlan:
 
 
 def plan_bridges(options: WiringOptions, snapshot: Snapshot) -> ConfigurationPlan:
-    """Our bridges, and the patches between them and to those of the physical networks."""
+    """Our bridges, and the patches between them and to those of the physical networks; and who else may speak to them."""
     wanted: list[Change] = [_own_bridge(options.integration_bridge, options)]
     problems: dict[str, str] = {}
     if options.tunnel_types:
@@ -73,7 +75,8 @@ def plan_bridges(options: WiringOptions, snapshot: Snapshot) -> ConfigurationPla
             continue
         inner, outer = patch_names(bridge)
         wanted += _patch((options.integration_bridge, inner), (bridge, outer))
-    return ConfigurationPlan(_unmet(wanted, snapshot), problems)
+    served = (SetManager(target) for target in options.managers if target not in snapshot.managers)
+    return ConfigurationPlan((*served, *_unmet(wanted, snapshot)), problems)
 
 
 def plan_tunnels(options: WiringOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:

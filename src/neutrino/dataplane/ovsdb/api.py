@@ -62,6 +62,7 @@ class Snapshot:
     """All that is configured, at one moment."""
 
     bridges: Mapping[str, Bridge] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    managers: frozenset[str] = frozenset()  # where the database is served to others, or goes to them
 
     def interfaces(self) -> dict[str, tuple[str, Port, Interface]]:
         """Every interface by name, with its bridge and its port."""
@@ -132,7 +133,17 @@ class DeletePort:
         return f"delete port {self.bridge} {self.name}"
 
 
-Change = SetBridge | DeleteBridge | SetPort | DeletePort
+@dataclasses.dataclass(frozen=True)
+class SetManager:
+    """The database is served at this address, such as ptcp:6640:127.0.0.1, beside others."""
+
+    target: str
+
+    def text(self) -> str:
+        return f"set manager {self.target}"
+
+
+Change = SetBridge | DeleteBridge | SetPort | DeletePort | SetManager
 
 
 def _words(change: object, *names: str) -> str:

@@ -16,6 +16,7 @@ from neutrino.dataplane.ovsdb.api import (
     OvsdbError,
     Port,
     SetBridge,
+    SetManager,
     SetPort,
     Snapshot,
     compare,
@@ -43,7 +44,8 @@ class FakeOvsdb:
         for change in given:
             _carry_out(change, bridges)
         self.applied.append(given)
-        before, self._snapshot = self._snapshot, Snapshot(bridges)
+        managers = self._snapshot.managers.union(each.target for each in given if isinstance(each, SetManager))
+        before, self._snapshot = self._snapshot, Snapshot(bridges, managers)
         events = compare(before, self._snapshot)
         for listener in list(self._listeners) if events else []:
             listener(events)

@@ -24,9 +24,11 @@ class Reading:
         self._ports.pop(row.uuid, None)
         self._ports.pop(self._holders.pop(row.uuid, None), None)
 
-    def read(self, bridges: Iterable[Any]) -> Snapshot:
+    def read(self, bridges: Iterable[Any], managers: Iterable[Any] = ()) -> Snapshot:
         known, self._ports = self._ports, {}  # rows that are gone are in no bridge, and so not remembered
-        return Snapshot({row.name: self._bridge(row, known) for row in bridges})
+        return Snapshot(
+            {row.name: self._bridge(row, known) for row in bridges}, frozenset(row.target for row in managers)
+        )
 
     def _bridge(self, row: Any, known: dict[object, Port]) -> Bridge:
         ports = [self._port(port, known) for port in row.ports]

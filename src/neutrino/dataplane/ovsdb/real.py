@@ -30,6 +30,7 @@ from neutrino.dataplane.ovsdb.api import (  # noqa: E402
     Listener,
     OvsdbError,
     SetBridge,
+    SetManager,
     SetPort,
     Snapshot,
     compare,
@@ -37,7 +38,8 @@ from neutrino.dataplane.ovsdb.api import (  # noqa: E402
 from neutrino.dataplane.ovsdb.reading import Reading  # noqa: E402
 
 _COLUMNS = {
-    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
+    "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg"],
+    "Manager": ["target"],
     "Bridge": ["name", "datapath_type", "fail_mode", "protocols", "controller", "external_ids", "ports"],
     "Controller": ["target"],
     "Port": ["name", "tag", "other_config", "external_ids", "interfaces"],
@@ -55,7 +57,8 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         super().__init__(*arguments)
 
     def read(self) -> Snapshot:
-        return self.reading.read(list(self.tables["Bridge"].rows.values()))
+        bridges, managers = (list(self.tables[name].rows.values()) for name in ("Bridge", "Manager"))
+        return self.reading.read(bridges, managers)
 
     def carried_out(self) -> int:
         """How far the switch is with what it was told."""
@@ -167,6 +170,9 @@ class RealOvsdb:
                     transaction.add(api.db_clear("Port", change.name, "tag"))
             case DeletePort():
                 transaction.add(api.del_port(change.name, bridge=change.bridge, if_exists=True))
+            case SetManager():
+                if change.target not in self.read().managers:
+                    transaction.add(api.add_manager(change.target))
 
     def _check_place(self, change: SetPort) -> None:
         for bridge in self.read().bridges.values():
