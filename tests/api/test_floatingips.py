@@ -115,6 +115,8 @@ def test_association(api: Api, external: Object, routed: tuple[Object, Object, O
     revision = api.show("router", router["id"])["revision_number"]
     api.change("floatingip", made["id"], port_id=port["id"])
     assert api.show("router", router["id"])["revision_number"] == revision + 1
+    blank = api.put(f"/floatingips/{made['id']}", {"floatingip": {}}).expect(200).body["floatingip"]
+    assert (blank["port_id"], blank["router_id"], blank["description"]) == (None, None, "x")
 
 
 def test_a_port_with_several_addresses(api: Api, external: Object, routed: tuple[Object, Object, Object]) -> None:

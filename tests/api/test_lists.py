@@ -108,6 +108,22 @@ def test_pages_backwards(ports: tuple[Api, list[dict[str, Any]]]) -> None:
     assert [row["id"] for row in last] == order[-5:]
 
 
+def test_from_the_empty_page_behind_the_last_one_it_goes_back(ports: tuple[Api, list[dict[str, Any]]]) -> None:
+    api, made = ports
+    order = expected(made, ("name", False))
+    for marker, reverse, way, end in (
+        (order[-1], "False", "previous", order[-2:]),
+        (order[0], "True", "next", order[:2]),
+    ):
+        query = {"sort_key": "name", "limit": 2, "marker": marker, "page_reverse": reverse}
+        answer = api.get("/ports", query).expect(200).body
+        assert answer["ports"] == []
+        (link,) = answer["ports_links"]
+        assert link["rel"] == way
+        back = api.get(link["href"].partition("/v2.0")[2]).expect(200).body["ports"]
+        assert [row["id"] for row in back] == end
+
+
 def test_a_marker_must_be_visible(ports: tuple[Api, list[dict[str, Any]]]) -> None:
     api, made = ports
     api.as_stranger().get("/ports", {"limit": 2, "marker": made[0]["id"]}).refused(404, "PortNotFound")

@@ -35,9 +35,18 @@ def test_an_mtu_is_set_within_its_bounds(admin: Api) -> None:
     assert made["mtu"] == 1400
     assert admin.change("network", made["id"], mtu=1450)["mtu"] == 1450
     admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1451}}).refused(400, "InvalidInput")
-    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 60}}).refused(400)
-    admin.subnet(made, "fd00::/64")
-    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1200}}).refused(400)
+    assert admin.change("network", made["id"], mtu=60)["mtu"] == 60  # without subnets nobody minds
+    conflict = "NetworkMTUSubnetConflict"
+    subnet = {"subnet": {"network_id": made["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}}
+    admin.post("/subnets", subnet).refused(409, conflict)
+    admin.change("network", made["id"], mtu=1279)
+    admin.post("/subnets", subnet).expect(201)
+    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 67}}).refused(409, conflict)
+    six = {"subnet": {"network_id": made["id"], "ip_version": 6, "cidr": "fd00::/64"}}
+    admin.post("/subnets", six).refused(409, conflict)
+    admin.change("network", made["id"], mtu=1280)
+    admin.post("/subnets", six).expect(201)
+    admin.put(f"/networks/{made['id']}", {"network": {"mtu": 1279}}).refused(409, conflict)
 
 
 def test_a_segment_is_of_one_network(admin: Api) -> None:

@@ -104,7 +104,9 @@ def test_scopes(api: Api, admin: Api) -> None:
     scope = api.make("address_scope", name="s", ip_version=6)
     assert api.change("address_scope", scope["id"], name="t")["name"] == "t"
     api.put(f"/address-scopes/{scope['id']}", {"address_scope": {"ip_version": 4}}).expect(400)
-    api.put(f"/address-scopes/{scope['id']}", {"address_scope": {"shared": True}}).refused(403)
+    for shared in (True, False):  # also what it is already is not theirs to say
+        api.put(f"/address-scopes/{scope['id']}", {"address_scope": {"shared": shared}}).refused(403)
+    assert api.get(f"/address_scopes/{scope['id']}").expect(200)  # by either spelling
     assert admin.change("address_scope", scope["id"], shared=True)["shared"] is True
     assert api.as_stranger().show("address_scope", scope["id"])["name"] == "t"
     wrong = {"subnetpool": {"name": "q", "prefixes": ["10.0.5.0/24"], "address_scope_id": scope["id"]}}

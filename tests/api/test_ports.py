@@ -48,9 +48,11 @@ def test_an_address_is_taken_once(api: Api, network: dict[str, Any]) -> None:
 def test_several_at_once_get_different_addresses(api: Api, network: dict[str, Any]) -> None:
     made = api.post("/ports", {"ports": [{"network_id": network["id"]}] * 40}).expect(201).body["ports"]
     assert len({a for p in made for a in fixed(p)}) == len({p["mac_address"] for p in made}) == 40
+    wrapped = [{"port": {"network_id": network["id"], "name": name}} for name in "ab"]
+    assert [p["name"] for p in api.post("/ports", {"ports": wrapped}).expect(201).body["ports"]] == ["a", "b"]
     twice = [{"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.250"}]}] * 2
     api.post("/ports", {"ports": twice}).expect(409)
-    assert len(api.all("/ports")) == 40
+    assert len(api.all("/ports")) == 42
 
 
 def test_a_mac_is_on_a_network_once(api: Api, admin: Api, network: dict[str, Any]) -> None:

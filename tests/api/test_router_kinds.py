@@ -204,6 +204,8 @@ def test_flavors(cloud: Any) -> None:
     assert router["flavor_id"] == flavor["id"]
     admin.delete(f"/flavors/{flavor['id']}").refused(409, "FlavorInUse")
     api.post("/routers", {"router": {"flavor_id": profile["id"]}}).refused(404, "FlavorNotFound")
+    for kind in ("distributed", "ha"):
+        admin.post("/routers", {"router": {"flavor_id": flavor["id"], kind: True}}).refused(400, "BadRequest")
     api.delete(f"/routers/{router['id']}").expect(204)
     admin.change("flavor", flavor["id"], enabled=False)
     api.post("/routers", {"router": {"flavor_id": flavor["id"]}}).refused(503, "FlavorDisabled")

@@ -66,6 +66,9 @@ def test_rules_that_cannot_be(api: Api) -> None:
     ):
         body = {"security_group_id": group["id"], "direction": "ingress", **values}
         api.post("/security-group-rules", {"security_group_rule": body}).expect(400)
+    for nobody in ("00000000-0000-0000-0000-000000000000", "no id at all"):
+        body = {"security_group_id": group["id"], "direction": "ingress", "remote_group_id": nobody}
+        api.post("/security-group-rules", {"security_group_rule": body}).refused(404, "SecurityGroupNotFound")
     assert len(api.show("security_group", group["id"])["security_group_rules"]) == 2
 
 

@@ -103,7 +103,12 @@ class NetworkNotFound(NotFound):
 
 
 class NetworkInUse(InUse):
-    template = "Network {id} still has ports: {ports}."
+    # Clients look for the second sentence.
+    template = "Network {id} cannot go. There are one or more ports still in use on the network: {ports}."
+
+
+class NetworkMTUSubnetConflict(Conflict):
+    template = "Network {id} with an MTU of {mtu} has no place for subnets that need {least} or more."
 
 
 class VlanIdInUse(InUse):
@@ -406,7 +411,7 @@ class SecurityGroupInvalidPortRange(InvalidInput):
 
 
 class SecurityGroupInvalidPortValue(InvalidInput):
-    template = "{port} is not a port number."
+    template = "Invalid value for port {port}: it is no port number."
 
 
 class SecurityGroupInvalidProtocolForPort(InvalidInput):
@@ -438,7 +443,7 @@ class SecurityGroupRuleInvalidProtocol(InvalidInput):
 
 
 class SecurityGroupRuleParameterConflict(InvalidInput):
-    template = "{cidr} is no prefix for an {ethertype} rule."
+    template = "Conflicting value ethertype: {cidr} is no prefix for an {ethertype} rule."
 
 
 class SecurityGroupMultipleRemoteEntites(InvalidInput):  # the API's own spelling

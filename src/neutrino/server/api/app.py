@@ -105,8 +105,9 @@ def build_app(
     for route in routes:
         paths[route.path].setdefault(route.method, route.handler)
     for path, handlers in paths.items():
-        names = _PARAMETER.findall(path)
-        app.add_route(_positional(path), Endpoint(handlers, names, authentication, max_body))
+        endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body)
+        for spelling in _spellings(path):
+            app.add_route(_positional(spelling), endpoint)
     for route in public:
         app.add_route(route.path, _Public(route.handler))
     app.add_sink(_nothing_here, prefix="/")
@@ -114,6 +115,15 @@ def build_app(
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(Exception, _unexpected)
     return app
+
+
+def _spellings(path: str) -> set[str]:
+    """A collection's name may be written with dashes or with underscores."""
+    if not path.startswith(f"{PREFIX}/"):
+        return {path}
+    name, slash, rest = path.removeprefix(f"{PREFIX}/").partition("/")
+    names = {name, name.replace("-", "_"), name.replace("_", "-")}
+    return {f"{PREFIX}/{each}{slash}{rest}" for each in names}
 
 
 _PARAMETER = re.compile(r"\{(\w+)\}")

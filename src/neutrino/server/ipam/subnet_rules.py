@@ -136,7 +136,7 @@ def check_overlap(network: Network, others: Sequence[Object]) -> None:
     for other in others:
         theirs = ipaddress.ip_network(other["cidr"])
         if theirs.version == network.version and theirs.overlaps(network):
-            raise invalid(f"Invalid input for cidr: {network} overlaps with subnet {other['id']} ({theirs}).")
+            raise invalid(f"Invalid input for cidr: {network} overlaps with another subnet: {other['id']} ({theirs}).")
 
 
 def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int, max_routes: int) -> None:

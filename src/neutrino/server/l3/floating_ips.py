@@ -185,16 +185,18 @@ class FloatingIps:
         return Association(new, port, tuple(sorted(routers.items())))
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        asked = values or {"port_id": None}  # an update that says nothing takes it off its port
+
         def attempt() -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
             with self._db.read() as connection:
                 before = floating_view.load(connection, key)
                 check_revision(before, revision)
-                association = self._associated(connection, context, before, values)
+                association = self._associated(connection, context, before, asked)
                 left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-            after = {**before, **association.values, "description": values.get("description", before["description"])}
+            after = {**before, **association.values, "description": asked.get("description", before["description"])}
             if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
                 after["status"] = DOWN  # until a host says that it is there
-            if after == before and "port_id" not in values:
+            if after == before and "port_id" not in asked:
                 return before, before, association.port, {}
             now = changed(before, after)
 

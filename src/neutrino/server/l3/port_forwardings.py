@@ -35,8 +35,6 @@ SHOWN_IN_FLOATING_IP = (
     "internal_port",
     "external_port",
     "internal_port_id",
-    "external_port_range",
-    "internal_port_range",
 )
 VIEW = View(
     t.port_forwardings,
@@ -236,7 +234,12 @@ def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
 
 
 def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
-    return {name: forwarding[name] for name in SHOWN_IN_FLOATING_IP}
+    """Single ports as such alone; of a range, which has none, the range."""
+    shown = {name: forwarding[name] for name in SHOWN_IN_FLOATING_IP}
+    for single, several in PORTS:
+        if forwarding[single] is None:
+            shown[several] = forwarding[several]
+    return shown
 
 
 def _rewrite(tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None) -> None:

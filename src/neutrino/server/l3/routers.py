@@ -106,6 +106,7 @@ class Routers:
             with self._db.read() as connection:
                 check_hints(connection, values["availability_zone_hints"], words.L3)
                 if values.get("flavor_id"):
+                    _check_left_to_flavor(values)
                     self._check_flavor(connection, values["flavor_id"])
                 wish = self._gateways.wish(connection, context, values["external_gateway_info"])
                 router = self._new(values, kind, wish)
@@ -324,6 +325,12 @@ class Routers:
         gone = self._db.retrying(attempt)
         if gone["ha"]:
             self._ha.discard(gone["project_id"])
+
+
+def _check_left_to_flavor(values: Object) -> None:
+    given = [name for name in KIND_NAMES if values.get(name) is not None]
+    if given:
+        raise refuse(f"flavor_id says what kind of router it is: {', '.join(given)} cannot be given beside it")
 
 
 def _routes_in(body: Any) -> list[Object]:

@@ -14,6 +14,7 @@ from neutrino.server.db import tables as t
 
 Object = dict[str, Any]
 _c = t.networks.c
+MIN_MTU = {4: 68, 6: 1280}
 
 
 def subnet_versions(connection: Connection, network_id: str) -> list[int]:
@@ -22,6 +23,13 @@ def subnet_versions(connection: Connection, network_id: str) -> list[int]:
             sa.select(t.subnets.c.ip_version).where(t.subnets.c.network_id == network_id).distinct()
         ).scalars()
     )
+
+
+def check_mtu(network_id: str, mtu: int, versions: Collection[int]) -> None:
+    """Whether subnets of these IP versions have a place on a network; one without subnets may have any MTU."""
+    least = max((MIN_MTU[version] for version in versions), default=0)
+    if 0 < mtu < least:
+        raise errors.NetworkMTUSubnetConflict(id=network_id, mtu=mtu, least=least)
 
 
 def used_by_others(connection: Connection, network: Object) -> bool:

@@ -20,6 +20,7 @@ from neutrino.server.just import Just
 from neutrino.server.ml2.driver_api import Change, Segment
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.network_checks import (
+    check_mtu,
     check_no_ha_network,
     check_only_default,
     has_gateways,
@@ -34,7 +35,6 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
-MIN_MTU = {4: 68, 6: 1280}
 # Ports that the service itself put on a network, and which go with it.
 AUTO_DELETED = ("network:dhcp", "network:distributed")
 
@@ -167,7 +167,7 @@ class Networks:
             "extra_dhcp_opts": values.get("extra_dhcp_opts") or [],
             "availability_zones": [],
             "l2_adjacency": True,
-            "mtu": self._mtu(values["mtu"], segments, ()),
+            "mtu": self._mtu(values["mtu"], segments),
         }
         if network.get("ha"):
             check_no_ha_network(connection, network["project_id"])
@@ -176,7 +176,7 @@ class Networks:
         self._extensions.process("create", "network", values, network)
         return network, segments
 
-    def _mtu(self, asked: int, segments: Sequence[Segment], versions: Sequence[int]) -> int:
+    def _mtu(self, asked: int, segments: Sequence[Segment]) -> int:
         most = self._segments.mtu(segments)
         if not asked:
             return most
@@ -184,9 +184,6 @@ class Networks:
             raise errors.InvalidInput(
                 f"Invalid input for mtu: {asked} is more than {most}, the most that it can carry."
             )
-        least = max((MIN_MTU[v] for v in versions), default=MIN_MTU[4])
-        if asked < least:
-            raise errors.InvalidInput(f"Invalid input for mtu: {asked} is less than {least}, which its subnets need.")
         return asked
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
@@ -229,8 +226,8 @@ class Networks:
         if "extra_dhcp_opts" in changed:
             changed["extra_dhcp_opts"] = changed["extra_dhcp_opts"] or []
         if "mtu" in changed:
-            versions = subnet_versions(connection, before["id"])
-            changed["mtu"] = self._mtu(changed["mtu"], segments, versions)
+            changed["mtu"] = self._mtu(changed["mtu"], segments)
+            check_mtu(before["id"], changed["mtu"], subnet_versions(connection, before["id"]))
         if before["shared"] and values.get("shared") is False and used_by_others(connection, before):
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
         if changed.get("is_default") and changed.get("router:external", before["router:external"]):

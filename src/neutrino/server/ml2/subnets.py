@@ -24,6 +24,7 @@ from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.auto_addresses import AutoAddresses
 from neutrino.server.ml2.driver_api import Change
 from neutrino.server.ml2.drivers import Extensions
+from neutrino.server.ml2.network_checks import check_mtu
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.subnet_users import check_gateway_unused, ports_on
@@ -189,6 +190,7 @@ class Subnets:
         pool: Object | None,
     ) -> Object:
         _check_affinity(values["ip_version"], pool, siblings)
+        check_mtu(network["id"], network["mtu"], [values["ip_version"]])
         prefix = self._prefix(connection, values, siblings, pool)
         subnet = fresh(values, revision=1 if values.get("service_types") else 0)
         subnet |= {

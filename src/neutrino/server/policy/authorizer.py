@@ -97,7 +97,7 @@ class Authorizer:
         """Refuse attributes that the caller may not set; parts of dictionaries may have rules of their own."""
         for name in given:
             attribute = resource.by_name[name]
-            if not attribute.guarded or target.get(name) == attribute.default:
+            if not attribute.guarded or (action == "create" and target.get(name) == attribute.default):
                 continue
             rule = f"{action}_{resource.name}:{name}"
             if self.has_rule(rule):

@@ -8,6 +8,7 @@ from neutrino.server.api.resources.common import ID, NAME_ATTRIBUTE
 from neutrino.server.api.types import Bool, ListOf, Nullable, OneOf, Text, Uuid
 
 L3_ROUTER_NAT = "L3_ROUTER_NAT"
+SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS")  # what serves here, as Neutron names it
 _DESCRIPTION = Attribute("description", Nullable(Text(1024)), post=True, put=True, default="", filter=True, sort=True)
 _ENABLED = Attribute("enabled", Bool(), post=True, put=True, default=True, filter=True, sort=True)
 
@@ -22,7 +23,7 @@ FLAVOR = Resource(
         ID,
         NAME_ATTRIBUTE,
         _DESCRIPTION,
-        Attribute("service_type", OneOf((L3_ROUTER_NAT,)), post=True, default=REQUIRED, filter=True, sort=True),
+        Attribute("service_type", OneOf(SERVICE_TYPES), post=True, default=REQUIRED, filter=True, sort=True),
         Attribute("service_profiles", ListOf(Uuid()), post=True, put=True, default=[]),
         _ENABLED,
     ),

@@ -162,7 +162,7 @@ SECURITY_GROUP_RULE = Resource(
         _rule("port_range_min", Parsed(parse_port, _PORT_SCHEMA)),
         _rule("port_range_max", Parsed(parse_port, _PORT_SCHEMA)),
         _rule("remote_ip_prefix", Parsed(parse_prefix, _STRING_OR_NULL)),
-        _rule("remote_group_id", UUID_OR_NONE),
+        _rule("remote_group_id", Nullable(Text(255))),
         _rule("remote_address_group_id", UUID_OR_NONE, extension="security-groups-remote-address-group"),
         Attribute(
             "normalized_cidr",

@@ -42,8 +42,13 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
             raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")
-        return [_to_create(resource, one, context) for one in several], True
+        return [_to_create(resource, _unwrapped(resource, one), context) for one in several], True
     return [_to_create(resource, _only(resource, body), context)], False
+
+
+def _unwrapped(resource: Resource, one: Any) -> Any:
+    """In a list an object may have the envelope that it would have alone."""
+    return one[resource.name] if isinstance(one, dict) and one.keys() == {resource.name} else one
 
 
 def _only(resource: Resource, body: Any) -> Any:

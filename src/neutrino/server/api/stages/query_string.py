@@ -137,18 +137,18 @@ def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:
 
 
 def page_links(base: str, pairs: Pairs, keys: list[str], query: Query) -> list[dict[str, str]]:
-    """Where the pages before and behind this one are."""
-    if query.limit is None or not keys:
+    """Where the pages before and behind this one are. From an empty one it goes back to the end where it began."""
+    if query.limit is None:
         return []
     kept = [(k, v) for k, v in pairs if k not in {"marker", "page_reverse"}]
 
-    def link(rel: str, marker: str, *more: tuple[str, str]) -> dict[str, str]:
-        return {"rel": rel, "href": f"{base}?{urlencode([*kept, ('marker', marker), *more])}"}
+    def link(rel: str, markers: list[str], *more: tuple[str, str]) -> dict[str, str]:
+        return {"rel": rel, "href": f"{base}?{urlencode([*kept, *(('marker', each) for each in markers), *more])}"}
 
     links = []
     full = len(keys) >= query.limit
     if full or query.reverse:
-        links.append(link("next", keys[-1]))
+        links.append(link("next", keys[-1:]))
     if full or not query.reverse:
-        links.append(link("previous", keys[0], ("page_reverse", "True")))
+        links.append(link("previous", keys[:1], ("page_reverse", "True")))
     return links
