@@ -407,7 +407,7 @@ class DuplicateSecurityGroupRuleInPost(InUse):
 
 
 class SecurityGroupInvalidPortRange(InvalidInput):
-    template = "A port range needs both its ends, the lower one in port_range_min."
+    template = "A port range has both its ends: port_range_min must be <= port_range_max."
 
 
 class SecurityGroupInvalidPortValue(InvalidInput):
@@ -423,11 +423,11 @@ class SecurityGroupProtocolRequiredWithPorts(InvalidInput):
 
 
 class SecurityGroupMissingIcmpType(InvalidInput):
-    template = "An ICMP code ({value}, in port_range_max) needs an ICMP type, in port_range_min."
+    template = "Code {value} says nothing: ICMP type (port-range-min) is missing."
 
 
 class SecurityGroupInvalidIcmpValue(InvalidInput):
-    template = "{value} in {attr} is not an ICMP {field}: those are 0 to 255."
+    template = "Invalid value for ICMP {field} ({attr}): {value} is not from 0 to 255."
 
 
 class SecurityGroupEthertypeConflictWithProtocol(InvalidInput):
