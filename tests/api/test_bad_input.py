@@ -185,7 +185,6 @@ VALUES: list[tuple[str, str, Any, str]] = [
     ("security_group_rule", "direction", "sideways", BAD),
     ("security_group_rule", "security_group_id", "g" * 37, BAD),
     ("security_group_rule", "description", LONG, BAD),
-    ("security_group_rule", "remote_group_id", "them", BAD),
     ("rbac_policy", "object_type", "weather", INPUT),
     ("rbac_policy", "object_id", "it", BAD),
     ("rbac_policy", "target_tenant", "", BAD),

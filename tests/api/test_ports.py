@@ -58,6 +58,8 @@ def test_several_at_once_get_different_addresses(api: Api, network: dict[str, An
 def test_a_mac_is_on_a_network_once(api: Api, admin: Api, network: dict[str, Any]) -> None:
     first = api.port(network, mac_address="FA:16:3E:00:00:0A")
     assert first["mac_address"] == "fa:16:3e:00:00:0a"
+    assert admin.change("port", first["id"], mac_address="11:22:33:44:55:66")["mac_address"] == "11:22:33:44:55:66"
+    admin.change("port", first["id"], mac_address="fa:16:3e:00:00:0a")
     body = {"port": {"network_id": network["id"], "mac_address": "fa:16:3e:00:00:0a"}}
     api.post("/ports", body).refused(409, "MacAddressInUse")
     api.port(api.network(), mac_address="fa:16:3e:00:00:0a")

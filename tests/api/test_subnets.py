@@ -173,4 +173,5 @@ def test_service_types(api: Api, admin: Api) -> None:
     assert floating["fixed_ips"][0]["subnet_id"] == kept["id"]
     changed = api.change("subnet", kept["id"], service_types=["compute:nova"])
     assert changed["service_types"] == ["compute:nova"]
+    assert api.change("subnet", kept["id"], service_types=["kuryr:pod"])["service_types"] == ["kuryr:pod"]
     api.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": ["kitchen"]}}).expect(400)

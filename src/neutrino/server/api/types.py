@@ -262,10 +262,14 @@ class Cidr:
 
 @dataclass(frozen=True, slots=True)
 class Mac:
+    group: bool = False  # whether it may be a multicast one
+
     def parse(self, value: Any) -> str:
         text = value.strip().lower().replace("-", ":") if isinstance(value, str) else ""
-        if not MAC.fullmatch(text) or text in {"ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"} or int(text[:2], 16) & 1:
+        if not MAC.fullmatch(text) or text in {"ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"}:
             raise Invalid(f"'{value}' is not a valid MAC address")
+        if int(text[:2], 16) & 1 and not self.group:
+            raise Invalid(f"'{value}' is a multicast MAC address")
         return text
 
     def schema(self) -> Schema:

@@ -108,7 +108,7 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
 
 def parse_mac_or_new(value: Any) -> str | None:
     """A MAC, or null for a new one."""
-    return None if value is None else Mac().parse(value)
+    return None if value is None else Mac(group=True).parse(value)
 
 
 def parse_profile(value: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from neutrino.server import errors
@@ -34,7 +35,8 @@ from neutrino.server.api.types import (
 )
 
 IPV6_MODES = ("dhcpv6-stateful", "dhcpv6-stateless", "slaac", None)
-SERVICE_TYPE_PREFIXES = ("network:", "compute:", "baremetal:", "trunk:", "manila:", "neutron:", "Octavia", "octavia")
+# A device_owner, as "compute:nova": what other services call theirs is not known here.
+SERVICE_TYPE = re.compile(r"\S+:|[Oo]ctavia")
 
 
 def parse_pools(value: Any) -> list[dict[str, str]]:
@@ -60,7 +62,7 @@ def parse_service_types(value: Any) -> list[str]:
     for item in value:
         if not isinstance(item, str):
             raise errors.InvalidInputSubnetServiceType(service_type=item)
-        if not item.startswith(SERVICE_TYPE_PREFIXES) or len(item) > 255:
+        if not SERVICE_TYPE.match(item) or len(item) > 255:
             raise errors.InvalidSubnetServiceType(service_type=item)
     if len(set(value)) != len(value):
         raise Invalid("a service type is given twice")
