@@ -245,6 +245,8 @@ def test_a_host_has_its_own_switch_namespaces_and_underlay(command: Command) -> 
     assert on("h1", "ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:hostname") == "h1\n"
     assert on("h2", "ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:hostname") == "h2\n"
     assert "cookie" in on("h1", "ovs-ofctl", "dump-flows", "br-int")
+    # Where Nova's os-vif plugs, by the agent's doing.
+    assert "br-int" in on("h1", "ovs-vsctl", "--db=tcp:127.0.0.1:6640", "list-br")
     assert {"br-int", "br-ex", "br-provider"} < set(on("h1", "ovs-vsctl", "list-br").split())
     assert all(line.startswith(("qdhcp-", "qrouter-")) for line in on("h1", "ip", "netns").splitlines())
     assert " 0% packet loss" in on("h1", "ping", "-c", "2", "-i", "0.2", "10.255.0.2")
