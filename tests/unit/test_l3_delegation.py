@@ -227,7 +227,7 @@ def test_the_gateways_port_stays_until_the_last_of_its_prefixes_is_given_back(ho
     async def work() -> None:
         await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), active=True)
         running: list[set[str]] = []
-        host.wires.freed = lambda: running.append(host.running)
+        host.wires.holders_changed = lambda: running.append(host.running)
         await host.delegations.leave(asking(Delegation(FIRST)))
         assert host.wires.held == {GATEWAY.id}
         await host.delegations.leave(router(gateway=None))

@@ -17,7 +17,7 @@ class Wires:
         self._ports: frozenset[str] = frozenset()
         self._news = asyncio.Event()
         self._holders: dict[str, str] = {}  # the port of each
-        self.freed: Callable[[], None] = lambda: None
+        self.holders_changed: Callable[[], None] = lambda: None
 
     @property
     def held(self) -> frozenset[str]:
@@ -26,12 +26,12 @@ class Wires:
     def hold(self, who: str, port_id: str) -> None:
         """One port each: it lets go of another that it held."""
         if self._holders.get(who) != port_id:
-            self.free(who)
             self._holders[who] = port_id
+            self.holders_changed()
 
     def free(self, who: str) -> None:
         if self._holders.pop(who, None) is not None:
-            self.freed()
+            self.holders_changed()
 
     def set(self, ports: Iterable[str]) -> None:
         self._ports = frozenset(ports)

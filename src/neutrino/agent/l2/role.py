@@ -78,7 +78,7 @@ class L2Role:
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
         self._wires = wires or Wires()
-        self._wires.freed = lambda: self._queue.put(WIRE)
+        self._wires.holders_changed = lambda: self._queue.put(WIRE)  # how it is now is what is kept
         self._kept: dict[str, tuple[state.Port, state.Network]] = {}  # of ports that are held, as they were last
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()

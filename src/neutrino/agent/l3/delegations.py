@@ -5,8 +5,8 @@ outlives the agent. What a client has is compared with what the server knows whe
 was lost on its way is told again.
 
 A client that ends because its subnet or the gateway has gone gives the prefix back; for that the gateway's port, which it
-speaks through, stays wired until it has. One that ends because the router is
-another host's now does not: the other one is known to the DHCPv6 server by the same name, and has the same prefix.
+speaks through, stays wired until it has. One that ends because the router is another host's now does not: the other one is
+known to the DHCPv6 server by the same name, and has the same prefix.
 """
 
 from __future__ import annotations
