@@ -158,7 +158,6 @@ VALUES: list[tuple[str, str, Any, str]] = [
     ("port", "device_owner", NUL, BAD),
     ("port", "fixed_ips", "10.0.0.5", BAD),
     ("port", "fixed_ips", [{"ip_address": "ten"}], BAD),
-    ("port", "fixed_ips", [{"ip_address": "10.0.0.5", "colour": "red"}], BAD),
     ("port", "fixed_ips", [{"ip_address": "10.0.0.5"}, {"ip_address": "10.0.0.5"}], BAD),
     ("port", "security_groups", ["default"], BAD),
     ("port", "security_groups", [NOWHERE, NOWHERE], BAD),

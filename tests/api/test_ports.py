@@ -41,6 +41,8 @@ def test_an_address_is_taken_once(api: Api, network: dict[str, Any]) -> None:
     assert fixed(both) == ["10.0.0.8", "10.0.0.9"]
     subnet_id = both["fixed_ips"][0]["subnet_id"]
     assert fixed(api.change("port", port["id"], fixed_ips=[{"subnet_id": subnet_id}])) == ["10.0.0.8"]
+    one = {"subnet_id": subnet_id, "ip_address": "10.0.0.10"}
+    assert api.change("port", port["id"], fixed_ips=[{**one, "subnet": None}])["fixed_ips"] == [one]
     assert api.change("port", port["id"], fixed_ips=[])["fixed_ips"] == []
     api.put(f"/ports/{port['id']}", {"port": {"fixed_ips": [{"ip_address": "10.0.0.7"}]}}).expect(409)
 

@@ -121,9 +121,9 @@ def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(world: World) -> Non
         "name": "p",
         "project_id": "a",
         "tenant_id": "a",
-        "default_prefixlen": 26,
-        "min_prefixlen": 20,
-        "max_prefixlen": 28,
+        "default_prefixlen": "26",
+        "min_prefixlen": "20",
+        "max_prefixlen": "28",
         "is_default": False,
         "shared": False,
         "prefixes": ["10.128.0.0/15"],
@@ -139,8 +139,10 @@ def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(world: World) -> Non
     assert {name: made[name] for name in shown} == shown
 
 
-@pytest.mark.parametrize(("cidr", "bounds"), [("10.0.0.0/8", (8, 8, 32)), ("2001:db8:f000::/40", (64, 64, 128))])
-def test_bounds_that_are_not_given_follow_the_ip_version(world: World, cidr: str, bounds: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("cidr", "bounds"), [("10.0.0.0/8", ("8", "8", "32")), ("2001:db8:f000::/40", ("64", "64", "128"))]
+)
+def test_bounds_that_are_not_given_follow_the_ip_version(world: World, cidr: str, bounds: tuple[str, str, str]) -> None:
     made = world.pool(cidr)
     assert (made["default_prefixlen"], made["min_prefixlen"], made["max_prefixlen"]) == bounds
 

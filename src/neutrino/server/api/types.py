@@ -94,6 +94,7 @@ class Bool:
 class Integer:
     min: int = -DB_INTEGER_MAX
     max: int = DB_INTEGER_MAX
+    as_text: bool = False  # whether answers have it in quotes
 
     def parse(self, value: Any) -> int:
         if isinstance(value, bool | float) or not isinstance(value, str | int):
@@ -107,7 +108,8 @@ class Integer:
         return number
 
     def schema(self) -> Schema:
-        return {"type": "integer", "minimum": self.min, "maximum": self.max}
+        number: Schema = {"type": "integer", "minimum": self.min, "maximum": self.max}
+        return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+$"}]} if self.as_text else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,24 +186,25 @@ class Record:
     """A JSON object with known keys."""
 
     keys: Mapping[str, Key]
+    others: bool = False  # whether further keys are passed over
 
     def parse(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise Invalid(f"'{value}' is not a dictionary")
         unknown = sorted(set(value) - set(self.keys))
-        if unknown:
+        if unknown and not self.others:
             raise Invalid(f"it has keys it should not have: {', '.join(map(str, unknown))}")
         missing = sorted(k for k, v in self.keys.items() if v.required and k not in value)
         if missing:
             raise Invalid(f"it lacks {', '.join(missing)}")
-        return {k: self.keys[k].type.parse(v) for k, v in value.items()}
+        return {k: self.keys[k].type.parse(v) for k, v in value.items() if k in self.keys}
 
     def schema(self) -> Schema:
         return {
             "type": "object",
             "properties": {k: v.type.schema() for k, v in self.keys.items()},
             "required": sorted(k for k, v in self.keys.items() if v.required),
-            "additionalProperties": False,
+            "additionalProperties": self.others,
         }
 
 

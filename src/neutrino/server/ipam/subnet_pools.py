@@ -36,11 +36,12 @@ Object = dict[str, Any]
 _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
+LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
 VIEW = View(
     t.subnetpools,
     columns=(
         *("id", "name", "project_id", "prefixes", "default_quota", "ip_version"),
-        *("default_prefixlen", "min_prefixlen", "max_prefixlen", "is_default", "address_scope_id"),
+        *(*LENGTHS, "is_default", "address_scope_id"),
         *("description", "created_at", "updated_at", "revision_number", "tags", "allocation_version"),
     ),
     computed={"shared": shared_with_viewer(_c.id)},
@@ -127,11 +128,12 @@ class SubnetPools:
 
     def get_subnetpools(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+            return [_as_shown(pool) for pool in VIEW.many(connection, query, context.project_id)]
 
     def get_subnetpool(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            found = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+        return None if found is None else _as_shown(found)
 
     def create_subnetpool(self, context: Context, values: Object) -> Object:
         return self.create_subnetpool_bulk(context, [values])[0]
@@ -162,7 +164,7 @@ class SubnetPools:
                         sharing.open_to_all(tx, "subnetpool", pool["id"], pool["project_id"])
                     tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
                     tx.record("subnetpool", pool["id"], pool["revision_number"])
-            return [{**pool, "tenant_id": pool["project_id"]} for pool in made]
+            return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
 
         return self._db.retrying(attempt)
 
@@ -241,6 +243,11 @@ class SubnetPools:
             return {**after, **stamp}
 
         return self._db.retrying(attempt)
+
+
+def _as_shown(pool: Object) -> Object:
+    """The API has lengths of prefixes as texts, but for the answer to a change, and clients compare them as such."""
+    return {name: str(value) if name in LENGTHS else value for name, value in pool.items()}
 
 
 def _existing(connection: Connection, key: str, revision: int | None = None, project: str = "") -> Object:

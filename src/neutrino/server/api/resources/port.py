@@ -52,7 +52,10 @@ VNIC_TYPES = (
     "remote-managed",
 )
 PROFILE_MAX = 4095
-_FIXED_IP = Record({"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)})
+# Octavia says more of an address than these.
+FIXED_IP = Record(
+    {"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)}, others=True
+)
 
 
 def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
@@ -61,7 +64,7 @@ def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
         return []
     if not isinstance(value, list):
         raise Invalid(f"'{value}' is not a list of fixed IPs")
-    fixed = [_FIXED_IP.parse(item) for item in value]
+    fixed = [FIXED_IP.parse(item) for item in value]
     addresses = [f["ip_address"] for f in fixed if "ip_address" in f]
     if len(set(addresses)) != len(addresses):
         raise Invalid("a fixed IP address is given twice")
@@ -161,7 +164,7 @@ PORT = Resource(
         Attribute("device_owner", Text(255), post=True, put=True, default="", filter=True, sort=True, guarded=True),
         Attribute(
             "fixed_ips",
-            Parsed(parse_fixed_ips, ListOf(_FIXED_IP, nullable=True).schema()),
+            Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema()),
             post=True,
             put=True,
             filter=True,

@@ -14,7 +14,7 @@ from neutrino.server.api.resources.common import (
     STANDARD,
     TAG_FILTERS,
 )
-from neutrino.server.api.resources.port import parse_fixed_ips
+from neutrino.server.api.resources.port import FIXED_IP, parse_fixed_ips
 from neutrino.server.api.types import (
     AnyObject,
     Bool,
@@ -33,12 +33,11 @@ from neutrino.server.api.types import (
 
 ROUTE = Record({"destination": Key(Cidr()), "nexthop": Key(IpAddress())})
 ROUTES = ListOf(ROUTE, nullable=True)
-_FIXED_IP = Record({"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)})
 _GATEWAY = Record(
     {
         "network_id": Key(Uuid()),
         "enable_snat": Key(Bool(), required=False),
-        "external_fixed_ips": Key(Parsed(parse_fixed_ips, ListOf(_FIXED_IP, nullable=True).schema()), required=False),
+        "external_fixed_ips": Key(Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema()), required=False),
     }
 )
 PROTOCOLS = {

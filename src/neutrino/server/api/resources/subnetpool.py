@@ -16,7 +16,7 @@ from neutrino.server.api.types import Bool, Cidr, Integer, ListOf, Text
 
 
 def _prefixlen(name: str) -> Attribute:
-    return Attribute(name, Integer(min=0, max=2**31 - 1), post=True, put=True, filter=True, sort=True)
+    return Attribute(name, Integer(min=0, max=2**31 - 1, as_text=True), post=True, put=True, filter=True, sort=True)
 
 
 SUBNETPOOL = Resource(
