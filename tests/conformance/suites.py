@@ -76,7 +76,8 @@ In an environment with tempest, neutron-tempest-plugin, python-openstackclient, 
   cd $(mktemp -d) && stestr $TESTS init
   stestr $TESTS run --serial 'neutron_tempest_plugin.api|tempest.api.network'
   python -m unittest discover -s $SITE/openstack/tests/functional/network -t $SITE
-  cd {directory} && OS_CLOUD=devstack-admin python -m unittest discover -s $SITE/openstackclient/tests/functional/network -t $SITE
+  cd {directory} && export OS_CLOUD=devstack-admin
+  python -m unittest discover -s $SITE/openstackclient/tests/functional/network -t $SITE
 """
 
 
