@@ -1,7 +1,7 @@
 """What each process of `neutrino server` loads: the application, after the signals are set right for a worker.
 
 Granian does not hear a SIGTERM that comes after it has set its handler and before it serves: the worker would go on until
-it is killed. So here a thread takes the signal, and calls the handler when it is heard.
+it is killed. So here a thread takes the signal, and calls the handler until it is heard.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from neutrino.cli import image
 from neutrino.cli.server import worker_signals
 
 LOOK_SECONDS = 0.05
-SETTLING_SECONDS = 1.0  # from granian's handler until it serves, on a busy machine
+AGAIN_SECONDS = 0.2
 
 
 def take_sigterm() -> None:
@@ -27,10 +27,10 @@ def _pass_on_sigterm() -> None:
     while not callable(handler := signal.getsignal(signal.SIGTERM)):
         if signal.sigtimedwait({signal.SIGTERM}, LOOK_SECONDS) is not None:
             os._exit(0)  # it serves nobody yet
-    serves = time.monotonic() + SETTLING_SECONDS
     signal.sigwait({signal.SIGTERM})
-    time.sleep(max(serves - time.monotonic(), 0))
-    handler(signal.SIGTERM, None)
+    while True:  # as long as the process lives
+        handler(signal.SIGTERM, None)
+        time.sleep(AGAIN_SECONDS)
 
 
 worker_signals()  # here as well, for a Python that starts its processes without a fork
