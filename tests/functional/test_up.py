@@ -126,8 +126,10 @@ def test_ctrl_c_ends_it_at_once_also_before_all_workers_serve(tmp_path: Path) ->
         with up(tmp_path, "--config-file", "more.conf") as running:
             started = time.monotonic()
             assert running.ctrl_c() == 0
-            assert time.monotonic() - started < 20, running.text
-            assert "refused to gracefully stop" not in running.text
+            took = time.monotonic() - started
+            # Granian may say that a worker refused which has just ended; one that did is killed after ten seconds.
+            assert took < 10 or "refused to gracefully stop" not in running.text
+            assert took < 20, running.text
 
 
 def test_the_files_go_where_state_says(tmp_path: Path) -> None:
