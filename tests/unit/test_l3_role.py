@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from neutrino.agent.l3.apply import Drivers, RouterDataplane
 from neutrino.agent.l3.conflicts import Conflicts
-from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.daemons import READY, RouterDaemons, until_it_hears
 from neutrino.agent.l3.extensions import Extensions, RouterEvent
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.nat import ended_connections, render_nat
@@ -26,6 +28,7 @@ from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.nft.fake import FakeNft
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge
 from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from neutrino.dataplane.process.api import Process
 from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.feed.state import Change, State
 from neutrino.model.agents import L3, PROBLEMS, AgentState
@@ -295,6 +298,24 @@ def test_keepalived_is_started_when_it_can_hear_the_others(host: Host) -> None:
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
 
     run(host, test)
+
+
+def test_keepalived_is_told_of_a_change_when_it_can_hear(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    new, old = Process("keepalived r1", 1, now), Process("keepalived r1", 1, 0)
+
+    async def scenario() -> None:
+        await until_it_hears(old, log, READY)
+        waiting = asyncio.create_task(until_it_hears(new, log, READY))
+        for said in ("", "Starting Keepalived\n"):
+            log.write_text(said)
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+        log.write_text(f"Starting Keepalived\n{READY}\n")
+        await asyncio.wait_for(waiting, 5)
+
+    asyncio.run(scenario())
 
 
 def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: Host, tmp_path: Path) -> None:

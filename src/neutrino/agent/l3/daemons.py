@@ -3,7 +3,7 @@ ask for prefixes outside are in `delegations`.
 
 They outlive the agent. A changed configuration is loaded by a signal; a daemon is started again only when it has to be.
 Which configuration a daemon has loaded is noted beside it, after the signal: an agent that was killed in between finds that
-the daemon has yet to be told.
+the daemon has yet to be told. A keepalived that is just starting loses the signal, or ends by it: it is told when ready.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import os
 import signal
+import time
 from pathlib import Path
 
 from neutrino.agent.l3.delegations import Delegations
@@ -22,11 +23,14 @@ from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.ha import render_keepalived
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.wires import Wires
-from neutrino.dataplane.process.api import Daemon, Processes
+from neutrino.dataplane.process.api import Daemon, Process, Processes
 from neutrino.model.routing import Router
 
 ADVERTISING, HA = "ra", "ha_confs"
 FIFO = "state"
+READY = "Startup complete"  # says keepalived
+YOUNG_SECONDS = 10.0  # older than that it is, whatever its log has
+LOOK_SECONDS = 0.02
 
 
 class RouterDaemons:
@@ -62,7 +66,10 @@ class RouterDaemons:
             if not fifo.exists():
                 os.mkfifo(fifo, 0o600)
             text = render_keepalived(moving, self._options, str(fifo))
-            await self._keep(self._keepalived(router.id, moving.namespace), self._keepalived_file(router.id), text)
+            daemon = self._keepalived(router.id, moving.namespace)
+            if not await asyncio.to_thread(self.has_keepalived, router.id):
+                Path(daemon.log_file).unlink(missing_ok=True)  # what is in it is then of this start
+            await self._keep(daemon, self._keepalived_file(router.id), text, heard_when=READY)
         text = render_radvd(router, self._options) if active or router.distributed else ""
         if text:
             await self._keep(self._radvd(router.id), self._radvd_file(router.id), text)
@@ -101,12 +108,13 @@ class RouterDaemons:
         await self._end_radvd(router_id)
         await self._end_keepalived(router_id)
 
-    async def _keep(self, daemon: Daemon, path: Path, text: str) -> None:
+    async def _keep(self, daemon: Daemon, path: Path, text: str, heard_when: str = "") -> None:
         await asyncio.to_thread(_write, path, text)
         before = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
         process = await self._watch.keep(daemon)
         digest, loaded = _digest(text), _loaded(path)
         if process == before and _read(loaded) != digest:
+            await until_it_hears(process, Path(daemon.log_file), heard_when)
             await asyncio.to_thread(self._processes.send, process, signal.SIGHUP)
         await asyncio.to_thread(_write, loaded, digest)
 
@@ -160,6 +168,16 @@ class RouterDaemons:
             pid_file=str(directory / "keepalived.pid"),
             log_file=str(directory / "keepalived.log"),
         )
+
+
+async def until_it_hears(process: Process, log: Path, word: str) -> None:
+    """Until the daemon has said the word that it is ready, or must be, by its age."""
+    while word and _age(process) < YOUNG_SECONDS and word not in (_read(log) or ""):
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _age(process: Process) -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
 
 
 def _loaded(path: Path) -> Path:

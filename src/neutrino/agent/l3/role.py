@@ -268,8 +268,8 @@ class L3Role:
         event = event_of(router_id, made, None) if self._extensions else None
         problems = await asyncio.to_thread(self._extensions.before, event) if event is not None else []
         self._forget_ha(router_id)
+        await self._delegations.stop(router_id)  # first: it lets go of the gateway, which may be another host's by now
         await self._daemons.stop(router_id)
-        await self._delegations.stop(router_id)
         await asyncio.to_thread(self._dataplane.remove, router_id)
         self._floating.forget(router_id)
         self._made.pop(router_id, None)
