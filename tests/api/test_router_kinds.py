@@ -206,6 +206,7 @@ def test_flavors(cloud: Any) -> None:
     api.post("/routers", {"router": {"flavor_id": profile["id"]}}).refused(404, "FlavorNotFound")
     for kind in ("distributed", "ha"):
         admin.post("/routers", {"router": {"flavor_id": flavor["id"], kind: True}}).refused(400, "BadRequest")
+    assert not [each for each in admin.all("/networks") if each["name"].startswith("HA network")]  # refused before
     api.delete(f"/routers/{router['id']}").expect(204)
     admin.change("flavor", flavor["id"], enabled=False)
     api.post("/routers", {"router": {"flavor_id": flavor["id"]}}).refused(503, "FlavorDisabled")

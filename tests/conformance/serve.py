@@ -7,6 +7,7 @@ python -m tests.conformance.recording.replay --url http://127.0.0.1:N
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 
@@ -17,15 +18,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, help="port on 127.0.0.1 (default: a free one)")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with RecordedServer(options.port) as server:
-        sys.stdout.write(f"{server.url} serves until Ctrl-C; its files are in {server.directory}\n")
-        sys.stdout.flush()
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            return 0
+        until_interrupted(f"{server.url} serves until Ctrl-C; its files are in {server.directory}\n")
     return 0
+
+
+def until_interrupted(words: str) -> None:
+    """Say them and wait for Ctrl-C, or for being told to end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.stdout.write(words)
+    sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from neutrino.model import agents
 from neutrino.model.agents import AgentState
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
+from tests.conformance.serve import until_interrupted
 from tests.support.keystone import REGION, Keystone
 from tests.support.neutrino import Neutrino, with_keystone
 
@@ -191,15 +191,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("directory", type=Path, help="where the suites' configuration is written")
     directory = parser.parse_args(arguments).directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Keystone() as keystone, Neutrino(settings(keystone), workers=2) as server:
         prepare(directory, keystone, server)
-        sys.stdout.write(f"{server.url} serves until Ctrl-C.\n{COMMANDS.format(directory=directory)}")
-        sys.stdout.flush()
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            return 0
+        until_interrupted(f"{server.url} serves until Ctrl-C.\n{COMMANDS.format(directory=directory)}")
     return 0
 
 

@@ -98,6 +98,7 @@ class Routers:
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
+        _check_left_to_flavor(values)
         kind = {name: self._kind(values, name) for name in KIND_NAMES}
         ha_network = self._ha.ensure(values["project_id"]) if kind["ha"] else None
         made: list[str] = []
@@ -106,7 +107,6 @@ class Routers:
             with self._db.read() as connection:
                 check_hints(connection, values["availability_zone_hints"], words.L3)
                 if values.get("flavor_id"):
-                    _check_left_to_flavor(values)
                     self._check_flavor(connection, values["flavor_id"])
                 wish = self._gateways.wish(connection, context, values["external_gateway_info"])
                 router = self._new(values, kind, wish)
@@ -329,7 +329,7 @@ class Routers:
 
 def _check_left_to_flavor(values: Object) -> None:
     given = [name for name in KIND_NAMES if values.get(name) is not None]
-    if given:
+    if given and values.get("flavor_id"):
         raise refuse(f"flavor_id says what kind of router it is: {', '.join(given)} cannot be given beside it")
 
 
