@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino import __version__
-from neutrino.agent import config, loop
+from neutrino.agent import config, loop, state_format
 from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
@@ -40,6 +40,7 @@ def run(files: Sequence[str]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     conf = _configuration(files)
     log.setup(conf, "neutrino")
+    state_format.ensure(Path(conf.state_path))
     with _alone(Path(conf.state_path)):
         asyncio.run(_run(conf, files))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from neutrino.agent.role import Found
+from neutrino.cli.failures import REFUSED, CannotStart
 
 Find = Callable[[], tuple[list[Found], bool]]
 
@@ -19,10 +19,7 @@ def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wa
     from neutrino.agent.config import RefusedToStart
     from neutrino.dataplane.ovsdb.api import OvsdbError
 
-    for name in config_files:
-        if not os.path.isfile(name):
-            print(f"neutrino: there is no configuration file {name}", file=sys.stderr)
-            return 2
+    check(config_files)
     try:
         if action == "verify":
             return _verify(lambda: main.find(config_files), wait)
@@ -30,12 +27,28 @@ def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wa
             return _dry_run(lambda: main.find(config_files))
         main.run(config_files)
     except (cfg.Error, RefusedToStart) as error:
-        print(f"neutrino: {error}", file=sys.stderr)
-        return 2
+        raise CannotStart(str(error), REFUSED) from None
     except OvsdbError as error:
-        print(f"neutrino: Open vSwitch cannot be reached: {error}", file=sys.stderr)
-        return 1
+        raise CannotStart(
+            f"Open vSwitch cannot be reached: {error}; start it, or set [ovs] ovsdb_connection to where it is"
+        ) from None
     return 0
+
+
+def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
+    """The configuration, if an agent can run with it here."""
+    from neutrino.agent import config
+    from neutrino.cli import preflight
+
+    preflight.check_files(config_files)
+    try:
+        conf = config.configuration(config_files)
+        config.check(conf)
+    except (cfg.Error, config.RefusedToStart) as error:
+        raise CannotStart(str(error), REFUSED) from None
+    preflight.check_privileges("the agent")
+    preflight.check_programs(conf.roles)
+    return conf
 
 
 def _dry_run(find: Find) -> int:

@@ -19,6 +19,8 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from neutrino.cli.failures import report
+
 LOG = logging.getLogger(__name__)
 PR_SET_PDEATHSIG: Final = 1
 FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0  # seconds before it is started again
@@ -121,6 +123,8 @@ def _be_child(name: str, work: Work, parent: int) -> NoReturn:
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
         _set_title(name)
         status = work()
+    except Exception as error:
+        status = report(error)
     except BaseException:
         traceback.print_exc()
     finally:

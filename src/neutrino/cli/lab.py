@@ -105,7 +105,7 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _next_steps(made: Lab) -> str:
-    from neutrino.cli.up import client
+    from neutrino.cli.ready import client
 
     openstack, hint = client()
     clouds = shlex.quote(str(made.places.clouds))

@@ -1,36 +1,28 @@
-"""This machine as the one host of `neutrino up`: its Open vSwitch, its bridge to the world outside, and its agent.
+"""This machine as the one host of `neutrino up`: its Open vSwitch, its external bridge, its agent and its VMs.
 
-The switch runs in its own directory, so that one of the machine's, if there is one, is not touched. Everything ends with
-`neutrino up`, also where that is killed; what the agent has built stays, in namespaces and in the switch's database, and
-the next start finds it again.
+What a run creates on the machine (bridges, namespaces, devices, processes) is removed when it ends, and built again by the
+next one from what the server knows. A run that was killed could not remove anything: the next one does it first.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+import socket
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.cli.beside import PR_SET_PDEATHSIG
+from neutrino.cli import preflight
+from neutrino.cli.switch import NoDataplane, OwnSwitch, call, others_running
 
-SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
-SECONDS = 20.0
+AGENT_BRIDGES = ("br-int", "br-tun")
 PROGRAMS = {
     "ovsdb-server": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",
     "ip": "iproute2",
-    "nft": "nftables",
-    "conntrack": "conntrack",
-    "dnsmasq": "dnsmasq-base",
     "keepalived": "keepalived",
     "radvd": "radvd",
 }
@@ -41,6 +33,7 @@ AGENT = """\
 host = {host}
 state_path = {state}/agent
 roles = {roles}
+log_file = {state}/log/agent.log
 
 [feed]
 server = unix:{state}/feed.sock
@@ -59,69 +52,41 @@ tunnel_types = vxlan,gre,geneve
 """
 
 
-class NoDataplane(Exception):
-    """Why this machine cannot wire networks; the API serves without."""
-
-
 @dataclass(frozen=True)
 class Machine:
     state: Path
     host: str
     roles: Sequence[str]
+    datapath: str  # system: the kernel's; netdev: in userspace
 
     @property
-    def switch(self) -> Path:
-        return self.state / "ovs"
-
-    @property
-    def datapath(self) -> str:
-        """The kernel's where there is one."""
-        return "system" if Path("/sys/module/openvswitch").exists() else "netdev"
-
-    # --- the switch -------------------------------------------------------------------------------------------------
+    def switch(self) -> OwnSwitch:
+        return OwnSwitch(self.state / "ovs", self.datapath)
 
     @contextlib.contextmanager
-    def running_switch(self) -> Iterator[None]:
-        """Open vSwitch, for as long as the block lasts."""
-        with contextlib.ExitStack() as stack:
-            self.switch.mkdir(parents=True, exist_ok=True)
-            database = self.switch / "conf.db"
-            if not database.exists():
-                _call("ovsdb-tool", "create", str(database), SCHEMA)
-            (self.switch / "db.sock").unlink(missing_ok=True)
-            socket = f"unix:{self.switch}/db.sock"
-            remote = f"--remote=p{socket}"
-            self._spawn(stack, "ovsdb-server", str(database), remote, "--no-chdir")
-            _wait(lambda: (self.switch / "db.sock").exists(), "ovsdb-server")
-            _call("ovs-vsctl", f"--db={socket}", "--no-wait", "--", "init", "--", *self._bridges())
-            self._spawn(stack, "ovs-vswitchd", socket, "--no-chdir")
-            _call("ovs-vsctl", f"--db={socket}", f"--timeout={SECONDS:.0f}", "set", "Open_vSwitch", ".", *_IDENTITY)
-            _call("ip", "link", "set", EXTERNAL_BRIDGE, "up")
-            _call("ip", "address", "replace", f"{EXTERNAL_GATEWAY}/24", "dev", EXTERNAL_BRIDGE)
+    def wired(self, agent_files: Sequence[str]) -> Iterator[None]:
+        """The switch with the external bridge, for as long as the block lasts; nothing of it or of the agent stays."""
+        self._remove_agents_work(agent_files)  # of a run that was killed
+        with self.switch.running(AGENT_BRIDGES), contextlib.ExitStack() as stack:
+            stack.callback(self._remove_bridges)
+            stack.callback(self._remove_agents_work, agent_files)
+            self.switch.add_bridge(EXTERNAL_BRIDGE)
+            call("ip", "link", "set", EXTERNAL_BRIDGE, "up")
+            call("ip", "address", "replace", f"{EXTERNAL_GATEWAY}/24", "dev", EXTERNAL_BRIDGE)
             yield
 
-    def _bridges(self) -> list[str]:
-        bridge = EXTERNAL_BRIDGE
-        return ["--may-exist", "add-br", bridge, "--", "set", "bridge", bridge, f"datapath_type={self.datapath}"]
+    def _remove_agents_work(self, agent_files: Sequence[str]) -> None:
+        from neutrino.agent.config import configuration
+        from neutrino.agent.teardown import tear_down
 
-    def _spawn(self, stack: contextlib.ExitStack, program: str, *arguments: str) -> None:
-        """A process that ends with us, whatever happens to us."""
-        environment = {**os.environ, "OVS_RUNDIR": str(self.switch), "OVS_LOGDIR": str(self.switch)}
-        process = subprocess.Popen(
-            [
-                program,
-                *arguments,
-                "--pidfile",
-                f"--log-file={self.switch}/{program}.log",
-                "-vconsole:off",
-                "-vsyslog:off",
-            ],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us, who then end it
-            preexec_fn=_end_with_parent,
-        )
-        stack.callback(_end, process)
+        tear_down(configuration(agent_files))
+
+    def _remove_bridges(self) -> None:
+        """The agent's bridges go, with the patch ports to them; others, which the user may have added ports to, stay."""
+        with contextlib.suppress(NoDataplane):
+            arguments = [word for bridge in AGENT_BRIDGES for word in ("--", "--if-exists", "del-br", bridge)]
+            arguments += ["--", "--if-exists", "del-port", f"phy-{EXTERNAL_BRIDGE}"]
+            self.switch.vsctl(*arguments[1:])
 
     # --- the agent --------------------------------------------------------------------------------------------------
 
@@ -139,7 +104,7 @@ class Machine:
         return path
 
     def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int:
-        """In the process that is the agent: first it sees to its own credential."""
+        """In the agent's process: make its credential, then be the agent."""
         from neutrino.cli.agent import agent
 
         self._have_credential(server_files)
@@ -170,55 +135,20 @@ class Machine:
         path.touch(mode=0o600)
         path.write_text(credential)
 
-    def end_daemons(self) -> None:
-        """What the agent started and left running."""
-        from neutrino.agent.dhcp.dnsmasq import Dnsmasq
-        from neutrino.dataplane.netlink.namespaces import Namespaces
-        from neutrino.dataplane.process.real import RealProcesses
 
-        processes = RealProcesses(str(self.state / "agent"))
-        for process in processes.running().values():
-            processes.stop(process)
-        dnsmasq = Dnsmasq(str(self.state / "agent" / "dhcp"), Namespaces())
-        for network_id in dnsmasq.networks():
-            dnsmasq.stop(network_id)
-
-
-_IDENTITY = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
-
-
-def check() -> None:
-    """Raise NoDataplane where networks cannot be wired."""
+def this_machine(state: Path, roles: Sequence[str]) -> Machine:
+    """This machine as a host, or NoDataplane where networks cannot be wired on it."""
     if os.geteuid() != 0:
         raise NoDataplane("only root may make network devices")
-    missing = {package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+    missing = {package for program, package in PROGRAMS.items() if not preflight.is_installed(program)}
+    missing |= set(preflight.missing_programs(roles).values())
     if missing:
-        raise NoDataplane(f"apt-get install {' '.join(sorted(missing))} would give what is missing")
-
-
-def _call(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
-    if done.returncode:
-        raise NoDataplane(f"{command[0]}: {done.stderr.strip()}")
-
-
-def _wait(ready: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + SECONDS
-    while not ready():
-        if time.monotonic() > give_up:
-            raise NoDataplane(f"{what} does not start")
-        time.sleep(0.01)
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(timeout=8)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        raise NoDataplane(f"programs are missing: apt-get install {' '.join(sorted(missing))}")
+    others = others_running(state / "ovs")
+    devices = {name for _, name in socket.if_nameindex()}
+    taken = [name for name in (EXTERNAL_BRIDGE, *AGENT_BRIDGES) if name in devices]
+    if others and taken:
+        raise NoDataplane(f"another Open vSwitch on this machine has the bridge {taken[0]}")
+    # Two switches on the kernel's one datapath would delete each other's ports.
+    kernel = Path("/sys/module/openvswitch").exists() and not others
+    return Machine(state, os.uname().nodename, roles, "system" if kernel else "netdev")

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from neutrino import __version__
+from neutrino.cli.failures import report
 from neutrino.cli.lab import add_arguments as add_lab_arguments
 from neutrino.cli.metadata import add_arguments as add_metadata_arguments
+from neutrino.cli.vm import add_arguments as add_vm_arguments
+from neutrino.cli.vm import with_action
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,14 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference has to last")
     _config_files(agent)
 
+    add_vm_arguments(commands.add_parser("vm", help="stand-in VMs on the machine of `neutrino up`"))
     add_lab_arguments(commands.add_parser("lab", help="several hosts on this machine, to try it on"))
     add_metadata_arguments(commands.add_parser("metadata"))  # without help, so not listed: the agent starts it
 
-    args = parser.parse_args(argv)
+    args = parser.parse_args(with_action(sys.argv[1:] if argv is None else argv))
     try:
         return _run(args)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        return report(error)
 
 
 def _config_files(parser: argparse.ArgumentParser) -> None:
@@ -75,13 +81,17 @@ def _run(args: argparse.Namespace) -> int:
             agent_files=args.agent_config_file,
         )
     if args.command == "feed":
-        from neutrino.cli.feed import feed
+        from neutrino.cli.feed import serve_feed
 
-        return feed(args.config_file)
+        return serve_feed(args.config_file)
     if args.command == "agent":
         from neutrino.cli.agent import agent
 
         return agent(args.action, args.config_file, dry_run=args.dry_run, wait=args.wait)
+    if args.command == "vm":
+        from neutrino.cli.vm import vm
+
+        return vm(args)
     if args.command == "metadata":
         from neutrino.cli.metadata import metadata
 

@@ -10,64 +10,76 @@ import ctypes
 import logging
 import os
 import signal
-import socket
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from oslo_config import cfg
 
+from neutrino.cli import preflight
 from neutrino.cli.beside import PR_SET_PDEATHSIG, Beside, Work
+from neutrino.cli.failures import REFUSED, CannotStart
 from neutrino.cli.feed import feed
 from neutrino.server import config
-from neutrino.server.feed.listening import addresses
+from neutrino.server.feed.listening import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 WORKER = "neutrino.cli.worker:application"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
-def serve(
-    config_files: Sequence[str],
-    starting: Callable[[cfg.ConfigOpts], None] = lambda conf: None,
-    further: Mapping[str, Work] | None = None,
-) -> int:
-    """`starting` is called when nothing speaks against the start any more; `further` processes run beside the API's."""
-    from granian.constants import Interfaces
+@dataclass(frozen=True)
+class Prepared:
+    """A server that can start: its configuration is good, its addresses are free, its database is up to date."""
 
-    from neutrino.cli.supervisor import Supervisor
+    conf: cfg.ConfigOpts
+    files: Sequence[str]
 
-    for name in config_files:
-        if not os.path.isfile(name):
-            print(f"neutrino: there is no configuration file {name}", file=sys.stderr)
-            return 2
-    try:
-        conf = _configuration(config_files)
-        config.check_listening(conf)
-        if conf.feed.run:
-            addresses(conf)
-    except (cfg.Error, config.RefusedToStart) as error:
-        print(f"neutrino: {error}", file=sys.stderr)
-        return 2
-    try:
-        _check_free(conf.bind_host, conf.bind_port)
-    except OSError as error:
-        reason = error.strerror or error
-        print(f"neutrino: cannot listen on {conf.bind_host} port {conf.bind_port}: {reason}", file=sys.stderr)
-        return 1
+
+def serve(config_files: Sequence[str]) -> int:
+    return run(prepare(config_files))
+
+
+def prepare(config_files: Sequence[str], log_level: int = logging.INFO) -> Prepared:
+    """Everything that speaks against a start is found here, before anything is started; CannotStart says what."""
+    preflight.check_files(config_files)
     files = [os.path.abspath(name) for name in config_files]
-    os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(files)
-    starting(conf)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    os.register_at_fork(after_in_child=worker_signals)
+    try:
+        conf = _configuration(files)
+        config.check_listening(conf)
+        feed_addresses = addresses(conf) if conf.feed.run else []
+        if conf.feed.run:
+            server_tls(conf)
+    except (cfg.Error, config.RefusedToStart) as error:
+        raise CannotStart(str(error), REFUSED) from None
+    preflight.check_port(conf.bind_host, conf.bind_port, "stop what listens there, or set bind_port")
+    preflight.check_feed_addresses(feed_addresses)
+    logging.basicConfig(level=log_level, format=LOG_FORMAT)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    _load(files)
+    preflight.check_database(conf)
+    return Prepared(conf, files)
+
+
+def _load(files: Sequence[str]) -> None:
     from neutrino.cli import image  # all of the server: not before the configuration is known to be good
 
     try:
         image.load(files)
-    except (cfg.Error, config.RefusedToStart, ValueError, OSError) as error:
-        print(f"neutrino: {error}", file=sys.stderr)
-        return 2
-    except Exception:
-        LOG.exception("the server cannot be put together")
-        return 1
+    except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
+        raise CannotStart(str(error), REFUSED) from None
+
+
+def run(prepared: Prepared, further: Mapping[str, Work] | None = None, *, quiet: bool = False) -> int:
+    """Serve until SIGTERM or SIGINT; `further` processes run beside the API's. `quiet`: no log of granian's."""
+    from granian.constants import Interfaces
+    from granian.log import LogLevels
+
+    from neutrino.cli import image
+    from neutrino.cli.supervisor import Supervisor
+
+    conf, files = prepared.conf, prepared.files
+    os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(files)
+    os.register_at_fork(after_in_child=worker_signals)
     api = Supervisor(
         WORKER,
         address=conf.bind_host,
@@ -78,6 +90,7 @@ def serve(
         blocking_threads=config.api_threads(conf),
         backlog=1024,
         log_access=False,
+        log_level=LogLevels.warning if quiet else LogLevels.info,
         workers_kill_timeout=10,
         respawn_failed_workers=True,
         respawn_interval=0.2,
@@ -94,7 +107,7 @@ def serve(
 
 
 def _load_anew(files: Sequence[str]) -> None:
-    """The configuration as it is now, for all that start from here on. One that is wrong does not end who serves."""
+    """Reload the configuration for the processes that start from here on. A wrong one leaves the old one in force."""
     from neutrino.cli import image
 
     try:
@@ -110,14 +123,6 @@ def worker_signals() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nor does it outlive the one that watches over it
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian's own handler is there
-
-
-def _check_free(host: str, port: int) -> None:
-    """Granian only says this with a stack trace."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
 
 
 def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:

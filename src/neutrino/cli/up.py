@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
+import fcntl
+import logging
 import os
-import shlex
-import shutil
+import signal
 import sys
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from oslo_config import cfg
 
+from neutrino import __version__
+from neutrino.cli import preflight
 from neutrino.cli.beside import Work
+from neutrino.cli.failures import CannotStart
+from neutrino.cli.instances import Running, machine_instances
+from neutrino.cli.machine import Machine, this_machine
+from neutrino.cli.ready import Ready
+from neutrino.cli.switch import NoDataplane
+from neutrino.lab.errors import LabError
 
 CONFIG = """\
 # Written by the neutrino command. Options of your own go into a file given with --config-file.
@@ -44,6 +49,10 @@ quota_rbac_policy = -1
 quota_router = -1
 quota_floatingip = -1
 """
+LOGGING = """\
+[DEFAULT]
+log_file = {state}/log/server.log
+"""
 
 CLOUDS = """\
 clouds:
@@ -53,139 +62,116 @@ clouds:
     auth:
       endpoint: {url}
 """
-
-NEXT = """
-neutrino serves the Networking API v2.0 on {url}: no authentication, this machine only.
-In another terminal:
-
-  export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=neutrino
-  {openstack} network create blue
-  {openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24
-  {openstack} port create --network blue vm1
-  {openstack} port list
-{hint}
-Ctrl-C ends it; the next start finds everything again.
-"""
-NO_CLIENT = "\nThere is no openstack command yet: pip install python-openstackclient\n"
-MOST_SECONDS = 60.0
-
-
 ROLES = ("l2", "dhcp", "l3", "metadata")
 
 
 def up(
     state: str, port: int, config_files: Sequence[str], *, dataplane: bool = True, agent_files: Sequence[str] = ()
 ) -> int:
-    from neutrino.cli import machine
-    from neutrino.cli.server import serve
+    from neutrino.cli import server
 
+    os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # `su` does not add them everywhere
     directory = Path(state).absolute()
-    configuration, clouds = directory / "neutrino.conf", directory / "clouds.yaml"
+    preflight.check_files([*config_files, *agent_files])
+    preflight.check_directory(directory)
+    with _alone(directory), contextlib.ExitStack() as stack:
+        files = [*_write_configuration(directory, port), *config_files]
+        prepared = server.prepare(files, logging.WARNING)
+        url = _url(prepared.conf)
+        print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
+        _raise_on_sigterm()
+        machine = _wire(stack, directory, agent_files) if dataplane else None
+        further: dict[str, Work] = {}
+        if machine is not None:
+            own = [str(directory / "agent.conf"), *agent_files]
+            further["agent"] = lambda: machine.run_agent(files, own)
+        running = Running(os.getpid(), url, _has_no_auth(prepared.conf), machine.host if machine else "")
+        if running.is_open:
+            (directory / "clouds.yaml").write_text(CLOUDS.format(url=url))
+        running.write(directory)
+        stack.callback(running.remove, directory)
+        if machine is not None and running.is_open:
+            stack.callback(_unplug_instances, directory, machine, url)
+        ready = Ready(directory, running, machine.datapath if machine else "", _auth_url(prepared.conf))
+        threading.Thread(target=ready.tell, daemon=True, name="ready").start()
+        stack.callback(_ignore_signals)  # the first thing of the end: what was created is removed to the last
+        return server.run(prepared, further, quiet=True)
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One run for a state directory; the kernel releases the lock of one that is killed."""
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        configuration.write_text(CONFIG.format(port=port, state=directory))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotStart(
+                f"neutrino up runs already with its files in {directory}: end it, or use --state"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_configuration(directory: Path, port: int) -> list[str]:
+    text = str(directory).replace("$", "$$")
+    written = {"neutrino.conf": CONFIG.format(port=port, state=text), "logging.conf": LOGGING.format(state=text)}
+    try:
+        (directory / "log").mkdir(exist_ok=True)
+        for name, content in written.items():
+            (directory / name).write_text(content)
     except OSError as error:
-        print(f"neutrino: cannot keep files in {directory}: {error.strerror}", file=sys.stderr)
-        return 1
-
-    def starting(conf: cfg.ConfigOpts) -> None:
-        url = f"http://{f'[{conf.bind_host}]' if ':' in conf.bind_host else conf.bind_host}:{conf.bind_port}"
-        clouds.write_text(CLOUDS.format(url=url))
-        print(f"neutrino starts on {url}; its files are in {directory}", flush=True)
-        if dataplane:
-            wire()
-        arguments = (url, clouds, bool(further))
-        threading.Thread(target=_tell_when_ready, args=arguments, daemon=True, name="ready").start()
-
-    def wire() -> None:
-        try:
-            machine.check()
-            stack.enter_context(here.running_switch())
-        except machine.NoDataplane as error:
-            print(f"neutrino: networks are not wired on this machine: {error}", file=sys.stderr, flush=True)
-            return
-        stack.callback(here.end_daemons)
-        own = [str(here.write_agent_configuration()), *agent_files]
-        further["agent"] = lambda: here.run_agent(files, own)
-
-    files = [str(configuration), *config_files]
-    further: dict[str, Work] = {}
-    here = machine.Machine(directory, os.uname().nodename, ROLES)
-    with contextlib.ExitStack() as stack:
-        return serve(files, starting, further)
+        raise CannotStart(f"cannot keep files in {directory}: {error.strerror}") from None
+    return [str(directory / name) for name in written]
 
 
-def _have_external_network(url: str) -> None:
-    """A network to the world outside, once: routers have a way out, and floating IPs are reached from this machine."""
-    from neutrino.cli.machine import EXTERNAL_CIDR, EXTERNAL_GATEWAY, EXTERNAL_NETWORK
+def _wire(stack: contextlib.ExitStack, directory: Path, agent_files: Sequence[str]) -> Machine | None:
+    """This machine with its switch running; where it cannot wire networks, the API is served alone."""
+    from neutrino.cli.agent import check
 
-    address = url.removeprefix("http://")
-    if _ask(address, "GET", "/v2.0/networks?router:external=true&fields=id")["networks"]:
-        return
-    network = {
-        "name": "public",
-        "router:external": True,
-        "provider:network_type": "flat",
-        "provider:physical_network": EXTERNAL_NETWORK,
-    }
-    made = _ask(address, "POST", "/v2.0/networks", {"network": network})["network"]
-    subnet = {
-        "name": "public-v4",
-        "network_id": made["id"],
-        "ip_version": 4,
-        "cidr": EXTERNAL_CIDR,
-        "gateway_ip": EXTERNAL_GATEWAY,
-        "enable_dhcp": False,
-    }
-    _ask(address, "POST", "/v2.0/subnets", {"subnet": subnet})
-
-
-def _ask(address: str, method: str, path: str, body: object = None) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(address, timeout=30)
     try:
-        text = json.dumps(body) if body is not None else None
-        connection.request(method, path, text, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        data: dict[str, Any] = json.loads(answer.read())
-        if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise OSError(f"{method} {path}: {data}")
-        return data
-    finally:
-        connection.close()
+        machine = this_machine(directory, ROLES)
+        own = [str(machine.write_agent_configuration()), *agent_files]
+        check(own)
+        stack.enter_context(machine.wired(own))
+    except NoDataplane as error:
+        print(f"neutrino: networks are not wired on this machine: {error}", file=sys.stderr, flush=True)
+        return None
+    return machine
 
 
-def _tell_when_ready(url: str, clouds: Path, wired: bool) -> None:
-    give_up = time.monotonic() + MOST_SECONDS
-    while not _answers(url):
-        if time.monotonic() > give_up:
-            print(f"neutrino: {url} does not answer after {MOST_SECONDS:.0f} s", file=sys.stderr, flush=True)
-            return
-        time.sleep(0.05)
-    if wired:
-        try:
-            _have_external_network(url)
-        except (OSError, http.client.HTTPException, KeyError, ValueError) as error:
-            print(f"neutrino: the external network could not be made: {error}", file=sys.stderr, flush=True)
-    openstack, hint = client()
-    print(NEXT.format(url=url, clouds=shlex.quote(str(clouds)), openstack=openstack, hint=hint), flush=True)
+def _unplug_instances(directory: Path, machine: Machine, url: str) -> None:
+    """Their records stay, and the next start plugs them again."""
+    instances = machine_instances(directory, Running(os.getpid(), url, True, machine.host))
+    names = [vm.name for vm in instances.vms.all()]
+    if names:
+        with contextlib.suppress(LabError):
+            instances.unplug(names, machine.host)
 
 
-def client() -> tuple[str, str]:
-    """How to call the client here, and what to do where there is none."""
-    if shutil.which("openstack"):
-        return "openstack", ""
-    beside = Path(sys.executable).with_name("openstack")
-    if beside.exists():
-        return shlex.quote(str(beside)), ""
-    return "openstack", NO_CLIENT
+def _raise_on_sigterm() -> None:
+    """Until granian has its own handler, an end by SIGTERM has to unwind as one by Ctrl-C does."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
-def _answers(url: str) -> bool:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
-    try:
-        connection.request("GET", "/")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _has_no_auth(conf: cfg.ConfigOpts) -> bool:
+    return bool(conf.auth_strategy == "noauth")
+
+
+def _auth_url(conf: cfg.ConfigOpts) -> str:
+    return "" if _has_no_auth(conf) else "Keystone"
+
+
+def _url(conf: cfg.ConfigOpts) -> str:
+    host = f"[{conf.bind_host}]" if ":" in conf.bind_host else conf.bind_host
+    return f"http://{host}:{conf.bind_port}"

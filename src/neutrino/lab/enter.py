@@ -14,6 +14,7 @@ from neutrino.lab.errors import LabError
 
 CLONE_NEWNET = 0x40000000
 COMMAND_SECONDS = 30.0
+RUN_SECONDS = 60.0
 _libc = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")
 
@@ -75,6 +76,34 @@ def command(argv: Sequence[str], text: str | None = None, timeout: float = COMMA
         said = (done.stderr or done.stdout).strip()
         raise LabError(f"{' '.join(argv)} ended with {done.returncode}: {said}")
     return done.stdout
+
+
+def run(
+    where: str,
+    argv: Sequence[str],
+    entering: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout: float = RUN_SECONDS,
+    check: bool = True,
+    text: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `entering`, which is `argv` in some namespace, to its end. With `check` a status other than 0 is a LabError."""
+    try:
+        done = subprocess.run(
+            entering,
+            input=text or "",
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{where}: {' '.join(argv)} did not end in {timeout:.0f} s") from None
+    if check and done.returncode != 0:
+        raise LabError(f"{where}: {' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done
 
 
 def ip_batch(lines: Sequence[str], within: Sequence[str] = ()) -> None:

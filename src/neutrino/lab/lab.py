@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from neutrino.feed.address import short_path
-from neutrino.lab import dhcp_client, plug, vm_port
-from neutrino.lab.addressing import apply_static
 from neutrino.lab.api import Api
 from neutrino.lab.capture import Capture
 from neutrino.lab.configuration import Options, render
 from neutrino.lab.dhcp_client import DhcpClient
-from neutrino.lab.enter import host_command, host_network, in_network, vm_command, vm_network
+from neutrino.lab.enter import RUN_SECONDS, host_command, host_network, in_network, run, vm_command, vm_network
 from neutrino.lab.errors import LabError
+from neutrino.lab.instances import PORT_SECONDS, Instances
 from neutrino.lab.ovs import OpenVSwitch
 from neutrino.lab.processes import Processes, read_namespace, read_pids
-from neutrino.lab.settings import EXTERNAL, UNDERLAY, Places, Settings, check_vm_name, vm_namespace
+from neutrino.lab.settings import EXTERNAL, UNDERLAY, Places, Settings, vm_namespace
 from neutrino.lab.vms import Vm, Vms
 from neutrino.lab.waiting import wait_until
 
-RUN_SECONDS = 60.0
 SERVER_SECONDS = 30.0
 AGENT_SECONDS = 30.0
-PORT_SECONDS = 15.0
 SERVER = "server"
 L2_AGENT = "Open vSwitch agent"
 NEUTRINO = (sys.executable, "-m", "neutrino.cli.main")
@@ -52,6 +45,16 @@ class Lab:
         self.api = Api(settings.url)
         self.processes = Processes(places)
         self.vms = Vms(places.vms)
+        self.instances = Instances(
+            self.api,
+            self.vms,
+            self.hosts,
+            self.ovs,
+            places.dhcp_clients,
+            settings.serves_dhcp,
+            lambda host: str(places.log(f"{host}-agent")),
+            self.processes.environment(),
+        )
 
     @classmethod
     def open(cls, state: str | os.PathLike[str]) -> Lab:
@@ -107,21 +110,8 @@ class Lab:
         text: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """To its end, with its output as text. With `check` a status other than 0 is a LabError."""
-        try:
-            done = subprocess.run(
-                self.command(where, argv),
-                input=text or "",
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
-                env=self.processes.environment(),
-            )
-        except subprocess.TimeoutExpired:
-            raise LabError(f"{where}: {' '.join(argv)} did not end in {timeout:.0f} s") from None
-        if check and done.returncode != 0:
-            raise LabError(f"{where}: {' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return done
+        environment = self.processes.environment()
+        return run(where, argv, self.command(where, argv), environment, timeout=timeout, check=check, text=text)
 
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         """In the background, with its output in pipes; the pid is the command's own. Ends with the lab at the latest."""
@@ -268,154 +258,39 @@ class Lab:
 
     # --- VMs ------------------------------------------------------------------------------------------------------
 
-    def vm(
-        self,
-        name: str,
-        *,
-        network: str | None = None,
-        port: str | None = None,
-        host: str | None = None,
-        security_groups: Sequence[str] | None = None,
-        dhcp: bool = True,
-        hybrid: bool = False,
-        wait: bool = True,
-    ) -> Vm:
-        """A VM on a network, or with a port that is there already: bound, plugged, ACTIVE and addressed.
+    def vm(self, name: str, **options: Any) -> Vm:
+        """A VM, as `Instances.create` makes it."""
+        return self.instances.create(name, **options)
 
-        With `wait` false it is only bound and plugged. What fails half-way is undone.
-        """
-        vm = self.define_vm(
-            name,
-            network=network,
-            port=port,
-            host=host,
-            security_groups=security_groups,
-            dhcp=dhcp,
-            hybrid=hybrid,
-        )
-        try:
-            self.plug(name, vm.host)
-            if wait:
-                self.wait_for_port(vm)
-                self.address(name)
-        except BaseException:
-            _quietly(lambda: self.unplug(name, vm.host))
-            _quietly(lambda: self._forget(vm))
-            raise
-        return vm
-
-    def define_vm(
-        self,
-        name: str,
-        *,
-        network: str | None = None,
-        port: str | None = None,
-        host: str | None = None,
-        security_groups: Sequence[str] | None = None,
-        dhcp: bool = True,
-        hybrid: bool = False,
-    ) -> Vm:
-        """Its port, bound, and its name; not plugged yet."""
-        check_vm_name(name)
-        if self.vms.find(name) is not None:
-            raise LabError(f"there is a VM {name} already")
-        host = host or self._emptiest_host()
-        self.check_host(host)
-        device_id = str(uuid.uuid4())
-        if port is not None:
-            bound = vm_port.take(self.api, port, host, device_id)
-        else:
-            bound = vm_port.make(self.api, name, network, host, device_id, security_groups)
-        try:
-            vm = Vm(
-                name=name,
-                host=host,
-                port_id=bound["id"],
-                device_id=device_id,
-                mac=bound["mac_address"],
-                mtu=vm_port.check_bound(self.api, bound, host),
-                owns_port=port is None,
-                hybrid=hybrid or vm_port.is_hybrid(bound),
-                dhcp=dhcp,
-            )
-            self.vms.add(vm)
-        except BaseException:
-            _quietly(lambda: vm_port.release(self.api, bound["id"], port is None))
-            raise
-        return vm
+    def define_vm(self, name: str, **options: Any) -> Vm:
+        return self.instances.define(name, **options)
 
     def delete_vm(self, name: str) -> None:
-        """With the port, if the lab made it; another one is left unbound."""
-        vm = self.vms.get(name)
-        self.unplug(name, vm.host)
-        self._forget(vm)
-
-    def _forget(self, vm: Vm) -> None:
-        vm_port.release(self.api, vm.port_id, vm.owns_port)
-        self.dhcp(vm.name).forget()
-        self.vms.remove(vm.name)
+        self.instances.delete(name)
 
     def move_vm(self, name: str, host: str) -> Vm:
-        """To another host, switched off meanwhile: unplugged, bound anew, plugged there."""
-        self.check_host(host)
-        vm = self.vms.get(name)
-        self.unplug(name, vm.host)
-        bound = self.api.update("port", vm.port_id, **{"binding:host_id": host})
-        vm_port.check_bound(self.api, bound, host)
-        moved = self.settle_vm(name, host)
-        self.plug(name, host)
-        self.wait_for_port(moved)
-        self.address(name)
-        return moved
+        return self.instances.move(name, host)
 
     def settle_vm(self, name: str, host: str) -> Vm:
-        """From now on the VM is on this host, as at the end of a live migration: `run` and the like go there."""
-        moved = replace(self.vms.get(name), host=host)
-        self.vms.replace(moved)
-        return moved
+        return self.instances.settle(name, host)
 
     def plug(self, name: str, host: str) -> None:
-        """The VM's namespace and device on a host, plugged; its own host, or one that it is to migrate to."""
-        self.plug_all([name], host)
+        self.instances.plug([name], host)
 
     def plug_all(self, names: Sequence[str], host: str) -> None:
-        """Many VMs at once, on one host."""
-        plug.plug(self.ovs(host), self.holder(host), [self.vms.get(name).nic for name in names])
+        self.instances.plug(names, host)
 
     def unplug(self, name: str, host: str) -> None:
-        plug.unplug(self.ovs(host), self.holder(host), [self.vms.get(name).nic])
+        self.instances.unplug([name], host)
 
     def wait_for_port(self, vm: Vm, status: str = "ACTIVE", timeout: float = PORT_SECONDS) -> float:
-        """Until the VM's port has the status; the seconds that it took."""
-        if status == "ACTIVE" and not self.api.show("port", vm.port_id)["admin_state_up"]:
-            return 0.0  # it never will
-        return wait_until(
-            lambda: bool(self.api.show("port", vm.port_id)["status"] == status),
-            timeout,
-            f"port {vm.port_id} of {vm.name} on {vm.host} is not {status} "
-            f"(what the agent says is in {self.places.log(f'{vm.host}-agent')})",
-        )
+        return self.instances.wait_for_port(vm, status, timeout)
 
     def address(self, name: str) -> None:
-        """Give the VM the addresses and routes of its port: by DHCP where it is served, from the port where not."""
-        vm = self.vms.get(name)
-        port = self.api.show("port", vm.port_id)
-        subnets = self.api.list("subnet", network_id=port["network_id"])
-        given, ipv6_prefix = frozenset[str](), None
-        if vm.dhcp and self.settings.serves_dhcp and port["admin_state_up"]:
-            given, ipv6_prefix = dhcp_client.asks(port, subnets)
-        apply_static(vm_network(self.holder(vm.host), vm_namespace(name)), port, subnets, given)
-        if given:
-            ipv4 = any(s["id"] in given and s["ip_version"] == 4 for s in subnets)
-            self.dhcp(name).lease(ipv4=ipv4, ipv6_prefix=ipv6_prefix)
+        self.instances.address(name)
 
     def dhcp(self, name: str) -> DhcpClient:
-        """The VM's DHCP clients."""
-        return DhcpClient(self.places.dhcp_clients / name, lambda argv: self.run(name, argv).stdout)
-
-    def _emptiest_host(self) -> str:
-        counts = Counter(vm.host for vm in self.vms.all())
-        return min(self.hosts, key=lambda host: counts[host])
+        return self.instances.dhcp(name)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
@@ -428,12 +303,6 @@ class Lab:
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
-
-
-def _quietly(undo: Callable[[], None]) -> None:
-    """What was wrong first is what is told."""
-    with contextlib.suppress(LabError):
-        undo()
 
 
 def _in_seconds(at: float) -> str:

@@ -30,6 +30,10 @@ class OpenVSwitch:
         self._holder = holder
         self._peers = peers
 
+    @property
+    def holder(self) -> int:
+        return self._holder
+
     def start(self) -> None:
         """Bring up what does not run."""
         database = self._places.host(self._host) / "conf.db"

@@ -15,18 +15,23 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from neutrino.lab import processes
-from neutrino.lab.enter import host_command, in_network, ip_batch, vm_network, write_sysctls
+from neutrino.lab.enter import host_command, host_network, in_network, ip_batch, vm_network, write_sysctls
 from neutrino.lab.errors import LabError
-from neutrino.lab.ovs import OpenVSwitch
 from neutrino.lab.settings import vm_namespace
 from neutrino.lab.wires import checksum_in_software
 
 BRIDGE = "br-int"
 DEVICE = "eth0"
+
+
+class Switch(Protocol):
+    def vsctl(self, *arguments: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def render_removal(nic: Nic, present: frozenset[str]) -> list[str]:
     return [f"link delete {device}" for device in devices]
 
 
-def plug(switch: OpenVSwitch, holder: int, nics: Sequence[Nic]) -> None:
+def plug(switch: Switch, holder: int, nics: Sequence[Nic]) -> None:
     """Make the VMs and plug them. The devices come first: the agent hears of a port when it is complete."""
     ip_batch([line for nic in nics for line in render_devices(nic)], host_command(holder, []))
     for nic in nics:
@@ -109,7 +114,7 @@ def plug(switch: OpenVSwitch, holder: int, nics: Sequence[Nic]) -> None:
     switch.vsctl("--no-wait", *render_ports(nics))
 
 
-def unplug(switch: OpenVSwitch, holder: int, nics: Sequence[Nic]) -> None:
+def unplug(switch: Switch, holder: int, nics: Sequence[Nic]) -> None:
     """What of them is there is removed, processes inside too: they would keep a namespace alive. Doing it twice is fine."""
     removals = [argument for nic in nics for argument in ("--", "--if-exists", "del-port", BRIDGE, nic.switch_device)]
     switch.vsctl("--no-wait", *removals)
@@ -139,5 +144,5 @@ def _end_inside(holder: int, nic: Nic) -> None:
 
 
 def _devices(holder: int) -> frozenset[str]:
-    """The host's network devices, by its own /sys."""
-    return frozenset(os.listdir(f"/proc/{holder}/root/sys/class/net"))
+    """The host's network devices. Not by its /sys, which shows those of the namespace that it was mounted in."""
+    return in_network(host_network(holder), lambda: frozenset(name for _, name in socket.if_nameindex()))

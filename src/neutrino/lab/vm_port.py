@@ -14,15 +14,23 @@ NOT_BOUND = ("unbound", "binding_failed")
 
 
 def make(
-    api: Api, name: str, network: str | None, host: str, device_id: str, groups: Sequence[str] | None = None
+    api: Api,
+    name: str,
+    network: str | None,
+    host: str,
+    device_id: str,
+    groups: Sequence[str] | None = None,
+    address: str | None = None,
 ) -> Object:
-    """A new port, bound to the host; with the project's default security group if none is named."""
+    """A new port, bound to the host; with any free address and the project's default security group if none is named."""
     if network is None:
         raise LabError(f"VM {name} needs a network or a port")
     found = api.find("network", network)
     values: dict[str, Any] = {"network_id": found["id"], "project_id": found["project_id"], "name": name}
     if groups is not None:
         values["security_groups"] = [api.find("security_group", group)["id"] for group in groups]
+    if address is not None:
+        values["fixed_ips"] = [{"ip_address": address}]
     return api.create("port", **values, **_bound(host, device_id))
 
 

@@ -31,6 +31,11 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
     found = version(db)
     if found == HEAD:
         return
+    if found is not None and found > HEAD:
+        raise WrongSchema(
+            f"the database was written by a newer release (schema {found}, this release knows {HEAD}): "
+            "run that release, or restore a backup of before its upgrade"
+        )
     if not upgrade:
         raise WrongSchema(
             f"the database is at version {found or 'none'}, this server needs {HEAD}: neutrino db upgrade"

@@ -32,6 +32,7 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 20
 IDLE_SECONDS = 60.0
+CONNECT_SECONDS = 10
 
 
 class Stale(Exception):
@@ -228,6 +229,8 @@ def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
     # A transaction here always ends by its own commit or rollback: the pool need not send another to make sure.
     options["pool_reset_on_return"] = None
+    if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
+        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # as PyMySQL has it; libpq waits without end
     writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     return reads, writes

@@ -1,0 +1,52 @@
+"""Removes what an agent has created on a host, by the records in its state directory.
+
+An agent that ends leaves its dataplane in place, so that instances do not notice. Removing it is for a host that stops
+being one: `neutrino up` does it at its end, and at its start for a run that was killed. Bridges are left to the caller,
+who knows whether the switch itself stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from oslo_config import cfg
+
+from neutrino.agent.dhcp.dnsmasq import Dnsmasq
+from neutrino.agent.dhcp.served import NAMESPACE_PREFIX
+from neutrino.agent.l3 import apply
+from neutrino.agent.l3.dvr import dataplane as dvr
+from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
+from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.process.real import RealProcesses
+
+
+def tear_down(conf: cfg.ConfigOpts) -> None:
+    """Processes first: one that runs in a namespace would keep it, and its devices, alive. Doing it twice is fine."""
+    namespaces = Namespaces()
+    processes = RealProcesses(conf.state_path)
+    for process in processes.running().values():
+        processes.stop(process)
+    dnsmasq = Dnsmasq(conf.dhcp_confs, namespaces)
+    for network_id in dnsmasq.networks():
+        dnsmasq.stop(network_id)
+    there = namespaces.names()
+    for name in _recorded(Path(conf.state_path), dnsmasq):
+        if name in there:
+            namespaces.delete(name)  # a veth pair goes with the end that is inside
+    for records in (apply.RECORDS, dvr.RECORDS):
+        for record in _records(Path(conf.state_path) / records):
+            record.unlink()
+
+
+def _recorded(state: Path, dnsmasq: Dnsmasq) -> Iterator[str]:
+    """The names of namespaces that the agent has created, or was about to."""
+    yield from (f"{NAMESPACE_PREFIX}{network_id}" for network_id in sorted(dnsmasq.networks()))
+    for record in _records(state / apply.RECORDS):
+        yield router_namespace(record.name)
+        yield snat_namespace(record.name)
+    yield from (fip_namespace(record.name) for record in _records(state / dvr.RECORDS))
+
+
+def _records(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []

@@ -1,0 +1,141 @@
+"""Checks before a start: everything that can be found wrong is found before anything is created or started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from oslo_config import cfg
+
+from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS, has_capability
+from neutrino.cli.failures import FAILED, REFUSED, CannotStart, one_line
+from neutrino.feed.address import Address, short_path
+from neutrino.server import config
+
+
+def check_files(names: Iterable[str]) -> None:
+    for name in names:
+        if not os.path.isfile(name):
+            raise CannotStart(f"there is no configuration file {name}", REFUSED)
+
+
+def check_port(host: str, port: int, fix: str) -> None:
+    """Granian and asyncio report an address in use with a stack trace."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise CannotStart(f"cannot listen on {host} port {port}: {error.strerror or error}; {fix}") from None
+
+
+def check_feed_addresses(addresses: Sequence[Address]) -> None:
+    for address in addresses:
+        if not address.path:
+            check_port(address.host, address.port, "stop what listens there, or set [feed] bind")
+        elif _is_served(address.path):
+            raise CannotStart(f"cannot listen on {address}: another feed serves there; stop it, or set [feed] bind")
+
+
+def _is_served(path: str) -> bool:
+    """A socket file that a killed process left behind accepts no connection."""
+    with socket.socket(socket.AF_UNIX) as probe, short_path(path) as name:
+        try:
+            return probe.connect_ex(name) == 0
+        except OSError:
+            return False
+
+
+def check_database(conf: cfg.ConfigOpts) -> None:
+    """Connect, and bring the schema up to date, in a child process: the supervisor itself never opens the database."""
+    message = in_child(lambda: _open_database(conf))
+    if message:
+        raise CannotStart(message, FAILED)
+
+
+def _open_database(conf: cfg.ConfigOpts) -> str:
+    """What is wrong with the database, or nothing."""
+    import logging
+
+    import sqlalchemy as sa
+
+    from neutrino.server.db import schema
+    from neutrino.server.db.session import Database
+
+    logging.disable(logging.INFO)
+    url = sa.make_url(config.database_url(conf))
+    shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    try:
+        db = Database(config.database_url(conf))
+        schema.ensure(db, upgrade=conf.database.auto_upgrade)
+    except schema.WrongSchema as error:
+        return str(error)
+    except sa.exc.DBAPIError as error:
+        return (
+            f"the database {shown} cannot be used: {one_line(error.orig)}; check [database] connection and the server"
+        )
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        return f"the database {shown} cannot be used: {one_line(error)}"
+    return ""
+
+
+def in_child(work: Callable[[], str]) -> str:
+    """The text that `work` returns in a forked process. To be called before this process has threads."""
+    readable, writable = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.write(writable, work().encode()[:4096])
+            status = 0
+        except BaseException as error:
+            os.write(writable, f"{type(error).__name__}: {one_line(error)}".encode()[:4096])
+        finally:
+            os._exit(status)
+    os.close(writable)
+    with open(readable, "rb") as pipe:
+        text = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    if status and not text:
+        return f"a child process ended with {os.waitstatus_to_exitcode(status)}"
+    return text
+
+
+def check_directory(path: Path) -> None:
+    """Make the directory, for its owner alone; it holds credentials and the database."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise CannotStart(f"cannot keep files in {path}: {error.strerror}") from None
+
+
+def check_privileges(what: str) -> None:
+    if not has_capability(CAP_NET_ADMIN):
+        raise CannotStart(f"{what} changes network devices, which only root may: run it as root")
+
+
+def is_installed(program: str) -> bool:
+    """Also in the directories of root, which `su` does not add to PATH everywhere."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is not None
+
+
+def missing_programs(roles: Iterable[str]) -> dict[str, str]:
+    """Programs that these roles call and that are not installed, with the Debian package of each."""
+    wanted = {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
+    return {program: package for program, package in wanted.items() if not is_installed(program)}
+
+
+def check_programs(roles: Iterable[str]) -> None:
+    missing = missing_programs(roles)
+    if missing:
+        packages = " ".join(sorted(set(missing.values())))
+        raise CannotStart(f"{', '.join(sorted(missing))} not found: apt-get install {packages}")
