@@ -1,89 +1,22 @@
-"""`neutrino up`, typed and ended as a person does, and what it prints, typed into a shell."""
+"""What `neutrino up` prints, typed into a shell, and its files."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
-from tests.bench.memory import alive, tree
-from tests.support.neutrino import PROGRAM, Caller
+from tests.support.keystone import Keystone
+from tests.support.neutrino import PROGRAM, Caller, configuration, with_keystone
 from tests.support.ports import free_port, listening
-from tests.support.process import wait_until
-
-READY = "Ctrl-C ends it"
-
-
-@dataclass
-class Up:
-    process: subprocess.Popen[bytes]
-    output: Path
-    url: str
-
-    @property
-    def text(self) -> str:
-        return self.output.read_text(errors="replace")
-
-    def ctrl_c(self) -> int:
-        """The terminal sends the signal to every process of the command; the exit status."""
-        family = tree(self.process.pid)
-        os.killpg(self.process.pid, signal.SIGINT)
-        status = self.process.wait(timeout=20)
-        wait_until(lambda: not any(map(alive, family)), timeout=5, what="a process of neutrino up", failed=lambda: None)
-        return status
-
-
-@contextmanager
-def up(directory: Path, *arguments: str, path: str | None = None, inside: Sequence[str] = ()) -> Iterator[Up]:
-    """`neutrino up` in a directory, once it has said what to type next."""
-    if inside:
-        arguments = (*arguments, "--state", str(directory / "state"))
-    else:
-        arguments = (*arguments, "--no-dataplane")  # the devices of this machine are not ours to make
-    port = free_port()
-    output = directory / "output"
-    environment = {"PATH": path or f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            [*inside, PROGRAM, "up", "--port", str(port), *arguments],
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    running = Up(process, output, f"http://127.0.0.1:{port}")
-    try:
-        wait_until(
-            lambda: READY in running.text,
-            timeout=60,
-            what="neutrino up",
-            failed=lambda: None if process.poll() is None else f"ended with {process.returncode}:\n{running.text}",
-        )
-        yield running
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(timeout=20)
-
-
-def commands(text: str) -> list[str]:
-    return [line.strip() for line in re.findall(r"^  \S.*$", text, re.MULTILINE)]
+from tests.support.up import commands, up
 
 
 def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: Path) -> None:
@@ -110,6 +43,8 @@ def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: 
         assert time.monotonic() - started < 20
         assert not listening(int(running.url.rpartition(":")[2]))
         assert "Traceback" not in running.text
+        assert "INFO" not in running.text  # logs go to files
+        assert len(running.text.splitlines()) <= 20
 
     with up(tmp_path) as running:
         clouds = tmp_path / "state" / "clouds.yaml"
@@ -155,45 +90,12 @@ def test_a_configuration_file_goes_over_the_defaults(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_client_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from neutrino.cli import up as module
+    from neutrino.cli import ready as module
 
     monkeypatch.setenv("PATH", str(tmp_path))
     assert module.client() == (str(Path(sys.executable).with_name("openstack")), "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert "pip install python-openstackclient" in module.client()[1]
-
-
-def refused(tmp_path: Path, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [PROGRAM, *arguments], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
-    )
-    assert done.stdout == ""
-    return done.returncode, done.stderr
-
-
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        status, message = refused(tmp_path, "up", "--port", str(port))
-    assert (status, message) == (1, f"neutrino: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
-
-
-def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    status, message = refused(tmp_path, "up", "--port", str(free_port()), "--state", "file")
-    assert status == 1
-    assert message == f"neutrino: cannot keep files in {tmp_path}/file: File exists\n"
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_without_authentication_it_refuses_to_listen_beyond_loopback(tmp_path: Path, host: str) -> None:
-    config = tmp_path / "open.conf"
-    config.write_text(f"[DEFAULT]\nauth_strategy = noauth\nbind_host = {host}\nbind_port = {free_port()}\n")
-    status, message = refused(tmp_path, "server", "--config-file", str(config))
-    assert status == 2
-    assert message.count("\n") == 1
-    for option in ("auth_strategy=noauth", f"bind_host={host}", "allow_noauth_beyond_loopback=true"):
-        assert option in message
 
 
 def test_beyond_loopback_if_it_is_meant(tmp_path: Path) -> None:
@@ -209,64 +111,28 @@ def test_beyond_loopback_if_it_is_meant(tmp_path: Path) -> None:
     check_listening(configuration([str(config)]))
 
 
-@pytest.fixture
-def machine() -> Iterator[list[str]]:
-    """A network of its own, as of another machine: how to run a command in it."""
-    script = (
-        "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && echo ready && exec sleep 600"
+@pytest.mark.keystone
+def test_with_keystone_it_does_not_claim_that_there_is_no_authentication(tmp_path: Path, keystone: Keystone) -> None:
+    more = tmp_path / "keystone.conf"
+    more.write_text(configuration(with_keystone(keystone)))
+    with up(tmp_path, "--config-file", str(more)) as running:
+        assert "no authentication" not in running.text
+        assert "Keystone" in running.text
+        assert "could not" not in running.text
+        assert not (tmp_path / "state" / "clouds.yaml").exists()
+        assert Caller(running.url)("GET", "/v2.0/networks").status_code == 401
+
+
+def test_two_runs_with_one_directory_are_refused(tmp_path: Path) -> None:
+    with up(tmp_path):
+        command = [PROGRAM, "up", "--no-dataplane", "--port", str(free_port())]
+        second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode == 1
+    assert second.stderr == (
+        f"neutrino: neutrino up runs already with its files in {tmp_path}/state: end it, or use --state\n"
     )
-    holder = subprocess.Popen(
-        ["unshare", "--net", "--mount", "bash", "-euc", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"ready\n"
-        yield ["nsenter", "--target", str(holder.pid), "--net", "--mount", "--"]
-    finally:
-        holder.kill()
-        holder.wait()
 
 
-def ask(machine: Sequence[str], url: str, method: str = "GET", body: object = None) -> dict[str, Any]:
-    data = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
-    command = [*machine, "curl", "-sS", "-X", method, *data, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def output(machine: Sequence[str], *command: str) -> str:
-    return subprocess.run([*machine, *command], capture_output=True, text=True, timeout=60, check=False).stdout
-
-
-def test_it_wires_networks_on_this_machine_and_finds_them_again(tmp_path: Path, machine: list[str]) -> None:
-    def alive_agents(url: str) -> set[str]:
-        agents = ask(machine, f"{url}/v2.0/agents")["agents"]
-        return {agent["agent_type"] for agent in agents if agent["alive"]}
-
-    with up(tmp_path, inside=machine) as running:
-        url = f"{running.url}/v2.0"
-        wanted = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
-        wait_until(lambda: alive_agents(running.url) >= wanted, timeout=30, what="the agents", failed=lambda: None)
-        (public,) = ask(machine, f"{url}/networks?router:external=true")["networks"]
-        network = ask(machine, f"{url}/networks", "POST", {"network": {"name": "blue"}})["network"]
-        subnet = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}
-        subnet = ask(machine, f"{url}/subnets", "POST", {"subnet": subnet})["subnet"]
-        router = {"name": "out", "external_gateway_info": {"network_id": public["id"]}}
-        router = ask(machine, f"{url}/routers", "POST", {"router": router})["router"]
-        address = router["external_gateway_info"]["external_fixed_ips"][0]["ip_address"]
-        ask(machine, f"{url}/routers/{router['id']}/add_router_interface", "PUT", {"subnet_id": subnet["id"]})
-
-        def answers() -> bool:
-            return ", 0% packet loss" in output(machine, "ping", "-c", "1", "-W", "1", address)
-
-        wait_until(answers, timeout=30, what=f"the router at {address}", failed=lambda: None)
-        spaces = output(machine, "ip", "netns")
-        assert f"qrouter-{router['id']}" in spaces
-        assert f"qdhcp-{network['id']}" in spaces
-        assert running.ctrl_c() == 0
-        assert output(machine, "ip", "netns", "pids", f"qdhcp-{network['id']}").strip() == ""
-        assert not answers()
-
-    with up(tmp_path, inside=machine):
-        wait_until(answers, timeout=30, what="the router again", failed=lambda: None)
+def test_the_state_directory_is_its_owners_alone(tmp_path: Path) -> None:
+    with up(tmp_path):
+        assert (tmp_path / "state").stat().st_mode & 0o077 == 0

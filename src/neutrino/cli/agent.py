@@ -43,6 +43,7 @@ def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
     preflight.check_files(config_files)
     try:
         conf = config.configuration(config_files)
+        config.values(conf)  # oslo.config reports a value of the wrong type only when somebody asks for it
         config.check(conf)
     except (cfg.Error, config.RefusedToStart) as error:
         raise CannotStart(str(error), REFUSED) from None

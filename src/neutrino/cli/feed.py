@@ -12,13 +12,14 @@ from neutrino.cli.failures import REFUSED, CannotStart
 def serve_feed(config_files: Sequence[str]) -> int:
     """The command: every check first, then the feed until SIGTERM or SIGINT."""
     from neutrino.cli import preflight
-    from neutrino.server.config import RefusedToStart
+    from neutrino.server.config import RefusedToStart, check_values
     from neutrino.server.feed.listening import addresses, server_tls
     from neutrino.server.feed.main import configuration
 
     preflight.check_files(config_files)
     try:
         conf = configuration(config_files)
+        check_values(conf)
         feed_addresses = addresses(conf)
         server_tls(conf)
     except (cfg.Error, RefusedToStart) as error:

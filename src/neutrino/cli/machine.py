@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.cli import preflight
 from neutrino.cli.switch import NoDataplane, OwnSwitch, call, others_running
 
@@ -138,7 +139,7 @@ class Machine:
 
 def this_machine(state: Path, roles: Sequence[str]) -> Machine:
     """This machine as a host, or NoDataplane where networks cannot be wired on it."""
-    if os.geteuid() != 0:
+    if not has_capability(CAP_NET_ADMIN):
         raise NoDataplane("only root may make network devices")
     missing = {package for program, package in PROGRAMS.items() if not preflight.is_installed(program)}
     missing |= set(preflight.missing_programs(roles).values())

@@ -64,10 +64,11 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
 
     import sqlalchemy as sa
 
+    from neutrino.server import errors
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
 
-    logging.disable(logging.INFO)
+    logging.disable(logging.CRITICAL)  # the one line below is all that is printed
     url = sa.make_url(config.database_url(conf))
     shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
     try:
@@ -75,13 +76,20 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
         schema.ensure(db, upgrade=conf.database.auto_upgrade)
     except schema.WrongSchema as error:
         return str(error)
-    except sa.exc.DBAPIError as error:
-        return (
-            f"the database {shown} cannot be used: {one_line(error.orig)}; check [database] connection and the server"
-        )
-    except (sa.exc.SQLAlchemyError, OSError) as error:
-        return f"the database {shown} cannot be used: {one_line(error)}"
+    except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
+        return f"the database {shown} cannot be used: {_cause(error)}; check [database] connection and its server"
     return ""
+
+
+def _cause(error: BaseException) -> str:
+    """The driver's own words, which say what is wrong; SQLAlchemy's add the statement and a link."""
+    cause: BaseException | None = error
+    while cause is not None:
+        original = getattr(cause, "orig", None)
+        if original is not None:
+            return one_line(original)
+        cause = cause.__cause__
+    return one_line(error)
 
 
 def in_child(work: Callable[[], str]) -> str:

@@ -39,22 +39,24 @@ def serve(config_files: Sequence[str]) -> int:
     return run(prepare(config_files))
 
 
-def prepare(config_files: Sequence[str], log_level: int = logging.INFO) -> Prepared:
+def prepare(config_files: Sequence[str], log_level: int = logging.INFO, other_port: str = "set bind_port") -> Prepared:
     """Everything that speaks against a start is found here, before anything is started; CannotStart says what."""
     preflight.check_files(config_files)
     files = [os.path.abspath(name) for name in config_files]
     try:
         conf = _configuration(files)
+        config.check_values(conf)
         config.check_listening(conf)
         feed_addresses = addresses(conf) if conf.feed.run else []
         if conf.feed.run:
             server_tls(conf)
     except (cfg.Error, config.RefusedToStart) as error:
         raise CannotStart(str(error), REFUSED) from None
-    preflight.check_port(conf.bind_host, conf.bind_port, "stop what listens there, or set bind_port")
+    preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {other_port}")
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is reported by our own error
     _load(files)
     preflight.check_database(conf)
     return Prepared(conf, files)

@@ -76,7 +76,7 @@ def up(
     preflight.check_directory(directory)
     with _alone(directory), contextlib.ExitStack() as stack:
         files = [*_write_configuration(directory, port), *config_files]
-        prepared = server.prepare(files, logging.WARNING)
+        prepared = server.prepare(files, logging.WARNING, "use --port")
         url = _url(prepared.conf)
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         _raise_on_sigterm()

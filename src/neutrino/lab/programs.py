@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterable, Mapping
 
+from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.lab.errors import LabError
 
 OVS_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -23,8 +24,8 @@ PACKAGES: Mapping[str, str] = {
 }
 
 
-def check_root(user: int | None = None) -> None:
-    if (os.geteuid() if user is None else user) != 0:
+def check_root(status: str = "/proc/self/status") -> None:
+    if not has_capability(CAP_NET_ADMIN, status):
         raise LabError("the lab makes network namespaces, which only root may: run this as root")
 
 

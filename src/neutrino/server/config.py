@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
@@ -131,21 +132,31 @@ class RefusedToStart(Exception):
     """The configuration asks for something that the server will not do."""
 
 
+GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
+    (None, GLOBAL),
+    (None, L3),
+    ("database", DATABASE),
+    ("ml2", ML2),
+    ("ml2_type_flat", FLAT),
+    ("ml2_type_vlan", VLAN),
+    ("ml2_type_gre", GRE),
+    ("ml2_type_vxlan", VXLAN),
+    ("ml2_type_geneve", GENEVE),
+    ("quotas", QUOTA),
+    ("feed", FEED),
+)
+
+
 def register(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(GLOBAL)
-    conf.register_opts(L3)
-    for group, options in (
-        ("database", DATABASE),
-        ("ml2", ML2),
-        ("ml2_type_flat", FLAT),
-        ("ml2_type_vlan", VLAN),
-        ("ml2_type_gre", GRE),
-        ("ml2_type_vxlan", VXLAN),
-        ("ml2_type_geneve", GENEVE),
-        ("quotas", QUOTA),
-        ("feed", FEED),
-    ):
+    for group, options in GROUPS:
         conf.register_opts(options, group=group)
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Read every option once: oslo.config reports a value of the wrong type only when somebody asks for it."""
+    for group, options in GROUPS:
+        for option in options:
+            getattr(conf[group] if group else conf, option.dest)
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:

@@ -1,0 +1,281 @@
+"""Starts that fail: one line with the cause and the fix, an exit status, no traceback, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.neutrino import PROGRAM, configuration
+from tests.support.ports import free_port
+from tests.support.up import devices, machine, named_namespaces, up
+
+NO_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--")
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[list[str]]:
+    """A machine with no devices, which every start leaves as it was."""
+    with machine() as command:
+        yield command
+
+
+def refused(here: Sequence[str], *arguments: str | Path, before: Sequence[str] = (), **options: object) -> str:
+    """The one line that a command prints when it does not start."""
+    done = subprocess.run(
+        [*here, *before, PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,  # type: ignore[call-overload]
+    )
+    assert done.returncode in (1, 2), done.stdout + done.stderr
+    assert done.stderr.startswith("neutrino: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stdout
+    if here:
+        assert (devices(here), named_namespaces(here)) == (set(), set())
+    return done.stderr.removeprefix("neutrino: ").strip()
+
+
+def server_file(directory: Path, **sections: dict[str, object]) -> Path:
+    """A configuration that a server starts with, and what a test puts over it."""
+    settings: dict[str, dict[str, object]] = {
+        "DEFAULT": {"auth_strategy": "noauth", "bind_port": free_port(), "state_path": directory / "server"}
+    }
+    for section, options in sections.items():
+        settings.setdefault(section, {}).update(options)
+    path = directory / "neutrino.conf"
+    path.write_text(configuration(settings))
+    return path
+
+
+def agent_file(directory: Path, **sections: dict[str, object]) -> Path:
+    (directory / "credential").write_text("secret")
+    settings: dict[str, dict[str, object]] = {
+        "DEFAULT": {"host": "h1", "state_path": directory / "agent", "roles": "l2"},
+        "feed": {"server": f"unix:{directory}/feed.sock", "credential_file": directory / "credential"},
+        "ovs": {"ovsdb_connection": f"unix:{directory}/db.sock", "ovsdb_timeout": 1},
+    }
+    for section, options in sections.items():
+        settings.setdefault(section, {}).update(options)
+    path = directory / "agent.conf"
+    path.write_text(configuration(settings))
+    return path
+
+
+# --- wrong options ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["server", "feed", "agent", "up"])
+def test_a_missing_configuration_file(here: list[str], tmp_path: Path, command: str) -> None:
+    message = refused(here, command, "--config-file", tmp_path / "none.conf", cwd=tmp_path)
+    assert message == f"there is no configuration file {tmp_path}/none.conf"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["server", "feed"])
+def test_an_option_of_the_server_that_is_wrong(here: list[str], tmp_path: Path, command: str) -> None:
+    path = server_file(tmp_path, feed={"heartbeat": "soon"})
+    assert "heartbeat" in refused(here, command, "--config-file", path)
+
+
+@pytest.mark.parametrize("command", ["server", "up"])
+def test_a_plugin_that_does_not_exist(here: list[str], tmp_path: Path, command: str) -> None:
+    path = server_file(tmp_path, DEFAULT={"service_plugins": "nonesuch"})
+    assert "nonesuch" in refused(here, command, "--config-file", path, cwd=tmp_path)
+
+
+def test_an_option_of_the_agent_that_is_wrong(here: list[str], tmp_path: Path) -> None:
+    path = agent_file(tmp_path, agent={"report_interval": "soon"})
+    assert "report_interval" in refused(here, "agent", "--config-file", path)
+    path = agent_file(tmp_path, agent={"tunnel_types": "vxlan"}, ovs={"local_ip": "here"})
+    assert "local_ip=here" in refused(here, "agent", "--config-file", path)
+
+
+def test_an_option_of_ups_agent_that_is_wrong(here: list[str], tmp_path: Path) -> None:
+    more = tmp_path / "more.conf"
+    more.write_text("[ovs]\nlocal_ip = here\n")
+    message = refused(here, "up", "--port", str(free_port()), "--agent-config-file", more, cwd=tmp_path)
+    assert "local_ip=here" in message
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_without_authentication_it_refuses_to_listen_beyond_loopback(
+    here: list[str], tmp_path: Path, host: str
+) -> None:
+    path = server_file(tmp_path, DEFAULT={"bind_host": host})
+    message = refused(here, "server", "--config-file", path)
+    for option in ("auth_strategy=noauth", f"bind_host={host}", "allow_noauth_beyond_loopback=true"):
+        assert option in message
+
+
+def test_a_lab_with_a_wrong_option(here: list[str], tmp_path: Path) -> None:
+    assert "--hosts 0" in refused(here, "lab", "up", "--state", tmp_path / "lab", "--hosts", "0")
+    assert not (tmp_path / "lab").exists()
+
+
+# --- ports in use -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command,fix", [("up", "use --port"), ("server", "set bind_port")])
+def test_the_api_port_in_use(tmp_path: Path, command: str, fix: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        path = server_file(tmp_path, DEFAULT={"bind_port": port})
+        message = refused((), command, "--config-file", path, cwd=tmp_path)
+    assert message == (
+        f"cannot listen on 127.0.0.1 port {port}: Address already in use; stop what listens there, or {fix}"
+    )
+
+
+def test_the_api_port_of_a_lab_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        message = refused((), "lab", "up", "--state", tmp_path / "lab", "--port", str(port))
+    assert message == f"the API cannot listen on 127.0.0.1 port {port}: Address already in use; --port takes another"
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize("command", ["server", "feed"])
+def test_the_feeds_address_in_use(tmp_path: Path, command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        path = server_file(tmp_path, feed={"bind": f"127.0.0.1:{port}"})
+        message = refused((), command, "--config-file", path)
+    assert message.startswith(f"cannot listen on 127.0.0.1 port {port}: Address already in use; ")
+    assert "[feed] bind" in message
+
+
+@pytest.mark.parametrize("command", ["server", "feed"])
+def test_the_feeds_socket_in_use(tmp_path: Path, command: str) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "feed.sock"))
+        other.listen()
+        path = server_file(tmp_path, feed={"bind": f"unix:{tmp_path}/feed.sock"})
+        message = refused((), command, "--config-file", path)
+    assert (
+        message == f"cannot listen on unix:{tmp_path}/feed.sock: another feed serves there; stop it, or set [feed] bind"
+    )
+
+
+# --- the database -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["server", "feed", "up"])
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_a_database_that_cannot_be_reached(here: list[str], tmp_path: Path, command: str, driver: str) -> None:
+    url = f"{driver}://neutrino:secret@127.0.0.1:{free_port()}/neutrino"
+    path = server_file(tmp_path, database={"connection": url})
+    message = refused(here, command, "--config-file", path, cwd=tmp_path)
+    assert "cannot be used" in message
+    assert "[database] connection" in message
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize("command", ["server", "feed"])
+def test_a_database_file_in_no_directory_of_ours(here: list[str], tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").touch()
+    path = server_file(tmp_path, database={"connection": f"sqlite:///{tmp_path}/file/neutrino.sqlite"})
+    assert f"{tmp_path}/file/neutrino.sqlite cannot be used" in refused(here, command, "--config-file", path)
+
+
+def newer(database: Path) -> None:
+    """The database as a later release would have left it."""
+    engine = sa.create_engine(f"sqlite:///{database}")
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+
+
+@pytest.mark.parametrize("command", ["server", "feed", "up"])
+def test_a_database_of_a_newer_release(here: list[str], tmp_path: Path, command: str) -> None:
+    path = server_file(tmp_path)
+    subprocess.run([PROGRAM, "db", "upgrade", "--config-file", path], check=True, capture_output=True, timeout=60)
+    newer(tmp_path / "server" / "neutrino.sqlite")
+    message = refused(here, command, "--config-file", path, cwd=tmp_path)
+    assert "was written by a newer release (schema 9999" in message
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_directory_of_a_newer_agent(here: list[str], tmp_path: Path) -> None:
+    path = agent_file(tmp_path)
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "format").write_text("99\n")
+    message = refused(here, "agent", "--config-file", path)
+    assert f"state_path={tmp_path}/agent was written by a newer release (format 99" in message
+
+
+def test_an_agent_whose_switch_does_not_run(here: list[str], tmp_path: Path) -> None:
+    """A running agent waits for its switch; who only wants to look is told that there is none."""
+    done = subprocess.run(
+        [*here, PROGRAM, "agent", "--dry-run", "--config-file", agent_file(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    message = done.stderr.splitlines()[-1]
+    assert "Open vSwitch cannot be reached" in message
+    assert "[ovs] ovsdb_connection" in message
+
+
+def without(program: str) -> list[str]:
+    """How to run a command on a machine where a program is not installed: something that cannot be executed covers it."""
+    path = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    assert path is not None
+    return ["unshare", "--mount", "bash", "-c", f'mount --bind /dev/null {path} && exec "$@"', "bash"]
+
+
+def test_an_agent_without_its_programs(tmp_path: Path) -> None:
+    path = agent_file(tmp_path, DEFAULT={"roles": "l2,dhcp"})
+    message = refused((), "agent", "--config-file", path, before=without("dnsmasq"))
+    assert message == "dnsmasq not found: apt-get install dnsmasq-base"
+
+
+def test_a_lab_without_open_vswitch(tmp_path: Path) -> None:
+    message = refused((), "lab", "up", "--state", tmp_path / "lab", before=without("ovs-vswitchd"))
+    assert message == "the lab needs ovs-vswitchd: apt-get install openvswitch-switch"
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize(
+    "before,cause",
+    [
+        (without("ovs-vswitchd"), "apt-get install openvswitch-switch"),
+        (NO_CAPABILITIES, "only root may make network devices"),
+    ],
+    ids=["no Open vSwitch", "not root"],
+)
+def test_up_serves_the_api_alone_where_it_cannot_wire(
+    here: list[str], tmp_path: Path, before: Sequence[str], cause: str
+) -> None:
+    with up(tmp_path, inside=[*here, *before]) as running:
+        assert f"neutrino: networks are not wired on this machine: {cause}" in running.text.replace(
+            "programs are missing: ", ""
+        )
+        assert running.ctrl_c() == 0
+    assert devices(here) == set()
+
+
+@pytest.mark.parametrize("command", ["agent", "lab", "vm"])
+def test_not_root(tmp_path: Path, command: str) -> None:
+    arguments: dict[str, list[str | Path]] = {
+        "agent": ["--config-file", agent_file(tmp_path)],
+        "lab": ["up", "--state", tmp_path / "lab"],
+        "vm": ["list"],
+    }
+    message = refused((), command, *arguments[command], before=NO_CAPABILITIES, cwd=tmp_path)
+    assert "as root" in message
+    assert not (tmp_path / "lab").exists()
