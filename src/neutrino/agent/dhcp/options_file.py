@@ -21,7 +21,7 @@ from neutrino.model.state import Subnet
 ANYWHERE: Final = "0.0.0.0/0"
 METADATA: Final = "169.254.169.254/32"
 MICROSOFT_ROUTES: Final = "249"  # what Windows asks for in place of 121
-NO_SERVERS: Final = {4: "0.0.0.0", 6: "::"}  # as the only name server: tell of none
+NO_SERVERS: Final = {4: "0.0.0.0", 6: "::"}  # as the only name server: tell of none  # noqa: S104 nothing listens there
 NUMBERS: Final = {  # of the options that subnets give by themselves
     4: {"router": "3", "dns-server": "6", "classless-static-route": "121"},
     6: {"dns-server": "23", "domain-search": "24"},

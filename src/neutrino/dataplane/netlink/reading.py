@@ -37,7 +37,7 @@ SCOPES = {
     linux.RT_SCOPE_HOST: "host",
 }
 _VERSIONS = {socket.AF_INET: 4, socket.AF_INET6: 6}
-_EVERYWHERE = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
+_EVERYWHERE = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 nothing listens there
 _BITS = {socket.AF_INET: 32, socket.AF_INET6: 128}
 _LEARNED = linux.NUD_REACHABLE | linux.NUD_STALE | linux.NUD_DELAY | linux.NUD_PROBE
 _IPV6_METRIC = 1024  # what the kernel takes for 0
