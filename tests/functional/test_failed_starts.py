@@ -11,24 +11,26 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.support.machine import Machine
 from tests.support.neutrino import PROGRAM, configuration
 from tests.support.ports import free_port
-from tests.support.up import devices, machine, named_namespaces, up
+from tests.support.up import up
 
 NO_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--")
 
 
 @pytest.fixture(scope="module")
-def here() -> Iterator[list[str]]:
+def here() -> Iterator[Machine]:
     """A machine with no devices, which every start leaves as it was."""
-    with machine() as command:
-        yield command
+    with Machine() as machine:
+        yield machine
 
 
-def refused(here: Sequence[str], *arguments: str | Path, before: Sequence[str] = (), **options: object) -> str:
+def refused(here: Machine | None, *arguments: str | Path, before: Sequence[str] = (), **options: object) -> str:
     """The one line that a command prints when it does not start."""
+    command = [*before, str(PROGRAM), *map(str, arguments)]
     done = subprocess.run(
-        [*here, *before, PROGRAM, *arguments],
+        here.inside(command) if here is not None else command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -40,8 +42,8 @@ def refused(here: Sequence[str], *arguments: str | Path, before: Sequence[str] =
     assert done.stderr.startswith("neutrino: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "Traceback" not in done.stdout
-    if here:
-        assert (devices(here), named_namespaces(here)) == (set(), set())
+    if here is not None:
+        assert (here.devices(), here.named_namespaces()) == (set(), set())
     return done.stderr.removeprefix("neutrino: ").strip()
 
 
@@ -75,32 +77,32 @@ def agent_file(directory: Path, **sections: dict[str, object]) -> Path:
 
 
 @pytest.mark.parametrize("command", ["server", "feed", "agent", "up"])
-def test_a_missing_configuration_file(here: list[str], tmp_path: Path, command: str) -> None:
+def test_a_missing_configuration_file(here: Machine, tmp_path: Path, command: str) -> None:
     message = refused(here, command, "--config-file", tmp_path / "none.conf", cwd=tmp_path)
     assert message == f"there is no configuration file {tmp_path}/none.conf"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["server", "feed"])
-def test_an_option_of_the_server_that_is_wrong(here: list[str], tmp_path: Path, command: str) -> None:
+def test_an_option_of_the_server_that_is_wrong(here: Machine, tmp_path: Path, command: str) -> None:
     path = server_file(tmp_path, feed={"heartbeat": "soon"})
     assert "heartbeat" in refused(here, command, "--config-file", path)
 
 
 @pytest.mark.parametrize("command", ["server", "up"])
-def test_a_plugin_that_does_not_exist(here: list[str], tmp_path: Path, command: str) -> None:
+def test_a_plugin_that_does_not_exist(here: Machine, tmp_path: Path, command: str) -> None:
     path = server_file(tmp_path, DEFAULT={"service_plugins": "nonesuch"})
     assert "nonesuch" in refused(here, command, "--config-file", path, cwd=tmp_path)
 
 
-def test_an_option_of_the_agent_that_is_wrong(here: list[str], tmp_path: Path) -> None:
+def test_an_option_of_the_agent_that_is_wrong(here: Machine, tmp_path: Path) -> None:
     path = agent_file(tmp_path, agent={"report_interval": "soon"})
     assert "report_interval" in refused(here, "agent", "--config-file", path)
     path = agent_file(tmp_path, agent={"tunnel_types": "vxlan"}, ovs={"local_ip": "here"})
     assert "local_ip=here" in refused(here, "agent", "--config-file", path)
 
 
-def test_an_option_of_ups_agent_that_is_wrong(here: list[str], tmp_path: Path) -> None:
+def test_an_option_of_ups_agent_that_is_wrong(here: Machine, tmp_path: Path) -> None:
     more = tmp_path / "more.conf"
     more.write_text("[ovs]\nlocal_ip = here\n")
     message = refused(here, "up", "--port", str(free_port()), "--agent-config-file", more, cwd=tmp_path)
@@ -108,16 +110,14 @@ def test_an_option_of_ups_agent_that_is_wrong(here: list[str], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_without_authentication_it_refuses_to_listen_beyond_loopback(
-    here: list[str], tmp_path: Path, host: str
-) -> None:
+def test_without_authentication_it_refuses_to_listen_beyond_loopback(here: Machine, tmp_path: Path, host: str) -> None:
     path = server_file(tmp_path, DEFAULT={"bind_host": host})
     message = refused(here, "server", "--config-file", path)
     for option in ("auth_strategy=noauth", f"bind_host={host}", "allow_noauth_beyond_loopback=true"):
         assert option in message
 
 
-def test_a_lab_with_a_wrong_option(here: list[str], tmp_path: Path) -> None:
+def test_a_lab_with_a_wrong_option(here: Machine, tmp_path: Path) -> None:
     assert "--hosts 0" in refused(here, "lab", "up", "--state", tmp_path / "lab", "--hosts", "0")
     assert not (tmp_path / "lab").exists()
 
@@ -130,7 +130,7 @@ def test_the_api_port_in_use(tmp_path: Path, command: str, fix: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         path = server_file(tmp_path, DEFAULT={"bind_port": port})
-        message = refused((), command, "--config-file", path, cwd=tmp_path)
+        message = refused(None, command, "--config-file", path, cwd=tmp_path)
     assert message == (
         f"cannot listen on 127.0.0.1 port {port}: Address already in use; stop what listens there, or {fix}"
     )
@@ -139,7 +139,7 @@ def test_the_api_port_in_use(tmp_path: Path, command: str, fix: str) -> None:
 def test_the_api_port_of_a_lab_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        message = refused((), "lab", "up", "--state", tmp_path / "lab", "--port", str(port))
+        message = refused(None, "lab", "up", "--state", tmp_path / "lab", "--port", str(port))
     assert message == f"the API cannot listen on 127.0.0.1 port {port}: Address already in use; --port takes another"
     assert not (tmp_path / "lab").exists()
 
@@ -149,7 +149,7 @@ def test_the_feeds_address_in_use(tmp_path: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         path = server_file(tmp_path, feed={"bind": f"127.0.0.1:{port}"})
-        message = refused((), command, "--config-file", path)
+        message = refused(None, command, "--config-file", path)
     assert message.startswith(f"cannot listen on 127.0.0.1 port {port}: Address already in use; ")
     assert "[feed] bind" in message
 
@@ -160,7 +160,7 @@ def test_the_feeds_socket_in_use(tmp_path: Path, command: str) -> None:
         other.bind(str(tmp_path / "feed.sock"))
         other.listen()
         path = server_file(tmp_path, feed={"bind": f"unix:{tmp_path}/feed.sock"})
-        message = refused((), command, "--config-file", path)
+        message = refused(None, command, "--config-file", path)
     assert (
         message == f"cannot listen on unix:{tmp_path}/feed.sock: another feed serves there; stop it, or set [feed] bind"
     )
@@ -171,7 +171,7 @@ def test_the_feeds_socket_in_use(tmp_path: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", ["server", "feed", "up"])
 @pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
-def test_a_database_that_cannot_be_reached(here: list[str], tmp_path: Path, command: str, driver: str) -> None:
+def test_a_database_that_cannot_be_reached(here: Machine, tmp_path: Path, command: str, driver: str) -> None:
     url = f"{driver}://neutrino:secret@127.0.0.1:{free_port()}/neutrino"
     path = server_file(tmp_path, database={"connection": url})
     message = refused(here, command, "--config-file", path, cwd=tmp_path)
@@ -181,7 +181,7 @@ def test_a_database_that_cannot_be_reached(here: list[str], tmp_path: Path, comm
 
 
 @pytest.mark.parametrize("command", ["server", "feed"])
-def test_a_database_file_in_no_directory_of_ours(here: list[str], tmp_path: Path, command: str) -> None:
+def test_a_database_file_in_no_directory_of_ours(here: Machine, tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
     path = server_file(tmp_path, database={"connection": f"sqlite:///{tmp_path}/file/neutrino.sqlite"})
     assert f"{tmp_path}/file/neutrino.sqlite cannot be used" in refused(here, command, "--config-file", path)
@@ -196,7 +196,7 @@ def newer(database: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["server", "feed", "up"])
-def test_a_database_of_a_newer_release(here: list[str], tmp_path: Path, command: str) -> None:
+def test_a_database_of_a_newer_release(here: Machine, tmp_path: Path, command: str) -> None:
     path = server_file(tmp_path)
     subprocess.run([PROGRAM, "db", "upgrade", "--config-file", path], check=True, capture_output=True, timeout=60)
     newer(tmp_path / "server" / "neutrino.sqlite")
@@ -207,7 +207,7 @@ def test_a_database_of_a_newer_release(here: list[str], tmp_path: Path, command:
 # --- the machine ------------------------------------------------------------------------------------------------------
 
 
-def test_a_state_directory_of_a_newer_agent(here: list[str], tmp_path: Path) -> None:
+def test_a_state_directory_of_a_newer_agent(here: Machine, tmp_path: Path) -> None:
     path = agent_file(tmp_path)
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "format").write_text("99\n")
@@ -215,10 +215,10 @@ def test_a_state_directory_of_a_newer_agent(here: list[str], tmp_path: Path) -> 
     assert f"state_path={tmp_path}/agent was written by a newer release (format 99" in message
 
 
-def test_an_agent_whose_switch_does_not_run(here: list[str], tmp_path: Path) -> None:
+def test_an_agent_whose_switch_does_not_run(here: Machine, tmp_path: Path) -> None:
     """A running agent waits for its switch; who only wants to look is told that there is none."""
     done = subprocess.run(
-        [*here, PROGRAM, "agent", "--dry-run", "--config-file", agent_file(tmp_path)],
+        here.inside([str(PROGRAM), "agent", "--dry-run", "--config-file", str(agent_file(tmp_path))]),
         capture_output=True,
         text=True,
         timeout=60,
@@ -240,12 +240,12 @@ def without(program: str) -> list[str]:
 
 def test_an_agent_without_its_programs(tmp_path: Path) -> None:
     path = agent_file(tmp_path, DEFAULT={"roles": "l2,dhcp"})
-    message = refused((), "agent", "--config-file", path, before=without("dnsmasq"))
+    message = refused(None, "agent", "--config-file", path, before=without("dnsmasq"))
     assert message == "dnsmasq not found: apt-get install dnsmasq-base"
 
 
 def test_a_lab_without_open_vswitch(tmp_path: Path) -> None:
-    message = refused((), "lab", "up", "--state", tmp_path / "lab", before=without("ovs-vswitchd"))
+    message = refused(None, "lab", "up", "--state", tmp_path / "lab", before=without("ovs-vswitchd"))
     assert message == "the lab needs ovs-vswitchd: apt-get install openvswitch-switch"
     assert not (tmp_path / "lab").exists()
 
@@ -259,14 +259,14 @@ def test_a_lab_without_open_vswitch(tmp_path: Path) -> None:
     ids=["no Open vSwitch", "not root"],
 )
 def test_up_serves_the_api_alone_where_it_cannot_wire(
-    here: list[str], tmp_path: Path, before: Sequence[str], cause: str
+    here: Machine, tmp_path: Path, before: Sequence[str], cause: str
 ) -> None:
-    with up(tmp_path, inside=[*here, *before]) as running:
+    with up(tmp_path, on=here, before=before) as running:
         assert f"neutrino: networks are not wired on this machine: {cause}" in running.text.replace(
             "programs are missing: ", ""
         )
         assert running.ctrl_c() == 0
-    assert devices(here) == set()
+    assert here.devices() == set()
 
 
 @pytest.mark.parametrize("command", ["agent", "lab", "vm"])
@@ -276,6 +276,6 @@ def test_not_root(tmp_path: Path, command: str) -> None:
         "lab": ["up", "--state", tmp_path / "lab"],
         "vm": ["list"],
     }
-    message = refused((), command, *arguments[command], before=NO_CAPABILITIES, cwd=tmp_path)
+    message = refused(None, command, *arguments[command], before=NO_CAPABILITIES, cwd=tmp_path)
     assert "as root" in message
     assert not (tmp_path / "lab").exists()

@@ -10,24 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.machine import Machine
 from tests.support.neutrino import PROGRAM
 from tests.support.process import wait_until
-from tests.support.up import ask, commands, devices, machine, named_namespaces, output, up
+from tests.support.up import commands, up
 
 NOTHING: set[str] = set()
 
 
 @pytest.fixture
-def here() -> Iterator[list[str]]:
-    with machine() as command:
-        yield command
+def here() -> Iterator[Machine]:
+    with Machine() as machine:
+        yield machine
 
 
-def typed(here: Sequence[str], directory: Path, lines: Sequence[str]) -> str:
+def typed(here: Machine, directory: Path, lines: Sequence[str]) -> str:
     """What commands print in another terminal."""
     environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}
     shell = subprocess.run(
-        [*here, "bash", "-euc", "\n".join(lines)],
+        here.inside(["bash", "-euc", "\n".join(lines)]),
         cwd=directory,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -40,86 +41,86 @@ def typed(here: Sequence[str], directory: Path, lines: Sequence[str]) -> str:
     return shell.stdout
 
 
-def make_router(here: Sequence[str], url: str) -> tuple[str, str, str]:
+def make_router(here: Machine, url: str) -> tuple[str, str, str]:
     """A network with a router to the outside: their ids, and the router's outside address."""
     url = f"{url}/v2.0"
-    (public,) = ask(here, f"{url}/networks?router:external=true")["networks"]
-    network = ask(here, f"{url}/networks", "POST", {"network": {"name": "green"}})["network"]
+    (public,) = here.ask(f"{url}/networks?router:external=true")["networks"]
+    network = here.ask(f"{url}/networks", "POST", {"network": {"name": "green"}})["network"]
     subnet = {"network_id": network["id"], "ip_version": 4, "cidr": "10.1.0.0/24"}
-    subnet = ask(here, f"{url}/subnets", "POST", {"subnet": subnet})["subnet"]
+    subnet = here.ask(f"{url}/subnets", "POST", {"subnet": subnet})["subnet"]
     router = {"name": "out", "external_gateway_info": {"network_id": public["id"]}}
-    router = ask(here, f"{url}/routers", "POST", {"router": router})["router"]
-    ask(here, f"{url}/routers/{router['id']}/add_router_interface", "PUT", {"subnet_id": subnet["id"]})
+    router = here.ask(f"{url}/routers", "POST", {"router": router})["router"]
+    here.ask(f"{url}/routers/{router['id']}/add_router_interface", "PUT", {"subnet_id": subnet["id"]})
     return network["id"], router["id"], router["external_gateway_info"]["external_fixed_ips"][0]["ip_address"]
 
 
-def answers(here: Sequence[str], address: str) -> bool:
-    return ", 0% packet loss" in output(here, "ping", "-c", "1", "-W", "1", address)
+def answers(here: Machine, address: str) -> bool:
+    return ", 0% packet loss" in here.run("ping", "-c", "1", "-W", "1", address, check=False)
 
 
-def wait_for_answer(here: Sequence[str], address: str) -> None:
+def wait_for_answer(here: Machine, address: str) -> None:
     wait_until(lambda: answers(here, address), timeout=30, what=f"an answer of {address}", failed=lambda: None)
 
 
-def test_it_wires_networks_removes_them_at_its_end_and_restores_them(tmp_path: Path, here: list[str]) -> None:
-    with up(tmp_path, inside=here) as running:
+def test_it_wires_networks_removes_them_at_its_end_and_restores_them(tmp_path: Path, here: Machine) -> None:
+    with up(tmp_path, on=here) as running:
         assert typed(here, tmp_path, commands(running.text)).count(", 0% packet loss") == 1
         network_id, router_id, address = make_router(here, running.url)
         wait_for_answer(here, address)
-        assert {f"qrouter-{router_id}", f"qdhcp-{network_id}", "vm-web", "vm-db"} <= named_namespaces(here)
-        agents = ask(here, f"{running.url}/v2.0/agents")["agents"]
+        assert {f"qrouter-{router_id}", f"qdhcp-{network_id}", "vm-web", "vm-db"} <= here.named_namespaces()
+        agents = here.ask(f"{running.url}/v2.0/agents")["agents"]
         wanted = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
         assert {agent["agent_type"] for agent in agents if agent["alive"]} == wanted
         assert running.ctrl_c() == 0
-        assert (devices(here), named_namespaces(here)) == (NOTHING, NOTHING)
+        assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
-    with up(tmp_path, inside=here) as running:
+    with up(tmp_path, on=here) as running:
         wait_for_answer(here, address)
         assert ", 0% packet loss" in typed(here, tmp_path, [commands(running.text)[-1]])  # the VMs of the last run
         vm = f"neutrino vm --state {tmp_path}/state"
         assert "web is deleted" in typed(here, tmp_path, [f"{vm} delete web", f"{vm} list"])
         assert running.ctrl_c() == 0
-        assert (devices(here), named_namespaces(here)) == (NOTHING, NOTHING)
+        assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
 def test_after_a_reboot_everything_is_wired_again(tmp_path: Path) -> None:
     """The state directory stays; devices, namespaces and processes are gone, as in a new network namespace."""
-    with machine() as before, up(tmp_path, inside=before) as running:
+    with Machine() as before, up(tmp_path, on=before) as running:
         _, router_id, address = make_router(before, running.url)
         wait_for_answer(before, address)
         running.process.kill()  # a power failure: nothing is removed in order
         running.process.wait(timeout=20)
-        assert f"qrouter-{router_id}" in named_namespaces(before)
-    with machine() as after, up(tmp_path, inside=after) as running:
+        assert f"qrouter-{router_id}" in before.named_namespaces()
+    with Machine() as after, up(tmp_path, on=after) as running:
         assert "not wired" not in running.text
         wait_for_answer(after, address)
 
 
-def test_a_run_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path, here: list[str]) -> None:
-    with up(tmp_path, inside=here) as running:
+def test_a_run_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path, here: Machine) -> None:
+    with up(tmp_path, on=here) as running:
         typed(here, tmp_path, commands(running.text))
         network_id, _, address = make_router(here, running.url)
         wait_for_answer(here, address)
         running.process.send_signal(signal.SIGKILL)
         running.process.wait(timeout=20)
-        assert "br-int" in devices(here)
-        dnsmasq = output(here, "ip", "netns", "pids", f"qdhcp-{network_id}").split()
+        assert "br-int" in here.devices()
+        dnsmasq = here.run("ip", "netns", "pids", f"qdhcp-{network_id}").split()
         assert dnsmasq
-    with up(tmp_path, inside=here) as running:
+    with up(tmp_path, on=here) as running:
         assert "not restored" not in running.text
         wait_for_answer(here, address)
         assert ", 0% packet loss" in typed(here, tmp_path, [commands(running.text)[-1]])
         assert running.ctrl_c() == 0
-        assert (devices(here), named_namespaces(here)) == (NOTHING, NOTHING)
+        assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
-def test_a_start_that_fails_late_leaves_nothing(tmp_path: Path, here: list[str]) -> None:
+def test_a_start_that_fails_late_leaves_nothing(tmp_path: Path, here: Machine) -> None:
     """The switch runs already when granian refuses; a module that does not import makes it refuse."""
     broken = tmp_path / "modules"
     broken.mkdir()
     (broken / "setproctitle.py").write_text("raise ImportError('broken for a test')\n")
     done = subprocess.run(
-        [*here, "env", f"PYTHONPATH={broken}", PROGRAM, "up", "--state", str(tmp_path / "state")],
+        here.inside(["env", f"PYTHONPATH={broken}", str(PROGRAM), "up", "--state", str(tmp_path / "state")]),
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -131,37 +132,37 @@ def test_a_start_that_fails_late_leaves_nothing(tmp_path: Path, here: list[str])
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("neutrino: ")
     assert done.stderr.count("\n") == 1
-    assert (devices(here), named_namespaces(here)) == (NOTHING, NOTHING)
+    assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
-def test_a_bridge_of_somebody_else_is_left_alone(tmp_path: Path, here: list[str]) -> None:
-    output(here, "ip", "link", "add", "br-ex", "type", "bridge")
-    with up(tmp_path, inside=here) as running:
+def test_a_bridge_of_somebody_else_is_left_alone(tmp_path: Path, here: Machine) -> None:
+    here.run("ip", "link", "add", "br-ex", "type", "bridge")
+    with up(tmp_path, on=here) as running:
         assert "networks are not wired on this machine" in running.text
         assert "br-ex" in running.text
-        assert ask(here, f"{running.url}/v2.0/networks")["networks"] == []
+        assert here.ask(f"{running.url}/v2.0/networks")["networks"] == []
         assert running.ctrl_c() == 0
-    assert devices(here) == {"br-ex"}
+    assert here.devices() == {"br-ex"}
 
 
-def test_the_switchs_database_is_served_where_nova_looks_for_it(tmp_path: Path, here: list[str]) -> None:
+def test_the_switchs_database_is_served_where_nova_looks_for_it(tmp_path: Path, here: Machine) -> None:
     more = tmp_path / "agent.conf"
     more.write_text("[ovs]\novsdb_managers = ptcp:6640:127.0.0.1\n")
-    with up(tmp_path, "--agent-config-file", str(more), inside=here) as running:
+    with up(tmp_path, "--agent-config-file", str(more), on=here) as running:
 
         def bridges() -> set[str]:
-            return set(output(here, "ovs-vsctl", "--db=tcp:127.0.0.1:6640", "--timeout=5", "list-br").split())
+            return set(here.run("ovs-vsctl", "--db=tcp:127.0.0.1:6640", "--timeout=5", "list-br", check=False).split())
 
         wanted = {"br-int", "br-tun", "br-ex"}
         wait_until(lambda: bridges() == wanted, timeout=30, what="the database on port 6640", failed=lambda: None)
         assert running.ctrl_c() == 0
 
 
-def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, here: list[str]) -> None:
-    with up(tmp_path, inside=here) as running:
+def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, here: Machine) -> None:
+    with up(tmp_path, on=here) as running:
         running.process.terminate()
         assert running.process.wait(timeout=20) == 0
-    assert (devices(here), named_namespaces(here)) == (NOTHING, NOTHING)
+    assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
 def test_vm_without_a_run_says_so(tmp_path: Path) -> None:

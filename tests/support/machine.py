@@ -53,6 +53,13 @@ class Machine:
         answer: dict[str, Any] = json.loads(self.run("curl", "-sS", "--noproxy", "*", "-X", method, *data, url))
         return answer
 
+    def devices(self) -> set[str]:
+        """Its network devices, loopback aside."""
+        return {link["ifname"] for link in json.loads(self.run("ip", "-json", "link"))} - {"lo"}
+
+    def named_namespaces(self) -> set[str]:
+        return {line.split()[0] for line in self.run("ip", "netns").splitlines()}
+
     def __enter__(self) -> Self:
         return self
 
