@@ -68,7 +68,7 @@ class DhcpRole:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
         self._reconciler: Reconciler | None = None
-        self._told = False
+        self._synced = False
         self._heard = asyncio.Event()  # all that is up to a new position
         self._position: int | None = None
         # Ports that we said can get their lease, with the revision, and whose DHCP port we served from then.
@@ -92,8 +92,8 @@ class DhcpRole:
                 self._ports[change.new.network_id][change.new.id] = change.new
 
     def synced(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._synced:
+            self._synced = True
             for network_id in self._feed.state.objects[NETWORK]:
                 self._queue.put(network_id)
         self._heard.set()
@@ -180,11 +180,13 @@ class DhcpRole:
     async def _one(self, network_id: str) -> None:
         assert self._reconciler is not None
         this = self._served(network_id)
-        if not self._told and (not this.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)):
+        if not self._synced and (
+            not this.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)
+        ):
             return
         if not this.is_served:
             self._unwatch(network_id)
-        outcome = await asyncio.to_thread(self._reconciler.serve, this, complete=self._told)
+        outcome = await asyncio.to_thread(self._reconciler.serve, this, complete=self._synced)
         if not this.is_served:
             for port_id in self._ports.get(network_id, {}) if self._feed.state.get(NETWORK, network_id) is None else ():
                 self._ready.pop(port_id, None)

@@ -83,7 +83,7 @@ class L2Role:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
-        self._told = False  # whether the server has told everything since we started
+        self._synced = False  # whether `synced` has come since the agent's start
         self._position: int | None = None
         self._up: dict[str, int] = {}  # ports that we said are up, with the revision
         self._problems: dict[str, str] = {}  # those that we said cannot be, with the reason
@@ -98,7 +98,7 @@ class L2Role:
         """Rounds look at everything; `synced` follows."""
 
     def synced(self) -> None:
-        self._told = True
+        self._synced = True
         self._queue.put(WIRE)
 
     def applied(self) -> int | None:
@@ -164,7 +164,7 @@ class L2Role:
                 self._queue.later(key, REFUSED_SECONDS)
 
     async def _round(self, wirer: Wirer) -> Outcome:
-        host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._told
+        host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
         outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)
