@@ -1,8 +1,8 @@
 """What a host may say: every field of every message that reaches the database, the log or other hosts. Pure.
 
-A message that breaks a rule is refused as a whole: its host is told why, and nothing of it is written. Hosts are trusted with
-what is theirs, not with the shape of it: a wrong address in one host's report would otherwise be the business of all hosts
-that share a network with it.
+A message that breaks a rule is refused as a whole: its host is told why, and nothing of it is written. Hosts are trusted
+with what is theirs, not with the shape of it: a wrong address in one host's report would otherwise be the business of all
+hosts that share a network with it.
 """
 
 from __future__ import annotations
