@@ -108,7 +108,9 @@ class DhcpRole:
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
             "ports": len(self._feed.state.objects[PORT]),
-            agents.PROBLEMS: dict(sorted(self._problems.items())[:10]),
+            agents.PROBLEMS: dict(
+                sorted({**self._feed.state.problems_of(NETWORK, PORT), **self._problems}.items())[:10]
+            ),
         }
         yield dataclasses.replace(self._description, configurations=configurations)
 
@@ -126,7 +128,7 @@ class DhcpRole:
         for network_id in sorted(wanted):
             try:
                 lines.append(reconciler.look(self._served(network_id)).text())
-            except REFUSALS as error:
+            except Exception as error:
                 problems[network_id] = str(error)
         if self._feed.is_synced:
             lines += [f"network {key} is not served here any more" for key in sorted(reconciler.known() - set(wanted))]
@@ -173,6 +175,10 @@ class DhcpRole:
         except REFUSALS as error:
             delay = self._queue.failed(key)
             self._failed(key, str(error), delay)
+        except Exception as error:  # of this network alone: the others, and the agent, go on
+            delay = self._queue.failed(key)
+            LOG.exception("network %s cannot be served", key)
+            self._failed(key, f"{type(error).__name__}: {error}", delay)
         else:
             self._problems.pop(key, None)
             self._queue.done(key)

@@ -109,7 +109,9 @@ class L2Role:
             **self._description.configurations,
             agents.DEVICES: len(self._up),
             agents.DATAPLANE: self._dataplane,
-            agents.PROBLEMS: _shortened({**self._faults, **self._problems}),
+            agents.PROBLEMS: _shortened(
+                {**self._feed.state.problems_of(*KINDS.values()), **self._faults, **self._problems}
+            ),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield dataclasses.replace(self._description, configurations=configurations)
@@ -151,6 +153,12 @@ class L2Role:
                 delay = self._queue.failed(key)
                 self._set_dataplane(f"down: {error}")
                 LOG.warning("the ports could not be wired, again in %.1f s: %s", delay, error)
+                continue
+            except Exception as error:  # an agent that ends would come back to the same
+                wirer.forget()
+                delay = self._queue.failed(key)
+                self._set_dataplane(f"down: {type(error).__name__}: {error}")
+                LOG.exception("the ports could not be wired, again in %.1f s", delay)
                 continue
             self._queue.done(key)
             if outcome.changed:

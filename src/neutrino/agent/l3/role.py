@@ -121,7 +121,7 @@ class L3Role:
                 "ex_gw_ports": sum(each.gateway is not None for each in routers),
                 "interfaces": sum(len(each.interfaces) for each in routers),
                 "floating_ips": sum(len(each.floating_ips) for each in routers),
-                agents.PROBLEMS: dict(sorted(self._problems.items())[:10]),
+                agents.PROBLEMS: dict(sorted({**self._feed.state.problems_of(KIND), **self._problems}.items())[:10]),
                 **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
             },
         )
@@ -191,6 +191,11 @@ class L3Role:
             delay = self._queue.failed(router_id)
             LOG.warning("router %s is not as it should be, again in %.1f s: %s", router_id, delay, error)
             self._problem(router_id, str(error))
+            self._tell_failed(router_id)
+        except Exception as error:  # of this router alone: the others, and the agent, go on
+            delay = self._queue.failed(router_id)
+            LOG.exception("router %s cannot be made, again in %.1f s", router_id, delay)
+            self._problem(router_id, f"{type(error).__name__}: {error}")
             self._tell_failed(router_id)
         else:
             self._queue.done(router_id)
