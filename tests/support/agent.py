@@ -82,7 +82,8 @@ class Agent(TemporaryServer):
 
 
 def add_host(server: Neutrino, host: str) -> str:
-    command = [str(server.program), "host", "add", host, "--config-file", str(server.config)]
+    roles = ["--roles", "l2,dhcp,l3,metadata"]  # each test says in its configuration which it has
+    command = [str(server.program), "host", "add", host, *roles, "--config-file", str(server.config)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 

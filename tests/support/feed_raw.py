@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Self
 
-from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import InvalidStatus
 
 from neutrino.feed.address import Address
@@ -14,15 +14,17 @@ from neutrino.feed.messages import FROM_SERVER, HOST_HEADER, Message, Reader, Sy
 
 class Raw:
     def __init__(self, address: Address, host: str, credential: str) -> None:
-        self._path = address.path
+        self._address = address
         self._headers = {HOST_HEADER: host, "Authorization": f"Bearer {credential}"}
         self._reader = Reader(FROM_SERVER)
         self._connection: ClientConnection | None = None
 
     async def __aenter__(self) -> Self:
-        self._connection = await unix_connect(
-            self._path, additional_headers=self._headers, compression=None, max_queue=1, close_timeout=0.2
-        )
+        how: dict[str, Any] = {"compression": None, "max_queue": 1, "close_timeout": 0.2, "proxy": None}
+        if self._address.path:
+            self._connection = await unix_connect(self._address.path, additional_headers=self._headers, **how)
+        else:
+            self._connection = await connect(str(self._address), additional_headers=self._headers, **how)
         return self
 
     async def __aexit__(self, *_: object) -> None:

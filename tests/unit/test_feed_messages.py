@@ -77,7 +77,7 @@ def test_kinds_and_fields_of_a_later_release_are_passed_over() -> None:
 
 def test_changes_are_taken_once_and_the_newest() -> None:
     state = State()
-    for addresses in (["1"], ["1", "2"]):
+    for addresses in (["10.0.0.1"], ["10.0.0.1", "10.0.0.2"]):
         raw = msgspec.json.encode({"id": "a", "addresses": addresses})
         state.apply(m.Put(kind="address_group", object=msgspec.Raw(raw)))
     change = state.take()
@@ -93,12 +93,16 @@ def test_changes_are_taken_once_and_the_newest() -> None:
 
 def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
     state = State()
-    state.apply(m.Members(id="g", added=(Member("1", "m"),), digest="x"))
+    state.apply(m.Members(id="g", added=(Member("10.0.0.1", "fa:16:3e:00:00:01"),), digest="x"))
     assert state.get("group_members", "g") is None
     state.apply(m.Put(kind="group_members", object=msgspec.Raw(msgspec.json.encode(GroupMembers(id="g"))), digest="y"))
-    state.apply(m.Members(id="g", added=(Member("1", "m"), Member("2", "m")), digest="x"))
-    state.apply(m.Members(id="g", removed=(Member("1", "m"),), digest="z"))
-    assert state.get("group_members", "g").members == {Member("2", "m")}
+    state.apply(
+        m.Members(
+            id="g", added=(Member("10.0.0.1", "fa:16:3e:00:00:01"), Member("10.0.0.2", "fa:16:3e:00:00:01")), digest="x"
+        )
+    )
+    state.apply(m.Members(id="g", removed=(Member("10.0.0.1", "fa:16:3e:00:00:01"),), digest="z"))
+    assert state.get("group_members", "g").members == {Member("10.0.0.2", "fa:16:3e:00:00:01")}
     assert state.have() == {"group_members": {"g": "z"}}
 
 

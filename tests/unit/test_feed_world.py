@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import random
 from dataclasses import dataclass, field
 
@@ -34,6 +35,7 @@ from neutrino.server.feed.telling import compare, next_frame, synced
 from neutrino.server.feed.world import World
 
 HOSTS = [f"h{i}" for i in range(4)]
+MAC = "fa:16:3e:00:00:01"
 NETWORKS = [f"n{i}" for i in range(4)]
 GROUPS = [f"g{i}" for i in range(4)]
 ADDRESS_GROUPS = ["a0", "a1"]
@@ -113,7 +115,7 @@ class Random:
                 id=key,
                 revision=self.rng.randrange(3),
                 network_id=network,
-                mac_address="m",
+                mac_address=MAC,
                 host=host,
                 active=i == 0,
                 security_groups=groups,
@@ -123,14 +125,14 @@ class Random:
         }
         tunnelled = hosts and network != NETWORKS[0]
         entry = Forwarding(
-            id=key, network_id=network, host=hosts[0] if hosts else "", mac_address="m", ip_addresses=tuple(addresses)
+            id=key, network_id=network, host=hosts[0] if hosts else "", mac_address=MAC, ip_addresses=tuple(addresses)
         )
-        members = frozenset(Member(a, "m") for a in addresses) if groups else frozenset[Member]()
+        members = frozenset(Member(a, MAC) for a in addresses) if groups else frozenset[Member]()
         dhcp = DhcpPort(
             id=key,
             revision=self.rng.randrange(3),
             network_id=network,
-            mac_address="m",
+            mac_address=MAC,
             host=hosts[0] if hosts else "",
             device_id=self.rng.choice(ROUTERS),
             device_owner=self.rng.choice([OWNER, "compute:nova", "network:router_interface"]),
@@ -158,7 +160,7 @@ class Random:
         key = self.rng.choice(ROUTERS)
 
         def router() -> Router:
-            interfaces = (RouterInterface(id=f"{key}-{n}", network_id=n, mac_address="m") for n in self._some(NETWORKS))
+            interfaces = (RouterInterface(id=f"{key}-{n}", network_id=n, mac_address=MAC) for n in self._some(NETWORKS))
             return Router(id=key, revision=self.rng.randrange(3), interfaces=tuple(interfaces))
 
         there = self.rng.random() < 0.9
@@ -167,7 +169,9 @@ class Random:
     def _dvr_mac(self, change: Records) -> None:
         name = self.rng.choice(HOSTS)
         there = self.rng.random() < 0.7
-        change.dvr_macs[f"agent-{name}"] = DvrMac(id=name, mac_address=f"m{self.rng.randrange(2)}") if there else None
+        change.dvr_macs[f"agent-{name}"] = (
+            DvrMac(id=name, mac_address=f"fa:16:3f:00:00:0{self.rng.randrange(2)}") if there else None
+        )
 
     def _network(self, change: Records) -> None:
         key = self.rng.choice(NETWORKS)
@@ -192,7 +196,11 @@ class Random:
     def _address_group(self, change: Records) -> None:
         key = self.rng.choice(ADDRESS_GROUPS)
         there = self.rng.random() < 0.9
-        change.address_groups[key] = AddressGroup(id=key, addresses=frozenset(self._some(PORTS))) if there else None
+        change.address_groups[key] = (
+            AddressGroup(id=key, addresses=frozenset(f"10.2.0.{each[1:]}" for each in self._some(PORTS)))
+            if there
+            else None
+        )
 
     def _agent(self, change: Records) -> None:
         name = self.rng.choice(HOSTS)
@@ -290,14 +298,14 @@ def test_those_who_are_not_concerned_hear_nothing() -> None:
     segments = (Segment(id="s", network_type="vxlan"),)
     world.apply(Records(networks={n: Network(id=n, segments=segments) for n in NETWORKS}))
     for i, host in enumerate(HOSTS):
-        port = Port(id=f"p{i}", network_id=NETWORKS[i], mac_address="m", host=host)
-        entry = Forwarding(id=port.id, network_id=port.network_id, host=host, mac_address="m")
+        port = Port(id=f"p{i}", network_id=NETWORKS[i], mac_address=MAC, host=host)
+        entry = Forwarding(id=port.id, network_id=port.network_id, host=host, mac_address=MAC)
         world.put_port(port.id, PortRecord(port.id, port.network_id, {host: port}, entry))
     ends = [HostEnd(world, host) for host in HOSTS]
     for end in ends:
         end.hear(world)
-    port = Port(id="new", network_id=NETWORKS[0], mac_address="m", host=HOSTS[1])
-    entry = Forwarding(id="new", network_id=port.network_id, host=HOSTS[1], mac_address="m")
+    port = Port(id="new", network_id=NETWORKS[0], mac_address=MAC, host=HOSTS[1])
+    entry = Forwarding(id="new", network_id=port.network_id, host=HOSTS[1], mac_address=MAC)
     world.put_port("new", PortRecord("new", port.network_id, {HOSTS[1]: port}, entry))
     assert [bool(end.outgoing) for end in ends] == [True, True, False, False]
 
@@ -306,10 +314,12 @@ def test_members_travel_as_differences() -> None:
     world = World()
     rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
     world.put_group("g", GroupRecord(SecurityGroup(id="g", rules=(rule,))))
-    own = Port(id="own", network_id="n", mac_address="m", host="h0", security_groups=("g",))
-    world.put_port("own", PortRecord("own", "n", {"h0": own}, None, frozenset({"g"}), frozenset({Member("1", "m")})))
+    own = Port(id="own", network_id="n", mac_address=MAC, host="h0", security_groups=("g",))
+    world.put_port(
+        "own", PortRecord("own", "n", {"h0": own}, None, frozenset({"g"}), frozenset({Member("10.1.0.1", MAC)}))
+    )
     for i in range(500):
-        members = frozenset({Member(f"10.0.{i}", "m")})
+        members = frozenset({Member(str(ipaddress.IPv4Address("10.0.0.0") + i), MAC)})
         world.put_port(f"p{i}", PortRecord(f"p{i}", "n", {}, None, frozenset({"g"}), members))
     end = HostEnd(world, "h0")
     end.hear(world)
@@ -321,12 +331,12 @@ def test_members_travel_as_differences() -> None:
     found = end.state.get("group_members", "g")
     assert isinstance(found, GroupMembers)
     assert len(found.members) == 500
-    assert Member("10.0.7", "m") not in found.members
+    assert Member("10.0.0.7", MAC) not in found.members
 
 
 def test_before_synced_nothing_is_taken_away() -> None:
     world = World()
-    port = Port(id="p", network_id="n", mac_address="m", host="h0")
+    port = Port(id="p", network_id="n", mac_address=MAC, host="h0")
     world.put_port("p", PortRecord("p", "n", {"h0": port}))
     end = HostEnd(world, "h0")
     end.hear(world)

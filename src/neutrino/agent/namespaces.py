@@ -132,6 +132,27 @@ def plan_namespace(desired: DesiredNamespace, actual: NamespaceState) -> Namespa
     return NamespacePlan(desired.name, changes, devices.missing, devices.stale)
 
 
+def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
+    """The part of a plan that deletes and replaces nothing, for an agent that has not synced: its cache may be older."""
+    routes = {route.key for route in actual.routes}
+    neighbours = {(each.device, each.address) for each in actual.neighbours}
+
+    def adds(change: Change) -> bool:
+        match change:
+            case DeleteAddress() | DeleteDevice() | DeleteNeighbour() | DeleteRoute() | DeleteRule():
+                return False
+            case SetVeth():
+                return change.name not in actual.devices
+            case SetRoute():
+                return change.route.key not in routes
+            case SetNeighbour():
+                return (change.neighbour.device, change.neighbour.address) not in neighbours
+            case _:
+                return True
+
+    return dataclasses.replace(plan, changes=tuple(filter(adds, plan.changes)), stale=())
+
+
 # --- devices ---
 
 

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 
 
-def host(action: str, name: str | None, config_files: Sequence[str]) -> int:
+def host(action: str, name: str | None, roles: str | None, config_files: Sequence[str]) -> int:
+    from neutrino.model.roles import LEAST, UnknownRole, parse_roles
     from neutrino.server.config import database_url
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
@@ -16,22 +17,35 @@ def host(action: str, name: str | None, config_files: Sequence[str]) -> int:
     if action != "list" and not name:
         print(f"neutrino: host {action} needs the host's name", file=sys.stderr)
         return 2
+    if (roles is None and action == "roles") or (roles is not None and action not in ("add", "roles")):
+        needs = "needs" if action == "roles" else "takes no"
+        print(f"neutrino: host {action} {needs} --roles", file=sys.stderr)
+        return 2
+    try:
+        named = parse_roles(roles) if roles is not None else LEAST
+    except UnknownRole as error:
+        print(f"neutrino: --roles: {error}", file=sys.stderr)
+        return 2
     conf = configuration(config_files)
     db = Database(database_url(conf))
     try:
         schema.ensure(db, upgrade=conf.database.auto_upgrade)
         credentials = Credentials(db)
         if action == "add":
-            print(credentials.add(name or ""))
+            print(credentials.add(name or "", named))
+        elif action == "roles":
+            credentials.set_roles(name or "", named)
         elif action == "rotate":
             print(credentials.rotate(name or ""))
         elif action == "remove":
             credentials.remove(name or "")
         elif action == "show":
-            print(_shown(db, name or ""))
+            its = next((its for known, _, its in credentials.all() if known == name), ())
+            print(f"{name}: roles {','.join(its) or 'none, as it has no credential'}", file=sys.stderr)
+            print(_shown(db, name or "", its))
         else:
-            for known, made in credentials.all():
-                print(f"{known}\t{made}")
+            for known, made, its in credentials.all():
+                print(f"{known}\t{made}\t{','.join(its)}")
     except (BadName, HostExists, UnknownHost, schema.WrongSchema) as error:
         print(f"neutrino: {error}", file=sys.stderr)
         return 1
@@ -40,10 +54,11 @@ def host(action: str, name: str | None, config_files: Sequence[str]) -> int:
     return 0
 
 
-def _shown(db: object, name: str) -> str:
+def _shown(db: object, name: str, roles: Sequence[str]) -> str:
     """What the host needs now, as JSON: to be compared with what it has."""
     import msgspec
 
+    from neutrino.model.roles import may_know
     from neutrino.server.db.session import Database
     from neutrino.server.feed.reader import read_all
     from neutrino.server.feed.scope import scope
@@ -53,5 +68,6 @@ def _shown(db: object, name: str) -> str:
         objects = scope(read_all(connection), name)
     out: dict[str, list[object]] = {}
     for (kind, _), value in sorted(objects.items()):
-        out.setdefault(kind, []).append(value)
+        if may_know(kind, roles):
+            out.setdefault(kind, []).append(value)
     return msgspec.json.format(msgspec.json.encode(out)).decode()

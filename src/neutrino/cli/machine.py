@@ -127,7 +127,7 @@ class Machine:
             schema.ensure(db, upgrade=conf.database.auto_upgrade)
             credentials = Credentials(db)
             try:
-                credential = credentials.add(self.host)
+                credential = credentials.add(self.host, self.roles)
             except HostExists:
                 credential = credentials.rotate(self.host)
         finally:

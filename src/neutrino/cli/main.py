@@ -37,8 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     _config_files(feed)
 
     host = commands.add_parser("host", help="say which hosts may connect to the feed")
-    host.add_argument("action", choices=["add", "list", "remove", "rotate", "show"])
+    host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
+    host.add_argument(
+        "--roles",
+        metavar="ROLES",
+        help="for add and roles: what the host may be, of l2,dhcp,l3,metadata (add without it: l2,metadata)",
+    )
     _config_files(host)
 
     agent = commands.add_parser("agent", help="run the agent of this host")
@@ -103,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.command == "host":
         from neutrino.cli.host import host
 
-        return host(args.action, args.name, args.config_file)
+        return host(args.action, args.name, args.roles, args.config_file)
     from neutrino.cli.database import database
 
     return database(args.action, args.config_file)

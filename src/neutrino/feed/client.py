@@ -288,16 +288,19 @@ class FeedClient:
         if isinstance(message, Ack):
             self._outbox.acknowledged(message.serial)
             return
-        try:
-            self.state.apply(message)
-        except (ValueError, TypeError) as error:  # an object that is not what its kind says: skip it, keep the rest
-            LOG.error("an object of the server cannot be understood: %s", error)
+        self.state.apply(message)
+        self._tell_problems()
         if isinstance(message, Synced):
             self._failures = 0
             self._synced.set()
             self._save.set()
             self._position_is_new = True
             self._changed.set()
+
+    def _tell_problems(self) -> None:
+        for kind, key, reason in self.state.take_problems():
+            LOG.error("%s %s cannot be used, what was known of it is kept: %s", kind, key, reason)
+            self.error(kind, key, reason)
 
     def _welcomed(self, message: Welcome) -> None:
         LOG.info("connected to %s at %s", message.server or "the server", self._address)
@@ -323,6 +326,7 @@ class FeedClient:
         except (OSError, ValueError) as error:
             LOG.warning("the cache %s cannot be read (%s): we start without it", cache, error)
             self.state = State()
+        self._tell_problems()
         if self.state.has_changes:
             self._changed.set()
 

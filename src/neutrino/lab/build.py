@@ -124,7 +124,7 @@ def _start_server(lab: Lab) -> None:
         schema.ensure(db)
         credentials = Credentials(db)
         for host in lab.hosts:
-            _write_secret(lab.places.host(host) / "credential", credentials.add(host))
+            _write_secret(lab.places.host(host) / "credential", credentials.add(host, lab.settings.roles))
     finally:
         db.close()
     lab.start_server(wait=False)

@@ -74,6 +74,11 @@ class Dnsmasq:
         running = _command_of(pid) if pid is not None else None
         return Found(pid, running, files)
 
+    def is_running(self, network_id: str) -> bool:
+        """Also one whose pid file is lost."""
+        where = self._directory / network_id
+        return self._pid(where) is not None or next(self._pids(where), None) is not None
+
     def write(self, network_id: str, files: Mapping[str, str]) -> None:
         """Each file whole or not at all. dnsmasq gives up its rights and must still be able to read them."""
         where = self._directory / network_id

@@ -72,3 +72,17 @@ def render_leases(this: Served, settings: Settings, existing: str = "") -> str:
         elif (known := str(ipaddress.ip_address(address))) in ipv6:
             identity.append(ipv6[known])
     return "".join(f"{line}\n" for line in [*lines, *identity])
+
+
+def with_existing(rendered: str, existing: str) -> str:
+    """The leases of a dnsmasq that ended, and of the rendered ones those whose address has none."""
+    held = {words[2] for line in existing.splitlines() if len(words := line.split()) == 5}
+    kept = existing.splitlines()
+    new = [line for line in rendered.splitlines() if line not in kept and _leased(line) not in held]
+    # IPv4 leases come before the server's identity and the IPv6 ones: that is how dnsmasq reads the file.
+    return "".join(f"{line}\n" for line in [*new, *kept])
+
+
+def _leased(line: str) -> str:
+    words = line.split()
+    return words[2] if len(words) == 5 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -64,6 +64,12 @@ def plan_service(wanted: Service, running: tuple[str, ...] | None, files: Mappin
     if changed:
         return ServicePlan(Action.RELOAD, write, f"changed: {', '.join(changed)}")
     return ServicePlan(Action.NOTHING, write)
+
+
+def keeping_files(plan: ServicePlan, files: Mapping[str, str]) -> ServicePlan:
+    """The plan of an agent that has not synced: files that name ports may be newer than its cache, and stay."""
+    write = {name: text for name, text in plan.write.items() if name not in RELOADED or name not in files}
+    return replace(plan, write=write)
 
 
 def _restart_reason(wanted: Service, running: tuple[str, ...] | None, write: Mapping[str, str]) -> str:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from neutrino.agent.dhcp import command
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq, DnsmasqError, Found
-from neutrino.agent.dhcp.hosts_files import render_leases
+from neutrino.agent.dhcp.hosts_files import render_leases, with_existing
 from neutrino.agent.dhcp.leases import plan_releases, read_leases, render_release
 from neutrino.agent.dhcp.namespace import DhcpNamespace, Plug, render_namespace
-from neutrino.agent.dhcp.plan import Action, ServicePlan, plan_service, render_service
+from neutrino.agent.dhcp.plan import Action, ServicePlan, keeping_files, plan_service, render_service
 from neutrino.agent.dhcp.served import NAMESPACE_PREFIX, Served
 from neutrino.agent.dhcp.settings import Settings
-from neutrino.agent.namespaces import DesiredNamespace, NamespacePlan, plan_namespace, sysctls_to_read
+from neutrino.agent.namespaces import DesiredNamespace, NamespacePlan, additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import MARK, SETTLE_SECONDS
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
@@ -118,7 +118,7 @@ class Reconciler:
         )
 
     def is_running(self, network_id: str) -> bool:
-        return self._dnsmasq.read(network_id).running is not None
+        return self._dnsmasq.is_running(network_id)
 
     def _read(self, desired: DesiredNamespace) -> NamespaceState:
         return self._netlink.read(desired.name, sysctls_to_read(desired))
@@ -128,7 +128,8 @@ class Reconciler:
     def serve(self, this: Served, *, complete: bool = True) -> Outcome:
         """Bring the network to what it should be; what cannot be done raises what the driver raised.
 
-        Not `complete`: what we know of it is from memory, and nothing is unplugged for that.
+        Not `complete`: what we know of it is from the cache, which may be older than what is here. Then only what is
+        missing is added: nothing is unplugged, and addresses, routes, leases and files that are there stay.
         """
         if not this.is_served:
             return Outcome(changed=complete and self.remove(this.id))
@@ -138,19 +139,25 @@ class Reconciler:
         service = render_service(this, self._settings, space.plug.device, space.addresses)
         found = self._dnsmasq.read(this.id)
         plan = plan_service(service, found.running, found.files)
-        if found.running is not None:
+        if not complete:
+            plan = keeping_files(plan, found.files)
+        elif found.running is not None:
             self._release(this, space, found)
-        self._carry_out(this, space, plan, service.command)
+        self._carry_out(this, space, plan, service.command, complete)
         if plan.action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq: %s", this.id, plan.action.value, plan.reason)
         pid = found.pid if plan.action is not Action.RESTART else self._dnsmasq.read(this.id).pid
         return Outcome(plan.action, plugged or bool(plan), pid)
 
-    def _carry_out(self, this: Served, space: DhcpNamespace, plan: ServicePlan, argv: tuple[str, ...]) -> None:
+    def _carry_out(
+        self, this: Served, space: DhcpNamespace, plan: ServicePlan, argv: tuple[str, ...], complete: bool
+    ) -> None:
         if plan.action is Action.RESTART:
             self._dnsmasq.stop(this.id)  # before its leases are read: it writes them when it ends
             existing = self._dnsmasq.read(this.id).files.get(command.LEASES, "")
             leases = render_leases(this, self._settings, existing)
+            if not complete:
+                leases = with_existing(leases, existing)
             self._dnsmasq.write(this.id, {**plan.write, command.LEASES: leases})
             self._dnsmasq.start(space.desired.name, argv)
             return
@@ -169,13 +176,13 @@ class Reconciler:
         if strangers:
             self._unplug(strangers)
         if plug.is_veth:  # first the pair, then its end on the bridge
-            changed |= self._apply_pair(desired, plug, bridge)
+            changed |= self._apply_pair(desired, plug, bridge, complete)
             bridge = self._bridge()
             changed |= self._plug_in(bridge, network_id, plug)
         else:
             changed |= self._plug_in(bridge, network_id, plug)
             self._move_in(plug, desired.name)
-            changed |= self._apply(desired)
+            changed |= self._apply(desired, self._read(desired), complete)
         self._raise_loopback(desired.name)
         return changed or bool(strangers)
 
@@ -188,8 +195,10 @@ class Reconciler:
             self._ovsdb.apply([missing])
         return missing is not None
 
-    def _apply(self, desired: DesiredNamespace, state: NamespaceState | None = None) -> bool:
-        plan = plan_namespace(desired, state or self._read(desired))
+    def _apply(self, desired: DesiredNamespace, state: NamespaceState, complete: bool) -> bool:
+        plan = plan_namespace(desired, state)
+        if not complete:
+            plan = additions(plan, state)
         self._netlink.apply(desired.name, plan.changes)
         self._end_connections(desired.name, plan.changes)
         if plan.stale:
@@ -205,12 +214,12 @@ class Reconciler:
             except ConntrackError as error:
                 LOG.warning("%s: connections of addresses that are gone are still followed: %s", namespace, error)
 
-    def _apply_pair(self, desired: DesiredNamespace, plug: Plug, bridge: Bridge) -> bool:
+    def _apply_pair(self, desired: DesiredNamespace, plug: Plug, bridge: Bridge, complete: bool) -> bool:
         state = self._read(desired)
         if plug.device not in state.devices and plug.switch_port in bridge.ports:  # the switch holds the old pair's end
             self._ovsdb.apply([DeletePort(bridge.name, plug.switch_port)], settle=SETTLE_SECONDS)
         outside = _plan_outside(plug, state)
-        changed = self._apply(desired, state)
+        changed = self._apply(desired, state, complete)
         if outside is not None:
             self._netlink.apply(HOST, [outside])
         return changed or outside is not None

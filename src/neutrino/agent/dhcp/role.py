@@ -68,7 +68,7 @@ class DhcpRole:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
         self._reconciler: Reconciler | None = None
-        self._told = False
+        self._synced = False
         self._heard = asyncio.Event()  # all that is up to a new position
         self._position: int | None = None
         # Ports that we said can get their lease, with the revision, and whose DHCP port we served from then.
@@ -92,8 +92,8 @@ class DhcpRole:
                 self._ports[change.new.network_id][change.new.id] = change.new
 
     def synced(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._synced:
+            self._synced = True
             for network_id in self._feed.state.objects[NETWORK]:
                 self._queue.put(network_id)
         self._heard.set()
@@ -108,7 +108,9 @@ class DhcpRole:
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
             "ports": len(self._feed.state.objects[PORT]),
-            agents.PROBLEMS: dict(sorted(self._problems.items())[:10]),
+            agents.PROBLEMS: dict(
+                sorted({**self._feed.state.problems_of(NETWORK, PORT), **self._problems}.items())[:10]
+            ),
         }
         yield dataclasses.replace(self._description, configurations=configurations)
 
@@ -126,7 +128,7 @@ class DhcpRole:
         for network_id in sorted(wanted):
             try:
                 lines.append(reconciler.look(self._served(network_id)).text())
-            except REFUSALS as error:
+            except Exception as error:
                 problems[network_id] = str(error)
         if self._feed.is_synced:
             lines += [f"network {key} is not served here any more" for key in sorted(reconciler.known() - set(wanted))]
@@ -173,6 +175,10 @@ class DhcpRole:
         except REFUSALS as error:
             delay = self._queue.failed(key)
             self._failed(key, str(error), delay)
+        except Exception as error:  # of this network alone: the others, and the agent, go on
+            delay = self._queue.failed(key)
+            LOG.exception("network %s cannot be served", key)
+            self._failed(key, f"{type(error).__name__}: {error}", delay)
         else:
             self._problems.pop(key, None)
             self._queue.done(key)
@@ -180,11 +186,13 @@ class DhcpRole:
     async def _one(self, network_id: str) -> None:
         assert self._reconciler is not None
         this = self._served(network_id)
-        if not self._told and (not this.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)):
+        if not self._synced and (
+            not this.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)
+        ):
             return
         if not this.is_served:
             self._unwatch(network_id)
-        outcome = await asyncio.to_thread(self._reconciler.serve, this, complete=self._told)
+        outcome = await asyncio.to_thread(self._reconciler.serve, this, complete=self._synced)
         if not this.is_served:
             for port_id in self._ports.get(network_id, {}) if self._feed.state.get(NETWORK, network_id) is None else ():
                 self._ready.pop(port_id, None)

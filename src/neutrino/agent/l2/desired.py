@@ -200,7 +200,10 @@ def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: O
         elif key is not None and isinstance(network, LocalNetwork):
             networks[key] = network
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
-            ports.append(_local_port(port, wiring.ports[port_id], network.vlan, held, options))
+            try:
+                ports.append(_local_port(port, wiring.ports[port_id], network.vlan, held, options))
+            except ValueError as error:  # of this port alone
+                problems[port_id] = str(error)
     live = {port.ofport for port in ports}
     present = {key.network_id for key in networks}
     return Desired(

@@ -44,16 +44,23 @@ class Renderer:
     def __init__(self, extensions: Iterable[Contribution] = ()) -> None:
         self._extensions = tuple(extensions)
         self._rendered: dict[tuple[str, str], tuple[object, dict[FlowKey, Flow]]] = {}
+        self.problems: dict[str, str] = {}  # owners that could not be rendered, which keep the flows that they had
 
     def render(self, desired: Desired) -> BridgeFlows:
         """All flows that should be on each of our bridges."""
         rendered: dict[tuple[str, str], tuple[object, dict[FlowKey, Flow]]] = {}
         flows: defaultdict[str, dict[FlowKey, Flow]] = defaultdict(dict)
+        self.problems = {}
         added = (part for extension in self._extensions for part in extension(desired))
         for part in (*parts_of(desired), *added):
             known = self._rendered.get((part.bridge, part.owner))
             if known is None or known[0] != part.inputs:
-                known = part.inputs, _by_key(owned(part.owner, part.render()), part)
+                try:
+                    known = part.inputs, _by_key(owned(part.owner, part.render()), part)
+                except (ValueError, LookupError, ConflictingFlows) as error:  # of this owner alone
+                    self.problems[part.owner] = f"{type(error).__name__}: {error}"
+                    if known is None:
+                        continue
             rendered[part.bridge, part.owner] = known
             _merge(flows[part.bridge], known[1], part)
         self._rendered = rendered

@@ -83,7 +83,7 @@ class L2Role:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
-        self._told = False  # whether the server has told everything since we started
+        self._synced = False  # whether `synced` has come since the agent's start
         self._position: int | None = None
         self._up: dict[str, int] = {}  # ports that we said are up, with the revision
         self._problems: dict[str, str] = {}  # those that we said cannot be, with the reason
@@ -98,7 +98,7 @@ class L2Role:
         """Rounds look at everything; `synced` follows."""
 
     def synced(self) -> None:
-        self._told = True
+        self._synced = True
         self._queue.put(WIRE)
 
     def applied(self) -> int | None:
@@ -109,7 +109,9 @@ class L2Role:
             **self._description.configurations,
             agents.DEVICES: len(self._up),
             agents.DATAPLANE: self._dataplane,
-            agents.PROBLEMS: _shortened({**self._faults, **self._problems}),
+            agents.PROBLEMS: _shortened(
+                {**self._feed.state.problems_of(*KINDS.values()), **self._faults, **self._problems}
+            ),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield dataclasses.replace(self._description, configurations=configurations)
@@ -152,6 +154,12 @@ class L2Role:
                 self._set_dataplane(f"down: {error}")
                 LOG.warning("the ports could not be wired, again in %.1f s: %s", delay, error)
                 continue
+            except Exception as error:  # an agent that ends would come back to the same
+                wirer.forget()
+                delay = self._queue.failed(key)
+                self._set_dataplane(f"down: {type(error).__name__}: {error}")
+                LOG.exception("the ports could not be wired, again in %.1f s", delay)
+                continue
             self._queue.done(key)
             if outcome.changed:
                 self._flows_changed.set()
@@ -164,7 +172,7 @@ class L2Role:
                 self._queue.later(key, REFUSED_SECONDS)
 
     async def _round(self, wirer: Wirer) -> Outcome:
-        host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._told
+        host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
         outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)

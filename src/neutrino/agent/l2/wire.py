@@ -140,7 +140,11 @@ class Wirer:
         changed += failed.changed
         self._end_connections(desired, complete)
         self._before = desired
+        faults.update(self._renderer.problems)
         problems = {**desired.problems, **failed.problems}
+        problems |= {
+            port.id: reason for port in desired.ports if (reason := self._renderer.problems.get(f"port {port.id}"))
+        }
         wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
         for port_id in read_ancillary(self._wiring, snapshot):
             if port_id in host_state.ports:

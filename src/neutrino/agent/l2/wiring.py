@@ -135,7 +135,7 @@ def read_wiring(options: WiringOptions, hosts: Iterable[state.Host], snapshot: S
         TunnelPort(number, kind, host.id)
         for host in sorted(hosts, key=lambda entry: entry.id)
         for kind in options.tunnel_types
-        if host.tunneling_ip and (number := _number(tunnel, tunnel_name(kind, host.tunneling_ip)))
+        if _is_address(host.tunneling_ip) and (number := _number(tunnel, tunnel_name(kind, host.tunneling_ip)))
     ]
     return Wiring(
         ports={port_id: interface.ofport or 0 for port_id, (_, interface) in _plugged(options, snapshot).items()},
@@ -204,11 +204,21 @@ def _patch(one: tuple[str, str], other: tuple[str, str]) -> list[Change]:
 def _unreachable(options: WiringOptions, host: state.Host) -> str | None:
     if not host.tunneling_ip:
         return "it has no address for tunnels"
+    if not _is_address(host.tunneling_ip):
+        return f"its address for tunnels, {host.tunneling_ip!r}, is none"
     if ip_address(host.tunneling_ip) == ip_address(options.local_ip):
         return f"its address for tunnels, {host.tunneling_ip}, is this host's own"
     if ip_address(host.tunneling_ip).version != ip_address(options.local_ip).version:
         return f"its address for tunnels, {host.tunneling_ip}, is of another IP version than {options.local_ip}"
     return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _tunnel(options: WiringOptions, kind: str, host: state.Host) -> SetPort:

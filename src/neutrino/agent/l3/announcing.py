@@ -48,7 +48,10 @@ class Announcements:
             await asyncio.sleep(self._interval)
             for router in self._routers():
                 if self._speaks(router):
-                    await asyncio.to_thread(self._say, router)
+                    try:
+                        await asyncio.to_thread(self._say, router)
+                    except Exception as error:  # of this router alone
+                        LOG.warning("router %s could not be announced: %s", router.id, error)
 
 
 def _ignore(done: asyncio.Future[None]) -> None:

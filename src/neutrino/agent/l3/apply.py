@@ -21,7 +21,7 @@ from neutrino.agent.l3.parts.devices import router_addresses
 from neutrino.agent.l3.parts.ha import Moving, primary_address
 from neutrino.agent.l3.parts.nat import ended_connections
 from neutrino.agent.l3.router import DesiredRouter, render_router
-from neutrino.agent.namespaces import NamespacePlan, plan_namespace, sysctls_to_read
+from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import SETTLE_SECONDS, plan_plugs, plan_unplugging
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.netlink.announce import Announcer
@@ -29,9 +29,6 @@ from neutrino.dataplane.netlink.api import Netlink, NetlinkError
 from neutrino.dataplane.netlink.changes import (
     DeleteAddress,
     DeleteDevice,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
     MoveDevice,
     SetAddress,
     SetDevice,
@@ -46,7 +43,6 @@ from neutrino.model.routing import Router
 LOG = logging.getLogger(__name__)
 RECORDS = "routers"
 DEVICE_SECONDS = 5.0
-_DELETIONS = (DeleteAddress, DeleteDevice, DeleteNeighbour, DeleteRoute, DeleteRule)
 INITIALIZED = {"l3-initialized": "True"}
 
 
@@ -74,7 +70,6 @@ class RouterPlan:
 class Applied:
     changes: int  # how many things were changed
     active: bool  # whether this host is the one that has an HA router's addresses
-    withheld: bool = False  # what is there differs from what we know, and may be the newer of the two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +79,6 @@ class Made:
     changes: int
     before: NamespaceState
     difference: NamespacePlan
-    withheld: bool = False  # something else differs, and stays until everything is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +110,7 @@ class RouterDataplane:
         """Make the router so. Without a keepalived that runs, what an earlier one has set is nobody's, and goes."""
         self.record(router)
         made = self.make(render_router(router, self._options), keepalived=keepalived, complete=complete)
-        return Applied(made.changes, keepalived and has_primary(router, made.before.addresses), made.withheld)
+        return Applied(made.changes, keepalived and has_primary(router, made.before.addresses))
 
     def make(self, desired: DesiredRouter, *, keepalived: bool = True, complete: bool = True) -> Made:
         """Make one namespace so. Where what is there may be newer than what we know, nothing is taken out or replaced."""
@@ -124,8 +118,7 @@ class RouterDataplane:
         if name not in self._drivers.netlink.namespaces():
             self._drivers.netlink.create_namespace(name)
         translated = self._drivers.nft.read(name, desired.nat.path)
-        withheld = not complete and translated is not None and bool(plan_table(desired.nat, translated))
-        changed = 0 if withheld else self._apply_nat(name, desired, translated)
+        changed = self._apply_nat(name, desired, translated) if complete or translated is None else 0
         changed += self._apply_metadata(name, desired)
         if not self._options.veth:
             self._bring_devices(desired)
@@ -135,9 +128,7 @@ class RouterDataplane:
         )
         difference = plan_namespace(wanted, actual)
         if not complete:
-            kept = tuple(change for change in difference.changes if not isinstance(change, _DELETIONS))
-            withheld |= len(kept) < len(difference.changes) or bool(difference.stale)
-            difference = dataclasses.replace(difference, changes=kept, stale=())
+            difference = additions(difference, actual)
         self._drivers.netlink.apply(name, difference.changes)
         changed += len(difference.changes)
         changed += self._raise_ends(desired)
@@ -145,7 +136,7 @@ class RouterDataplane:
         made = [change.peer for change in difference.changes if isinstance(change, SetVeth)]
         changed += self._plug(desired, [*(plugged(each) for each in gone), *difference.stale], made)
         self._announce(name, difference)
-        return Made(changed, actual, difference, withheld)
+        return Made(changed, actual, difference)
 
     def find(self, router: Router) -> RouterPlan:
         """What `apply` would change, changing nothing."""

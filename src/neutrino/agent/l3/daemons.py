@@ -52,13 +52,17 @@ class RouterDaemons:
         if moving_part(router, self._options) is None:
             await self._end_keepalived(router.id)
 
-    async def ensure(self, router: Router, *, active: bool) -> None:
+    async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> None:
         """What should run for the router here.
 
         Only the active host of an HA router announces prefixes; a distributed router's ports are on every host, and each
         host announces them to its own instances.
+
+        Not `complete`: the router is from the cache. Daemons that are missing are started; one that runs keeps its
+        configuration, and ends only where a running keepalived says that the router is active elsewhere.
         """
         moving = moving_part(router, self._options)
+        had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
         if moving is not None:
             directory = self._state / HA / router.id
             directory.mkdir(parents=True, exist_ok=True)
@@ -67,13 +71,14 @@ class RouterDaemons:
                 os.mkfifo(fifo, 0o600)
             text = render_keepalived(moving, self._options, str(fifo))
             daemon = self._keepalived(router.id, moving.namespace)
-            if not await asyncio.to_thread(self.has_keepalived, router.id):
+            if not had_keepalived:
                 Path(daemon.log_file).unlink(missing_ok=True)  # what is in it is then of this start
-            await self._keep(daemon, self._keepalived_file(router.id), text, heard_when=READY)
-        text = render_radvd(router, self._options) if active or router.distributed else ""
+            await self._keep(daemon, self._keepalived_file(router.id), text, complete, heard_when=READY)
+        announces = active or router.distributed
+        text = render_radvd(router, self._options) if announces else ""
         if text:
-            await self._keep(self._radvd(router.id), self._radvd_file(router.id), text)
-        else:
+            await self._keep(self._radvd(router.id), self._radvd_file(router.id), text, complete)
+        elif complete or (had_keepalived and not announces):
             await self._end_radvd(router.id)
 
     def orphans(self) -> list[str]:
@@ -108,9 +113,11 @@ class RouterDaemons:
         await self._end_radvd(router_id)
         await self._end_keepalived(router_id)
 
-    async def _keep(self, daemon: Daemon, path: Path, text: str, heard_when: str = "") -> None:
-        await asyncio.to_thread(_write, path, text)
+    async def _keep(self, daemon: Daemon, path: Path, text: str, complete: bool, heard_when: str = "") -> None:
         before = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
+        if before is not None and not complete and _read(path) != text:
+            return  # what it has loaded may be newer than the cache
+        await asyncio.to_thread(_write, path, text)
         process = await self._watch.keep(daemon)
         digest, loaded = _digest(text), _loaded(path)
         if process == before and _read(loaded) != digest:

@@ -100,13 +100,19 @@ class Delegations:
             await self._end(router.id, subnet_id, release=True)
         self._tidy(router.id)
 
-    async def ensure(self, router: Router, *, active: bool) -> list[str]:
-        """After it: its clients run where it is active, and the server knows what they have. Gives why it is not so."""
+    async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> list[str]:
+        """After it: its clients run where it is active, and the server knows what they have. Gives why it is not so.
+
+        Not `complete`: the router is from the cache. Clients are started where there are none, and none is ended.
+        """
         if not (active and asked_here(router)):
-            await self.stop(router.id)
+            if complete:
+                await self.stop(router.id)
             return []
         problems = []
         for each in router.delegations:
+            if not complete and self._is_elsewhere(router, each.subnet_id):
+                continue
             try:
                 await self._keep(router, each.subnet_id)
                 self._compare(router.id, each)

@@ -80,7 +80,7 @@ class L3Role:
         self._news = news
         self._wires = wires
         self._queue: WorkQueue[str] = WorkQueue()
-        self._told = asyncio.Event()  # all that the server knew when we came
+        self._synced = asyncio.Event()  # set for good with the first `synced`: an Event itself is always true
         self._problems: dict[str, str] = {}
         self._ha = HaStates(self._ha_changed)
         self._states: dict[str, str] = {}  # of HA routers, as they were told
@@ -88,7 +88,7 @@ class L3Role:
         self._made: dict[str, Router] = {}  # as they were last made here
         self._floating = FloatingStatuses(feed)
         self._doubted: set[str] = set()  # looked at for doubts alone
-        self._withheld: set[str] = set()  # routers that are to be looked at once the server has told everything
+        self._unsynced: set[str] = set()  # reconciled by the cache alone: again after the first `synced`
         self._last_repair: dict[str, object] = {}
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
@@ -100,15 +100,13 @@ class L3Role:
             self._put(router_id)
 
     def synced(self) -> None:
-        if self._told.is_set():
+        if self._synced.is_set():
             return
-        for router_id in self._withheld:
-            self._put(router_id)
-        for router_id in self._dataplane.known():
-            router = self._feed.state.get(KIND, router_id)
-            if router is None or self._dataplane.is_recast(router):
-                self._put(router_id, CLEANING)
-        self._told.set()
+        self._synced.set()
+        gone = self._dataplane.known() - self._feed.state.objects[KIND].keys()
+        for router_id in self._unsynced | gone:
+            self._put(router_id, CLEANING)
+        self._unsynced.clear()
 
     def applied(self) -> int | None:
         return None
@@ -123,7 +121,7 @@ class L3Role:
                 "ex_gw_ports": sum(each.gateway is not None for each in routers),
                 "interfaces": sum(len(each.interfaces) for each in routers),
                 "floating_ips": sum(len(each.floating_ips) for each in routers),
-                agents.PROBLEMS: dict(sorted(self._problems.items())[:10]),
+                agents.PROBLEMS: dict(sorted({**self._feed.state.problems_of(KIND), **self._problems}.items())[:10]),
                 **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
             },
         )
@@ -194,37 +192,45 @@ class L3Role:
             LOG.warning("router %s is not as it should be, again in %.1f s: %s", router_id, delay, error)
             self._problem(router_id, str(error))
             self._tell_failed(router_id)
+        except Exception as error:  # of this router alone: the others, and the agent, go on
+            delay = self._queue.failed(router_id)
+            LOG.exception("router %s cannot be made, again in %.1f s", router_id, delay)
+            self._problem(router_id, f"{type(error).__name__}: {error}")
+            self._tell_failed(router_id)
         else:
             self._queue.done(router_id)
 
     async def _complete(self) -> None:
         """Once after the start: what others may wait for is said on the bridge."""
-        await self._told.wait()
+        await self._synced.wait()
         await self._queue.tried()
         await connected(self._dataplane.say_initialized)
         LOG.info("all %d routers are as they should be", len(self._made))
 
     async def _reconcile(self, router_id: str) -> None:
+        """Before the first `synced` only what is missing is added: the cache may be older than what is here."""
+        synced = self._synced.is_set()
+        if not synced:
+            self._unsynced.add(router_id)
         router = self._feed.state.get(KIND, router_id)
         refusal = self._refuses(router) if router is not None else None
         if router is None or not router.admin_state_up or refusal is not None:
-            if self._told:
+            if synced:
                 problems = await self._remove(router_id)
                 self._problem(router_id, refusal or "; ".join(problems) or None)
             return
         if self._dataplane.is_recast(router):
-            if not self._told:
-                return  # the cache may be the older of the two
+            if not synced:
+                return
             await self._remove(router_id)
         event = event_of(router_id, self._made.get(router_id), router) if self._extensions else None
         problems = await asyncio.to_thread(self._extensions.before, event) if event is not None else []
         known = self._states.get(router_id)
-        if self._told:
+        if synced:
             await self._delegations.leave(router)
             await self._daemons.release(router)
-        applied = await asyncio.to_thread(self._apply, router)
-        if applied.withheld:
-            self._withhold(router_id)
+        had_keepalived = await asyncio.to_thread(self._daemons.has_keepalived, router_id)
+        applied = await asyncio.to_thread(self._apply, router, synced)
         if router.ha is None:
             self._forget_ha(router_id)
         elif self._states.get(router_id) == known:  # else keepalived has said it meanwhile, and that is newer
@@ -232,8 +238,10 @@ class L3Role:
             if applied.active and not router.ha.active_host:  # another host, which was it too, has given it up
                 self._feed.status(KIND, router_id, ACTIVE)
         await self._until_heard(router)
-        await self._daemons.ensure(router, active=self._is_active(router))
-        problems += await self._delegations.ensure(router, active=self._is_active(router))
+        await self._daemons.ensure(router, active=self._is_active(router), complete=synced)
+        # A keepalived that runs may say that the router is active elsewhere: that is newer than any cache.
+        standby = router.ha is not None and had_keepalived and not self._is_active(router)
+        problems += await self._delegations.ensure(router, active=self._is_active(router), complete=synced or standby)
         if router.ha is not None:
             self._ha.listen(router_id, self._daemons.fifo(router_id))
         if event is not None:
@@ -252,16 +260,9 @@ class L3Role:
         if not await asyncio.to_thread(self._daemons.has_keepalived, router.id):
             await self._wires.wait(router.ha.interface.id, WIRE_SECONDS)
 
-    def _apply(self, router: Router) -> Applied:
+    def _apply(self, router: Router, synced: bool) -> Applied:
         alone = router.ha is not None and not self._daemons.has_keepalived(router.id)
-        return self._dataplane.apply(router, keepalived=not alone, complete=self._told.is_set())
-
-    def _withhold(self, router_id: str) -> None:
-        """What is there differs from what we remember: who is right, the server says."""
-        if self._told:  # meanwhile
-            self._put(router_id)
-        else:
-            self._withheld.add(router_id)
+        return self._dataplane.apply(router, keepalived=not alone, complete=synced)
 
     async def _remove(self, router_id: str) -> list[str]:
         made = self._made.get(router_id)

@@ -84,19 +84,33 @@ class ListeningPlan:
 
 
 def plan_listening(
-    wanted: Iterable[Place], has: Mapping[str, Listening], inodes: Mapping[str, int | None]
+    wanted: Iterable[Place],
+    has: Mapping[str, Listening],
+    inodes: Mapping[str, int | None],
+    *,
+    complete: bool = True,
 ) -> ListeningPlan:
-    """`inodes` say which namespace has a name now: a socket goes on listening in one that was deleted."""
-    places = {place.namespace: place for place in wanted}
+    """`inodes` say which namespace has a name now: a socket goes on listening in one that was deleted.
+
+    Not `complete`: what is wanted is from the cache, and what the process has may be newer. Nothing is taken from it.
+    """
+    places = {place.namespace: place if complete else _joined(place, has.get(place.namespace)) for place in wanted}
     missing = tuple(sorted(key for key in places if inodes.get(key) is None))
     there = [place for key, place in sorted(places.items()) if key not in missing]
     opened = tuple(place for place in there if not _is_right(place, has.get(place.namespace), inodes))
     return ListeningPlan(
         open=opened,
         networks=tuple(p for p in there if p not in opened and has[p.namespace].networks != p.networks),
-        close=tuple(sorted(key for key in has if key not in places or key in missing)),
+        close=tuple(sorted(key for key in has if key not in places or key in missing)) if complete else (),
         missing=missing,
     )
+
+
+def _joined(place: Place, found: Listening | None) -> Place:
+    if found is None:
+        return place
+    networks = tuple(sorted({*place.networks, *found.networks}))
+    return dataclasses.replace(place, networks=networks, ipv6=place.ipv6 or found.ipv6)
 
 
 def _is_right(place: Place, found: Listening | None, inodes: Mapping[str, int | None]) -> bool:

@@ -85,7 +85,7 @@ class MetadataRole:
         self._sockets = sockets
         self._description = description
         self._news = news
-        self._told = False
+        self._synced = False
         self._dirty = asyncio.Event()
         self._wanted = Wanted(feed.state, options.host, options.metadata_port, options.dhcp)
         self._listening: dict[str, Listening] = {}  # as the process has it
@@ -99,8 +99,8 @@ class MetadataRole:
             self._dirty.set()
 
     def synced(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._synced:
+            self._synced = True
             self._dirty.set()
 
     def applied(self) -> int | None:
@@ -135,7 +135,7 @@ class MetadataRole:
             return Found(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
             channel.close()
-        return Found(self.name, self._plan(has).text(), dict(self._wanted.refused))
+        return Found(self.name, self._plan(has, complete=self._feed.is_synced).text(), dict(self._wanted.refused))
 
     def _think(self) -> None:
         """Places whose state is another, by that state; those that cannot be served are told of."""
@@ -146,9 +146,10 @@ class MetadataRole:
         if self._wanted.refused != refused:
             self._news()
 
-    def _plan(self, has: dict[str, Listening]) -> ListeningPlan:
+    def _plan(self, has: dict[str, Listening], *, complete: bool) -> ListeningPlan:
         places = self._wanted.places
-        return plan_listening(places.values(), has, {key: self._sockets.inode(key) for key in places})
+        inodes = {key: self._sockets.inode(key) for key in places}
+        return plan_listening(places.values(), has, inodes, complete=complete)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -242,12 +243,12 @@ class MetadataRole:
             await channel.receive()
 
     async def _tell(self, channel: Channel[Said], ended: asyncio.Task[None]) -> None:
-        whole = self._told
+        whole = self._synced
         await self._tell_all(channel, whole)
         delay = FIRST_LOOK
         while not ended.done():
             self._dirty.clear()
-            if self._told and not whole:
+            if self._synced and not whole:
                 whole = True
                 await self._tell_all(channel, whole)
             await self._tell_ports(channel)
@@ -280,7 +281,9 @@ class MetadataRole:
             await channel.send(Ports(step="end"))
 
     async def _tell_ports(self, channel: Channel[Said]) -> None:
-        await self._send(channel, *self._wanted.take_changed_ports())
+        put, gone = self._wanted.take_changed_ports()
+        # The process may know a port better than the cache; which ports there are it hears after the first `synced`.
+        await self._send(channel, put, gone if self._synced else ())
 
     async def _send(self, channel: Channel[Said], put: Sequence[Instance], gone: Sequence[str] = ()) -> None:
         for start in range(0, max(len(put), len(gone)), MOST_PORTS):
@@ -289,8 +292,8 @@ class MetadataRole:
 
     async def _tell_places(self, channel: Channel[Said]) -> bool:
         """Sockets for where there are none; whether something is still awaited."""
-        plan = self._plan(self._listening)
-        for key in plan.close if self._told else ():
+        plan = self._plan(self._listening, complete=self._synced)
+        for key in plan.close:
             await channel.send(Close(key))
             del self._listening[key]
         for place in plan.networks:

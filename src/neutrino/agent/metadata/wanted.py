@@ -96,7 +96,7 @@ class Wanted:
             before, place = self.refused.pop(key, None), None
             try:
                 place = self._place(key)
-            except Refused as error:
+            except (Refused, ValueError, LookupError) as error:
                 self.refused[key] = str(error)
                 if str(error) != before:
                     news[key] = str(error)
@@ -122,14 +122,19 @@ class Wanted:
 
     def take_all_ports(self) -> list[Instance]:
         self._stale_ports.clear()
-        return [found for port in self._state.objects[PORT].values() if (found := _instance(port))]
+        return [found for port in self._state.objects[PORT].values() if (found := self._instance(port))]
 
     def take_changed_ports(self) -> tuple[list[Instance], list[str]]:
         """Since they were last taken: those that may ask, and the ids of those that may not."""
         stale, self._stale_ports = self._stale_ports, set()
-        found = {port_id: _instance(self._state.get(PORT, port_id)) for port_id in stale}
+        found = {port_id: self._instance(self._state.get(PORT, port_id)) for port_id in stale}
         return [each for each in found.values() if each], [key for key, each in found.items() if each is None]
 
-
-def _instance(port: object) -> Instance | None:
-    return render_instance(port) if isinstance(port, DhcpPort) else None
+    def _instance(self, port: object) -> Instance | None:
+        if not isinstance(port, DhcpPort):
+            return None
+        try:
+            return render_instance(port)
+        except ValueError as error:  # of this port alone
+            self.refused[f"port {port.id}"] = str(error)
+            return None

@@ -61,7 +61,7 @@ class ControlConnection:
             self._socket.sendall(json.dumps(request).encode())
             answer = self._receive()
         except OSError as error:
-            raise ControlError(f"{command}: {error or 'the switch does not answer'}") from error
+            raise ControlError(f"{command}: {str(error) or 'the switch does not answer'}") from error
         if answer.get("error") is not None:
             raise ControlError(f"{command}: {str(answer['error']).strip()}")
         return str(answer.get("result") or "")

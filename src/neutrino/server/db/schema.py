@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
-HEAD = "0005"  # the newest file in migrations/versions; a test keeps the two together
+HEAD = "0006"  # the newest file in migrations/versions; a test keeps the two together
 LOCK = "neutrino-schema"
 LOCK_NUMBER = 0x6E6575747269
 

@@ -1,14 +1,15 @@
-"""Which credential is which host's. A credential is shown once; the database has only its SHA-256."""
+"""Which credential is which host's, and which roles it has. It is shown once; the database has only its SHA-256."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from neutrino.model.roles import ROLES, parse_roles
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
@@ -29,14 +30,23 @@ class BadName(ValueError):
     """Not a host's name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A credential as the server knows it, and the roles that its host may have."""
+
+    digest: str
+    roles: tuple[str, ...]
+
+
 class Credentials:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def add(self, host: str) -> str:
-        """A new host's credential."""
+    def add(self, host: str, roles: Sequence[str] = ROLES) -> str:
+        """A new host's credential, for these roles."""
         check_name(host)
         credential, row = _new(host)
+        row["roles"] = ",".join(parse_roles(",".join(roles)))
         try:
             with self._db.transaction() as tx:
                 tx.insert(t.host_credentials, [row])
@@ -45,7 +55,7 @@ class Credentials:
         return credential
 
     def rotate(self, host: str) -> str:
-        """Another credential for a host; the old one is of no use from now on."""
+        """Another credential for a host, with the same roles; the old one is of no use from now on."""
         credential, row = _new(host)
         with self._db.transaction() as tx:
             if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(row)).rowcount:
@@ -53,30 +63,31 @@ class Credentials:
             tx.record(KIND, "-", 0)
         return credential
 
+    def set_roles(self, host: str, roles: Sequence[str]) -> None:
+        """The roles that a host has from now on: it is connected anew, and told what is for these."""
+        text = ",".join(parse_roles(",".join(roles)))
+        with self._db.transaction() as tx:
+            if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(roles=text)).rowcount:
+                raise UnknownHost(f"there is no host {host}")
+            tx.record(KIND, "-", 0)
+
     def remove(self, host: str) -> None:
         with self._db.transaction() as tx:
             if not tx.execute(sa.delete(t.host_credentials).where(_c.host == host)).rowcount:
                 raise UnknownHost(f"there is no host {host}")
             tx.record(KIND, "-", 0, deleted=True)
 
-    def all(self) -> list[tuple[str, str]]:
-        """Every host with the time when its credential was made."""
+    def all(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Every host with the time when its credential was made, and its roles."""
         with self._db.read() as connection:
-            rows = connection.execute(sa.select(_c.host, _c.created_at).order_by(_c.host))
-            return [(row.host, row.created_at) for row in rows]
+            rows = connection.execute(sa.select(_c.host, _c.created_at, _c.roles).order_by(_c.host))
+            return [(row.host, row.created_at, _roles(row.roles)) for row in rows]
 
-    def digests(self) -> Mapping[str, str]:
+    def known(self) -> Mapping[str, Known]:
+        """By host."""
         with self._db.read() as connection:
-            return {row.host: row.digest for row in connection.execute(sa.select(_c.host, _c.digest))}
-
-    def check(self, host: str, credential: str) -> str | None:
-        """The digest by which this host is known, if the credential is its own."""
-        with self._db.read() as connection:
-            kept = connection.execute(sa.select(_c.digest).where(_c.host == host)).scalar()
-        given = digest(credential)
-        # An unknown host takes as long as a known one.
-        is_right = hmac.compare_digest(given, kept if kept is not None else digest(""))
-        return given if is_right and kept is not None else None
+            rows = connection.execute(sa.select(_c.host, _c.digest, _c.roles))
+            return {row.host: Known(row.digest, _roles(row.roles)) for row in rows}
 
 
 def digest(credential: str) -> str:
@@ -86,6 +97,11 @@ def digest(credential: str) -> str:
 def check_name(host: str) -> None:
     if not 0 < len(host) <= 255 or not host.isascii() or not host.isprintable() or " " in host:
         raise BadName(f"{host!r} is no host's name: printable ASCII without spaces, at most 255 characters")
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    named = text.split(",")
+    return tuple(role for role in ROLES if role in named)
 
 
 def _new(host: str) -> tuple[str, dict[str, str]]:

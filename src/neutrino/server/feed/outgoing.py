@@ -7,8 +7,9 @@ together since the host last heard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
+from neutrino.model.roles import ROLES
 from neutrino.model.state import Member
 
 Key = tuple[str, str]
@@ -29,8 +30,9 @@ class Difference:
 
 
 class Outgoing:
-    def __init__(self, host: str, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, host: str, wake: Callable[[], None] = lambda: None, roles: Sequence[str] = ROLES) -> None:
         self.host = host
+        self.roles = roles  # the host is told of nothing that is for others
         self._wake = wake
         self.keys: dict[Key, None] = {}
         self.networks: dict[str, None] = {}  # whose forwarding entries are all to be told

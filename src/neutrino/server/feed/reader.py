@@ -34,6 +34,7 @@ from neutrino.server.feed.log import Row
 from neutrino.server.feed.records import TUNNELS, DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records
 from neutrino.server.feed.router_reader import read_replicas, read_routers, replicated_ports, routers_of
 from neutrino.server.feed.rows import Ids, read_rows
+from neutrino.server.feed.rules import TUNNEL_TYPES, tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.owners import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -369,17 +370,19 @@ def _address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, Add
 def _agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, Host]]:
     statement = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.OVS)
     for row in read_rows(connection, statement, _a.id, ids):
-        says = msgspec.json.decode(row.configurations)
-        address, kinds = says.get(words.TUNNELING_IP), says.get(words.TUNNEL_TYPES)
-        yield (
-            row.id,
-            Host(
-                id=row.host,
-                tunneling_ip=address if isinstance(address, str) else "",
-                tunnel_types=tuple(k for k in kinds if isinstance(k, str)) if isinstance(kinds, list) else (),
-                l2_population=bool(says.get(words.L2_POPULATION, True)),
-            ),
-        )
+        yield row.id, _host(row.host, msgspec.json.decode(row.configurations))
+
+
+def _host(name: str, says: dict[str, Any]) -> Host:
+    """As other hosts are told of it. A row may be older than the rules for reports: what breaks them is not told."""
+    address, kinds = says.get(words.TUNNELING_IP), says.get(words.TUNNEL_TYPES)
+    known = kinds if isinstance(kinds, list) else []
+    return Host(
+        id=name,
+        tunneling_ip=address if isinstance(address, str) and not tunnel_address(address) else "",
+        tunnel_types=tuple(kind for kind in known if isinstance(kind, str) and kind in TUNNEL_TYPES),
+        l2_population=bool(says.get(words.L2_POPULATION, True)),
+    )
 
 
 def _dhcp_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, DhcpAgent]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import hmac
 import http
 import logging
@@ -15,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
@@ -26,8 +27,9 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import HOST_HEADER, MOST_BYTES
 from neutrino.server import errors
 from neutrino.server.db.session import Database
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.credentials import Credentials, Known
 from neutrino.server.feed.credentials import digest as digest_of
+from neutrino.server.feed.gate import Gate, source
 from neutrino.server.feed.hearing import Hearing
 from neutrino.server.feed.log import BATCH, ChangeLog
 from neutrino.server.feed.pace import Pace
@@ -46,6 +48,8 @@ DATABASE_ERRORS = (sa.exc.SQLAlchemyError, errors.ApiError)
 NOT_VALID = "the credential is not valid any more"
 BACKLOG = 4096  # hosts that may knock at once, as all do after a restart; the kernel's own limit holds too
 MOST_REST = 0.1  # seconds between two looks at the change log
+HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the request with the credential
+LOOKUP_SECONDS = 1.0  # between two looks for credentials that are new, however many ask for one
 MOST_SESSIONS = 16  # of one host: one for each of its processes, and some that are not known to be gone yet
 
 
@@ -66,6 +70,32 @@ class Removed(Exception):
     """Rows that were not read yet are removed: only reading everything anew helps."""
 
 
+class _GatedConnection(ServerConnection):
+    """Counted from its start until it has shown a credential, or ends; one too many ends at once."""
+
+    def __init__(self, *args: Any, gate: Gate, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._gate = gate
+        self._counted: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        address = source(transport.get_extra_info("peername"))
+        if self._gate.enter(address):
+            self._counted = address
+        else:
+            cast(asyncio.Transport, transport).abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.admitted()
+        super().connection_lost(exc)
+
+    def admitted(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            self._gate.leave(counted)
+
+
 class FeedServer:
     def __init__(self, db: Database, credentials: Credentials, reports: Reports, settings: Settings) -> None:
         self._db = db
@@ -75,13 +105,18 @@ class FeedServer:
         self._settings = settings
         self._reading = ThreadPoolExecutor(1, "feed-read")
         self._writing = ThreadPoolExecutor(4, "feed-write")
+        # Apart from what hosts say: who has no credential must not keep those who have one waiting.
+        self._logins = ThreadPoolExecutor(1, "feed-login")
+        self._gate = Gate(time.monotonic)
+        self._lookup: asyncio.Task[None] | None = None
+        self._looked = -LOOKUP_SECONDS
         self._woken = asyncio.Event()
         self._unsettled = asyncio.Event()  # distributed routers, or what is on their subnets, may need something
         self._hearing = Hearing(self._do, settings.patience)
-        self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, str]] = WeakKeyDictionary()
+        self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, Known]] = WeakKeyDictionary()
         self._sessions: set[Session] = set()
         self._database = ""
-        self._known: Mapping[str, str] = {}  # digests of the hosts' credentials
+        self._known: Mapping[str, Known] = {}  # by host
         self.world = World()
         self.listening: list[Address] = []  # once it is, with the ports that were chosen
 
@@ -109,6 +144,7 @@ class FeedServer:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._reading.shutdown(wait=False, cancel_futures=True)
             self._writing.shutdown(wait=False, cancel_futures=True)
+            self._logins.shutdown(wait=False, cancel_futures=True)
 
     async def _wake(self) -> None:
         how = self._settings
@@ -128,11 +164,11 @@ class FeedServer:
         self.world, self._database, self._known = world, identity, known
         await self._close(self._sessions, "the server has read everything anew")
 
-    def _load(self) -> tuple[int, str, Records, Mapping[str, str]]:
+    def _load(self) -> tuple[int, str, Records, Mapping[str, Known]]:
         head = self._log.head()  # before the rest: what is committed meanwhile comes behind this position
         with self._db.read() as connection:
             records = read_all(connection)
-        return head.position, head.identity, records, self._credentials.digests()
+        return head.position, head.identity, records, self._credentials.known()
 
     async def _follow(self) -> None:
         pace = Pace()
@@ -221,8 +257,10 @@ class FeedServer:
             "ping_interval": self._settings.heartbeat,
             "ping_timeout": self._settings.heartbeat_timeout,
             "close_timeout": 2,
+            "open_timeout": HANDSHAKE_SECONDS,
             "server_header": None,
             "backlog": BACKLOG,
+            "create_connection": functools.partial(_GatedConnection, gate=self._gate),
         }
         with contextlib.ExitStack() as stack:
             if address.path:
@@ -248,28 +286,57 @@ class FeedServer:
         scheme, _, credential = words[0].partition(" ") if len(words) == 1 else ("", "", "")
         if len(hosts) != 1 or scheme.lower() != "bearer" or not credential:
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "a host's name and its credential are needed\n")
-        digest: str | None = digest_of(credential)
-        if not hmac.compare_digest(self._known.get(hosts[0], ""), digest or ""):
+        address, digest = source(connection.remote_address), digest_of(credential)
+        known = self._match(hosts[0], digest)
+        if known is None and self._gate.is_closed(address):
+            return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, "too many wrong credentials: come later\n")
+        if known is None:
+            self._gate.missed(address)
             try:  # a host that is new since we last looked, or has a new credential
-                digest = await self._run(self._writing, self._credentials.check, hosts[0], credential)
+                await self._look_up()
             except DATABASE_ERRORS as error:
                 LOG.error("a host's credential cannot be looked up: %s", error)
                 return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached\n")
-        if digest is None:
-            LOG.warning("somebody without host %s's credential was turned away", hosts[0])
+            known = self._match(hosts[0], digest)
+        if known is None:
+            name = hosts[0][:255].encode("ascii", "backslashreplace").decode()
+            LOG.warning(
+                "somebody at %s without host %s's credential was turned away", address or "a local socket", name
+            )
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
-        self._admitted[connection] = hosts[0], digest
+        self._admitted[connection] = hosts[0], known
         return None
 
+    def _match(self, host: str, digest: str) -> Known | None:
+        known = self._known.get(host)
+        # An unknown host takes as long as a known one.
+        return known if hmac.compare_digest(known.digest if known is not None else "-" * 64, digest) else None
+
+    async def _look_up(self) -> None:
+        """All credentials anew, once for all who wait for it, and not more often than every LOOKUP_SECONDS."""
+        if self._lookup is None:
+            self._lookup = asyncio.create_task(self._read_known())
+        await asyncio.shield(self._lookup)
+
+    async def _read_known(self) -> None:
+        try:
+            await asyncio.sleep(max(0.0, self._looked + LOOKUP_SECONDS - time.monotonic()))
+        finally:
+            self._lookup = None  # who comes from now on may know of what this look does not see
+        self._looked = time.monotonic()
+        self._known = await self._run(self._logins, self._credentials.known)
+
     async def _serve(self, connection: ServerConnection) -> None:
-        host, digest = self._admitted.pop(connection, ("", ""))
-        if not host:
+        host, known = self._admitted.pop(connection, ("", None))
+        if known is None:
             await connection.close(1008, NOT_VALID)
             return
         if sum(session.host == host for session in self._sessions) >= MOST_SESSIONS:
             await connection.close(1013, "too many connections of this host")
             return
-        session = Session(connection, host, digest, self.world, self._hearing.take)
+        if isinstance(connection, _GatedConnection):
+            connection.admitted()
+        session = Session(connection, host, known, self.world, self._hearing.take)
         self._sessions.add(session)
         try:
             await session.run(self._settings.server, self._database)
@@ -277,12 +344,12 @@ class FeedServer:
             self._sessions.discard(session)
 
     async def _check_credentials(self) -> None:
-        """Hosts whose credential was taken back are not served any more."""
-        known = self._known = await self._run(self._writing, self._credentials.digests)
-        for connection, (host, digest) in list(self._admitted.items()):  # on their way in
-            if known.get(host) != digest:
+        """Hosts whose credential was taken back, or has other roles, are not served any more: they come again."""
+        known = self._known = await self._run(self._writing, self._credentials.known)
+        for connection, (host, its) in list(self._admitted.items()):  # on their way in
+            if known.get(host) != its:
                 del self._admitted[connection]
-        await self._close((s for s in self._sessions if known.get(s.host) != s.digest), NOT_VALID)
+        await self._close((s for s in self._sessions if known.get(s.host) != s.known), NOT_VALID)
 
     async def _close(self, sessions: Iterable[Session], reason: str) -> None:
         going = tuple(sessions)

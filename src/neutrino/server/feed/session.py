@@ -29,26 +29,29 @@ from neutrino.feed.messages import (
     encode,
 )
 from neutrino.server import errors
+from neutrino.server.feed.credentials import Known
 from neutrino.server.feed.outgoing import Outgoing
 from neutrino.server.feed.reports import Said
+from neutrino.server.feed.rules import refusal
 from neutrino.server.feed.telling import compare, next_and_synced
 from neutrino.server.feed.world import World
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
+MOST_WORDS = 200  # of a host, in an answer
 READER: Final = Reader(FROM_HOST)
 Take = Callable[[str, Sequence[Said]], Awaitable[list[str]]]
 
 
 class Session:
-    def __init__(self, connection: ServerConnection, host: str, digest: str, world: World, take: Take) -> None:
+    def __init__(self, connection: ServerConnection, host: str, known: Known, world: World, take: Take) -> None:
         self._connection = connection
         self.host = host
-        self.digest = digest  # of the credential that it came with
+        self.known = known  # the credential that it came with
         self._world = world
         self._take = take
         self._wake = asyncio.Event()
-        self.outgoing = Outgoing(host, self._wake.set)
+        self.outgoing = Outgoing(host, self._wake.set, known.roles)
         self._told = 0  # the position of the last `synced`
 
     async def run(self, server: str, database: str) -> None:
@@ -118,6 +121,12 @@ class Session:
             await self._refuse(f"the credential is that of host {self.host}, not of {hello.host}")
         elif hello.version < OLDEST:
             await self._refuse(f"the host speaks version {hello.version}, this server {OLDEST} to {VERSION}")
+        elif foreign := [role for role in hello.roles if role not in self.known.roles]:
+            has, wants = ",".join(self.known.roles), ",".join(foreign)
+            await self._refuse(
+                f"the credential of host {self.host} has the roles {has}, and not {wants[:MOST_WORDS]}: "
+                f"`neutrino host roles {self.host} --roles …` on the server changes them"
+            )
         else:
             return hello
         return None
@@ -153,14 +162,19 @@ class Session:
         for message in messages:
             if isinstance(message, NotUnderstood):
                 answers.append(Problem(text=str(message)))
-            elif not isinstance(message, Hello):
+            elif isinstance(message, Hello):
+                continue
+            elif reason := refusal(message, self.host, self.known.roles):
+                LOG.warning("host %s: %s", self.host, reason)
+                answers += [Problem(text=reason), Ack(serial=message.serial)]
+            else:
                 understood.append(Said(message, self._behind(message) if isinstance(message, Report) else 0))
         if understood:
             refusals = await self._take(self.host, understood)
-            for said, refusal in zip(understood, refusals, strict=True):
-                if refusal:
-                    LOG.warning("host %s: %s", self.host, refusal)
-                    answers.append(Problem(text=refusal))
+            for said, reason in zip(understood, refusals, strict=True):
+                if reason:
+                    LOG.warning("host %s: %s", self.host, reason)
+                    answers.append(Problem(text=reason))
                 answers.append(Ack(serial=said.message.serial))
         if answers:
             await self._send(answers)

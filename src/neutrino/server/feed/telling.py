@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from neutrino.feed.messages import MOST_MEMBERS, Entries, Members, Synced, encode_one, frame
+from neutrino.model.roles import may_know
 from neutrino.server.feed.items import gone
 from neutrino.server.feed.outgoing import Difference, Outgoing
 from neutrino.server.feed.world import World
@@ -31,7 +32,8 @@ def compare(world: World, outgoing: Outgoing, have: Have) -> None:
     host = outgoing.host
     wanted: dict[str, dict[str, str]] = {kind: {} for kind in KEYED}
     for kind, key, item in world.items(host):
-        wanted[kind][key] = item.digest
+        if may_know(kind, outgoing.roles):
+            wanted[kind][key] = item.digest
     for kind, should in wanted.items():
         has = have.get(kind, {})
         if should == has:
@@ -108,7 +110,7 @@ def _next_parts(world: World, outgoing: Outgoing) -> list[bytes]:
 def _objects(world: World, outgoing: Outgoing, room: int) -> list[bytes]:
     parts: list[bytes] = []
     for kind, key in outgoing.keys:
-        item = world.lookup(outgoing.host, kind, key)
+        item = world.lookup(outgoing.host, kind, key) if may_know(kind, outgoing.roles) else None
         told = gone(kind, key) if item is None else item.encoded()
         parts.append(told)
         room -= len(told)

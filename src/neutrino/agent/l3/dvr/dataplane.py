@@ -96,20 +96,17 @@ class AnyDataplane:
             self._pairs.take(router.id)
             self._open(gateway.network_id)
         local = self._plain.make(self._local(router), complete=complete)
-        changes, active, withheld = local.changes, True, local.withheld
+        changes, active = local.changes, True
         central = render_central(router, self._options)
         if central is not None:
             made = self._plain.make(central, keepalived=keepalived, complete=complete)
             changes, active = changes + made.changes, keepalived and has_primary(router, made.before.addresses)
-            withheld |= made.withheld
         elif complete:
             changes += self._plain.dismantle(snat_namespace(router.id))
-        else:
-            withheld = True
         changes += self._share()
-        if gateway is None:
+        if gateway is None and complete:
             self._pairs.release(router.id)
-        return Applied(changes, active, withheld)
+        return Applied(changes, active)
 
     def find(self, router: Router) -> RouterPlan | Plans:
         if not router.distributed:

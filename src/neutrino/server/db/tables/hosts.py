@@ -32,4 +32,5 @@ host_credentials = table(
     sa.Column("host", sa.String(255), primary_key=True),
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("created_at", sa.String(20), nullable=False),
+    sa.Column("roles", sa.String(255), nullable=False, server_default="l2,dhcp,l3,metadata"),  # separated by commas
 )

@@ -1,0 +1,155 @@
+"""A host of the L3 role on fakes: routers of every kind, daemons and the switch, and an agent that can be restarted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.dvr.dataplane import AnyDataplane
+from neutrino.agent.l3.dvr.dataplane import Told as KnownToDataplane
+from neutrino.agent.l3.extensions import Extensions, RouterEvent
+from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.role import L3Role
+from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.wires import Wires
+from neutrino.dataplane.conntrack.api import ConntrackFlush
+from neutrino.dataplane.netlink.fake import FakeNetlink
+from neutrino.dataplane.nft.fake import FakeNft
+from neutrino.dataplane.ovsdb.api import SetBridge
+from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from neutrino.dataplane.process.fake import FakeProcesses
+from neutrino.feed.state import Change, State
+from neutrino.model.agents import L3, PROBLEMS, AgentState
+from neutrino.model.routing import Router
+
+NAMESPACE = "qrouter-r1"
+
+
+class Feed:
+    """What the server told, and what it is told."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.is_synced, self.position = True, 1
+        self.statuses: list[tuple[str, str, str]] = []
+        self.errors: list[str] = []
+
+    def status(self, kind: str, key: str, status: str) -> None:
+        self.statuses.append((kind, key, status))
+
+    def error(self, kind: str, key: str, text: str) -> None:
+        self.errors.append(text)
+
+    def port_up(self, port_id: str, revision: int) -> None: ...
+
+    def port_down(self, port_id: str, reason: str = "") -> None: ...
+
+    def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None: ...
+
+
+class Flushes(list[ConntrackFlush]):
+    def flush(self, entries: Iterator[ConntrackFlush]) -> None:
+        self.extend(entries)
+
+
+class Told:
+    """An extension."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.fails = False
+
+    def before(self, event: RouterEvent) -> None:
+        self.events.append(("before", event.what))
+
+    def after(self, event: RouterEvent) -> None:
+        self.events.append(("after", event.what))
+        if self.fails:
+            raise RuntimeError("no")
+
+
+class Silent:
+    def announce(self, namespace: str, device: str, addresses: object, *, router: bool = False) -> None: ...
+
+
+class Host:
+    def __init__(self, state_path: Path, repair: float = 0.0) -> None:
+        self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
+        self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Told()
+        self.ovsdb.apply([SetBridge("br-int")])
+        self.state_path, self.repair = state_path, repair
+        self.wires: Wires | None = None
+        self.refusals: dict[str, str] = {}  # routers that this host does not take, and why
+        self.restart()
+
+    def restart(self) -> None:
+        """An agent that remembers nothing but what the feed's cache does."""
+        options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
+        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
+        watch = ProcessWatch(self.processes)
+        known = KnownToDataplane(self._served, lambda networks: (), lambda: self.feed.is_synced)
+        self.role = L3Role(
+            self.feed,
+            AnyDataplane(RouterDataplane(drivers, options), drivers, options, known),
+            RouterDaemons(watch, self.processes, options),
+            watch,
+            AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
+            switch=lambda: self.ovsdb,
+            extensions=Extensions([("told", self.extension)]),
+            refuses=lambda router: self.refusals.get(router.id),
+            repair=lambda: self.repair,
+            wires=self.wires,
+        )
+
+    def _served(self) -> list[Router]:
+        routers = [each for each in self.feed.state.objects["router"].values() if isinstance(each, Router)]
+        return [each for each in routers if each.admin_state_up and each.id not in self.refusals]
+
+    def tell(self, new: Router | None, key: str = "r1") -> None:
+        known = self.feed.state.objects["router"]
+        old = known.pop(key, None)
+        if new is not None:
+            known[key] = new
+        self.role.changed(Change("router", key, old, new))
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(10):
+                while not condition():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(what) from None
+
+    def routes(self) -> set[str]:
+        return {each.destination for each in self.netlink.read(NAMESPACE).routes} if self.is_there else set()
+
+    @property
+    def is_there(self) -> bool:
+        return NAMESPACE in self.netlink.namespaces()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        (described,) = self.role.describe()
+        return described.configurations[PROBLEMS]  # type: ignore[return-value]
+
+    async def verified(self) -> bool:
+        found = await self.role.find()
+        return not found.plan and not found.problems
+
+
+def run(host: Host, test: Callable[[], object], *, synced: bool = True) -> None:
+    async def bounded() -> None:
+        task = asyncio.create_task(host.role.run())
+        try:
+            if synced:
+                host.role.synced()
+            async with asyncio.timeout(30):
+                await test()  # type: ignore[misc]
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(bounded())

@@ -1,0 +1,38 @@
+"""An agent that has not synced deletes nothing: what all roles' tests of that share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from neutrino.agent.queue import WorkQueue
+
+
+class Taken(list[Any]):
+    """The keys that a role has taken from its queue, in order; `settled` when it has worked on all of them."""
+
+    def __init__(self, queue: WorkQueue[Any]) -> None:
+        super().__init__()
+        self._queue, self._get = queue, queue.get
+        queue.get = self._record  # type: ignore[method-assign]
+
+    async def _record(self) -> Any:
+        key = await self._get()
+        self.append(key)
+        return key
+
+    async def settled(self, *keys: object) -> None:
+        """Until these were taken and nothing is left to do: a role that requeues itself for ever never is."""
+        await eventually(lambda: set(keys) <= set(self), f"{keys} were not all worked on, only {self}")
+        async with asyncio.timeout(5):
+            await self._queue.empty()
+
+
+async def eventually(condition: Callable[[], object], what: str | Callable[[], str], seconds: float = 5.0) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(what() if callable(what) else what) from None

@@ -1,0 +1,181 @@
+"""What a host may say: every field of every message, with what is wrong in it, and what each role may say and be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.model import agents as words
+from neutrino.model.agents import AgentState
+from neutrino.model.roles import LEAST, ROLES, UnknownRole, may_know, parse_roles
+from neutrino.server.feed.gate import MISS_SECONDS, MISSES, Gate, source
+from neutrino.server.feed.rules import MOST_TEXT, refusal
+
+PORT = "5c0fd3b1-1111-4444-8888-000000000001"
+OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})
+L3 = AgentState(words.L3, "neutron-l3-agent", "h1", "l3_agent", configurations={"agent_mode": "dvr_snat"})
+
+
+def report(*states: AgentState, **more: Any) -> Report:
+    return Report(serial=1, states=states, **more)
+
+
+def says(**configurations: Any) -> Report:
+    return report(replace(OVS, configurations=configurations))
+
+
+GOOD: list[HostMessage] = [
+    report(OVS, L3, applied=7),
+    report(),
+    says(
+        tunneling_ip="2001:db8::1",
+        tunnel_types=["gre", "vxlan", "geneve"],
+        bridge_mappings={"physnet1": "br-ex"},
+        problems={"p1": "it has no tap"},
+        something_of_a_later_release={"x": [1]},
+    ),
+    says(tunneling_ip="", tunnel_types=[], device_mappings={"physnet1": ["ens1", "ens2"]}),
+    says(tunneling_ip="127.0.0.1"),  # one machine alone
+    PortUp(serial=1, port_id=PORT, revision=3),
+    PortDown(serial=1, port_id=PORT, reason="no\ntap"),
+    PortReady(serial=1, port_id=PORT, revision=3),
+    Status(serial=1, kind="floatingip", id=PORT, status="ACTIVE"),
+    Status(serial=1, kind="router", id=PORT, status="standby"),
+    Status(serial=1, kind="subnet", id=PORT, status="2001:db8::/64"),
+    Problem(serial=1, kind="port", id=PORT, text="it cannot be"),
+]
+BAD: list[tuple[HostMessage, str]] = [
+    *(
+        (says(tunneling_ip=value), "tunneling_ip")
+        for value in ("x", "192.0.2.300", "h2", "fe80::1%eth0", "192.0.2.1/24")
+    ),
+    *((says(tunneling_ip=value), "tunneling_ip") for value in (5, ["192.0.2.1"], {"a": 1}, True)),
+    *((says(tunneling_ip=value), "address of one host") for value in ("0.0.0.0", "::", "224.0.0.1", "ff02::1")),
+    (says(tunneling_ip="255.255.255.255"), "address of one host"),
+    *((says(tunnel_types=value), "tunnel_types") for value in ("vxlan", ["x"], [["vxlan"]], [5], {"vxlan": 1}, None)),
+    *((says(bridge_mappings=value), "bridge_mappings") for value in ([], "a:b", {"a": 5}, {"a": "b\n"}, {"": "b"})),
+    (says(bridge_mappings={f"net{n}": "br" for n in range(2000)}), "bridge_mappings"),
+    (says(bridge_mappings={"a": "b" * 300}), "bridge_mappings"),
+    (says(device_mappings={"a": [5]}), "device_mappings"),
+    *((says(**{name: "yes"}), name) for name in ("l2_population", "ovs_hybrid_plug", "enable_distributed_routing")),
+    *((says(**{name: 1}), name) for name in ("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips")),
+    (says(devices=-1), "devices"),
+    (says(networks="9"), "networks"),
+    (says(agent_mode="master"), "agent_mode"),
+    (says(datapath_type=["system"]), "datapath_type"),
+    (says(ovs_capabilities={"iface_types": "dpdk"}), "ovs_capabilities"),
+    (says(problems={"p1": 5}), "problems"),
+    (says(dataplane=None), "dataplane"),
+    (says(whatever="x" * MOST_TEXT), "bytes are more"),
+    (says(**{"a\nb": 1}), "configurations"),
+    (report(replace(OVS, resource_versions={"Port": "1" * MOST_TEXT})), "resource_versions"),
+    (report(replace(OVS, agent_type="Linux bridge agent")), "no agent type"),
+    (report(replace(OVS, host="h2")), "cannot report for h2"),
+    (report(OVS, OVS), "twice"),
+    (report(OVS, applied=-1), "applied"),
+    (PortUp(serial=1, port_id="", revision=1), "no id"),
+    (PortUp(serial=1, port_id="x" * 37, revision=1), "no id"),
+    (PortUp(serial=1, port_id="a\x00b", revision=1), "no id"),
+    (PortUp(serial=1, port_id=PORT, revision=-1), "number"),
+    (PortUp(serial=1, port_id=PORT, revision=2**63), "number"),
+    (PortDown(serial=1, port_id="\n", reason=""), "no id"),
+    (PortDown(serial=1, port_id=PORT, reason="x" * (MOST_TEXT + 1)), "characters"),
+    (PortReady(serial=1, port_id=PORT, component="L2"), "no component"),
+    (PortReady(serial=1, port_id="é", component="DHCP"), "no id"),
+    (Status(serial=1, kind="port", id=PORT, status="ACTIVE"), "no status"),
+    (Status(serial=1, kind="floatingip", id=PORT, status="WORKING"), "no status"),
+    (Status(serial=1, kind="router", id=PORT, status="ACTIVE"), "no status"),
+    (Status(serial=1, kind="subnet", id=PORT, status="10.0.0.0/24"), "no prefix"),
+    (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::1/64"), "no prefix"),
+    (Problem(serial=1, kind="port", id=PORT, text="x" * (MOST_TEXT + 1)), "characters"),
+    (Problem(serial=1, kind="a\nb", id=PORT, text="x"), "printable"),
+]
+
+
+@pytest.mark.parametrize("message", GOOD, ids=str)
+def test_what_agents_say_is_taken(message: HostMessage) -> None:
+    assert refusal(message, "h1", ROLES) == ""
+
+
+@pytest.mark.parametrize(("message", "reason"), BAD, ids=lambda value: str(value)[:60])
+def test_what_is_wrong_is_refused_with_the_reason(message: HostMessage, reason: str) -> None:
+    found = refusal(message, "h1", ROLES)
+    assert reason in found
+    assert len(found) < 600
+
+
+@pytest.mark.parametrize(
+    ("message", "role"),
+    [
+        (report(L3), "l3"),
+        (report(OVS, L3), "l3"),
+        (report(replace(OVS, agent_type=words.DHCP, configurations={})), "dhcp"),
+        (Status(serial=1, kind="router", id=PORT, status="active"), "l3"),
+        (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::/64"), "l3"),
+        (PortReady(serial=1, port_id=PORT), "dhcp"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_compute_host_does_not_speak_for_roles_that_it_has_not(message: HostMessage, role: str) -> None:
+    assert role in refusal(message, "h1", LEAST)
+    assert refusal(message, "h1", ROLES) == ""
+
+
+def test_a_compute_host_is_told_of_no_routers() -> None:
+    assert not any(may_know(kind, LEAST) for kind in ("router", "dhcp_network", "dhcp_port"))
+    assert all(may_know(kind, LEAST) for kind in ("port", "network", "security_group", "host", "forwarding"))
+    assert may_know("dhcp_port", ["l3"])
+    assert not may_know("dhcp_network", ["l3"])
+
+
+def test_roles_are_a_closed_list() -> None:
+    assert parse_roles("metadata, l2") == ("l2", "metadata")
+    for text in ("", ",", "l2,admin", "L2"):
+        with pytest.raises(UnknownRole, match="l2, dhcp, l3, metadata"):
+            parse_roles(text)
+
+
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_misses_is_not_looked_up_for_a_while() -> None:
+    now = [0.0]
+    gate = Gate(lambda: now[0])
+    for _ in range(MISSES):
+        assert not gate.is_closed("192.0.2.1")
+        gate.missed("192.0.2.1")
+    assert gate.is_closed("192.0.2.1")
+    assert not gate.is_closed("192.0.2.2")
+    assert not gate.is_closed("")
+    now[0] += MISS_SECONDS
+    assert not gate.is_closed("192.0.2.1")
+    gate.missed("192.0.2.1")
+    assert gate.is_closed("192.0.2.1")
+
+
+def test_connections_without_a_credential_are_bounded() -> None:
+    gate = Gate(lambda: 0.0, most=2, most_all=3)
+    assert [gate.enter("a") for _ in range(3)] == [True, True, False]
+    assert [gate.enter("b") for _ in range(2)] == [True, False]
+    assert gate.enter("")  # a socket of this machine
+    gate.leave("a")
+    gate.leave("")
+    assert gate.enter("b")
+
+
+@pytest.mark.parametrize(
+    ("peer", "counted"),
+    [
+        (("192.0.2.1", 5), "192.0.2.1"),
+        (("2001:db8::1", 5, 0, 0), "2001:db8::/64"),
+        (("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1"),
+        (("fe80::1%eth0", 5, 0, 3), "fe80::/64"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_by_what_an_address_is_counted(peer: object, counted: str) -> None:
+    assert source(peer) == counted
