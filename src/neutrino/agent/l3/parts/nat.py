@@ -23,7 +23,9 @@ forwardings are written out.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
@@ -34,6 +36,8 @@ FROM_OUTSIDE = 0x2
 METADATA_MARK = 0x1
 METADATA_IP, METADATA_IP6 = "169.254.169.254", "fe80::a9fe:a9fe"
 _MASK = 0xFFFF
+FOR_METADATA = f"meta mark & {_MASK:#x} == {METADATA_MARK:#x}"
+NOT_FOR_METADATA = f"meta mark & {_MASK:#x} != {METADATA_MARK:#x}"
 _PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
 
 _MANGLE, _DSTNAT, _FILTER, _SRCNAT = -150, -100, 0, 100  # priorities, as nftables names them
@@ -47,7 +51,7 @@ def render_nat(router: Router, *, metadata_port: int = 0) -> Table:
         family="ip",
         sets=tuple(_maps(floating, forwarded)),
         chains=(
-            _chain("marks", Hook("filter", "prerouting", _MANGLE), _marks(outside, metadata_port)),
+            _chain("marks", Hook("filter", "prerouting", _MANGLE), _marks(router, outside, metadata_port)),
             _chain("arriving", Hook("nat", "prerouting", _DSTNAT), _inward(metadata_port)),
             _chain("from_here", Hook("nat", "output", _DSTNAT), _DESTINATIONS),
             _chain("leaving", Hook("nat", "postrouting", _SRCNAT), _outward(router, outside)),
@@ -95,16 +99,34 @@ def ended_connections(table: Table, there: Mapping[str, frozenset[str]]) -> froz
     return frozenset(flushes)
 
 
-def _marks(outside: str, metadata_port: int) -> Iterator[str]:
+def _marks(router: Router, outside: str, metadata_port: int) -> Iterator[str]:
     if outside:
         yield f'iifname "{outside}" meta mark set meta mark & 0xffff0000 | {FROM_OUTSIDE:#x}'
     if metadata_port:
-        yield f'iifname "{INTERNAL}*" ip daddr {METADATA_IP} tcp dport 80 meta mark set {METADATA_MARK:#x}'
+        asked = f"ip daddr {METADATA_IP} tcp dport 80"
+        for name, cidrs in sources(router, 4):
+            yield f'iifname "{name}" ip saddr {cidrs} {asked} meta mark set {METADATA_MARK:#x}'
+        yield f'iifname "{INTERNAL}*" {asked} {NOT_FOR_METADATA} drop'
+
+
+def sources(router: Router, version: int) -> Iterator[tuple[str, str]]:
+    """Each internal device with the subnets of its network, as an nft set: who may ask for metadata there.
+
+    Any other source is forged, or routed there by somebody, and could be an address of another network of the router.
+    """
+    cidrs: defaultdict[str, set[IPv4Network | IPv6Network]] = defaultdict(set)
+    for interface in router.interfaces:
+        cidrs[interface.network_id] |= {
+            ip_network(each.cidr) for each in interface.addresses if each.version == version
+        }
+    for interface in router.interfaces:
+        if known := sorted(map(str, cidrs[interface.network_id])):
+            yield device(INTERNAL, interface.id), f"{{ {', '.join(known)} }}"
 
 
 def _inward(metadata_port: int) -> Iterator[str]:
     if metadata_port:
-        yield f'iifname "{INTERNAL}*" ip daddr {METADATA_IP} tcp dport 80 redirect to :{metadata_port}'
+        yield f"{FOR_METADATA} ip daddr {METADATA_IP} tcp dport 80 redirect to :{metadata_port}"
     yield from _DESTINATIONS
 
 
@@ -126,7 +148,7 @@ def _outward(router: Router, outside: str) -> Iterator[str]:
 def _guard(metadata_port: int) -> Iterator[str]:
     """The metadata process is for packets that were meant for it."""
     if metadata_port:
-        yield f"meta mark & {_MASK:#x} == {METADATA_MARK:#x} accept"
+        yield f"{FOR_METADATA} accept"
         yield f"tcp dport {metadata_port} drop"
 
 

@@ -29,8 +29,8 @@ from neutrino.agent.metadata.messages import (
     Has,
     Hello,
     Listen,
-    Networks,
     Ports,
+    SetSources,
     Take,
 )
 from neutrino.agent.metadata.proxy.directory import Directory
@@ -134,8 +134,8 @@ class Process:
             self._serving.configure(message.settings)
         elif isinstance(message, Listen):
             self._listeners.open(message.key, message.listening, descriptors)
-        elif isinstance(message, Networks):
-            self._listeners.set_networks(message.key, message.networks)
+        elif isinstance(message, SetSources):
+            self._listeners.set_sources(message.key, message.sources)
         elif isinstance(message, Close):
             self._listeners.close(message.key)
         else:

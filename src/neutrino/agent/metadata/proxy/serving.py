@@ -16,7 +16,7 @@ from http import HTTPStatus
 
 import h11
 
-from neutrino.agent.metadata.messages import Settings, Timeouts
+from neutrino.agent.metadata.messages import Settings, Sources, Timeouts
 from neutrino.agent.metadata.proxy.directory import Directory
 from neutrino.agent.metadata.proxy.headers import origin_form, render_request, render_response, sign
 from neutrino.agent.metadata.proxy.peer import Peer, PeerFailed
@@ -31,11 +31,12 @@ REPEATABLE = frozenset({b"GET", b"HEAD"})
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who is at the other end of a connection: the listener's key, the networks it may be on, its address, its MAC."""
+    """Who is at the other end of a connection: the listener's key, who may ask there, its address, device and MAC."""
 
     key: str
-    networks: Callable[[], tuple[str, ...]]
+    sources: Callable[[], Sources]
     address: str
+    device: str
     mac: str | None = None  # of a link-local source
 
 
@@ -127,7 +128,7 @@ class Serving:
     async def _answer(self, client: Peer, request: h11.Request, visitor: Visitor) -> None:
         if not self._limiter.allows(visitor.key, visitor.address, time.monotonic()):
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "ask less often")
-        instance = self.directory.find(visitor.networks(), visitor.address, visitor.mac)
+        instance = self.directory.find(visitor.sources(), visitor.device, visitor.address, visitor.mac)
         if instance is None:
             raise Refusal(
                 HTTPStatus.NOT_FOUND, f"no instance, or more than one, has the address {visitor.address} here"
