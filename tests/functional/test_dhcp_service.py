@@ -99,6 +99,34 @@ def test_extra_options_of_the_network_and_of_the_port(lab: Lab) -> None:
     assert boot_file(second, "-x", "0xaf:010101") == "http://boot/ipxe", "iPXE is known by option 175"
 
 
+def test_an_option_of_one_port_is_none_of_another(lab: Lab) -> None:
+    """dnsmasq cuts lines at 1024 bytes: what a user wrote behind that would be a line for all clients."""
+    victim = vm(lab, 2, "10.0.0.12")
+    for kind in ("wpad", "client-id"):
+        fixed = len(f"tag:port-{vm(lab).id},option:wpad," if kind == "wpad" else f"{vm(lab).mac_address},id:")
+        count, rest = divmod(1024 - fixed, 4)
+        forged = "a" * rest + "\U0001f600" * count + "option:ntp-server,192.0.2.66,"
+        attacker = vm(lab, options=(option(kind, forged), option("ntp-server", "192.0.2.77")))
+        outcome = lab.reconciler.serve(simple(lab, attacker, victim))
+        assert len(outcome.left_out) == 1
+        assert f"port {attacker.id}" in outcome.left_out[0]
+        assert "ntpsrv" not in lab.client(victim).udhcpc("-O", "ntpsrv")
+    lab.reconciler.serve(simple(lab, vm(lab, options=(option("ntp-server", "192.0.2.77"),)), victim))
+    assert lab.client(vm(lab)).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
+
+
+def test_routes_to_many_neighbours(lab: Lab) -> None:
+    """More than go into one option, which dnsmasq would then refuse whole."""
+    network = lab.network
+    v4 = network.subnet(1, host_routes=(("192.0.2.0/24", "10.0.0.9"),))
+    many = (network.subnet(100 + number, f"10.1.{number}.0/24", enable_dhcp=False) for number in range(60))
+    own, one = network.dhcp_port(0xD1, "10.0.0.2", on=(v4,)), network.port(1, "10.0.0.11", on=(v4,))
+    lab.reconciler.serve(network.network((v4, *many), own, one))
+    routes = lab.client(one).udhcpc("-O", "staticroutes")["staticroutes"]
+    assert routes.endswith("192.0.2.0/24 10.0.0.9 0.0.0.0/0 10.0.0.1")
+    assert routes.startswith("10.1.0.0/24 0.0.0.0 ")
+
+
 def boot_file(client: Client, *words: str) -> str | None:
     told = client.udhcpc("-O", "bootfile", *words)
     return told.get("boot_file") or told.get("bootfile")
