@@ -99,20 +99,27 @@ def test_extra_options_of_the_network_and_of_the_port(lab: Lab) -> None:
     assert boot_file(second, "-x", "0xaf:010101") == "http://boot/ipxe", "iPXE is known by option 175"
 
 
-def test_an_option_of_one_port_is_none_of_another(lab: Lab) -> None:
-    """dnsmasq cuts lines at 1024 bytes: what a user wrote behind that would be a line for all clients."""
-    victim = vm(lab, 2, "10.0.0.12")
-    for kind in ("wpad", "client-id"):
-        fixed = len(f"tag:port-{vm(lab).id},option:wpad," if kind == "wpad" else f"{vm(lab).mac_address},id:")
-        count, rest = divmod(1024 - fixed, 4)
-        forged = "a" * rest + "\U0001f600" * count + "option:ntp-server,192.0.2.66,"
-        attacker = vm(lab, options=(option(kind, forged), option("ntp-server", "192.0.2.77")))
+def cut(before: str, tail: str) -> str:
+    """A text in few characters whose tail is beyond the 1024 bytes that dnsmasq reads of a line at a time."""
+    count, rest = divmod(1024 - len(before), 4)
+    return "a" * rest + "\U0001f600" * count + tail
+
+
+def test_what_one_port_says_is_none_of_anothers(lab: Lab) -> None:
+    """The tail of a long line of options would be an option for all clients; of hosts, another client's address."""
+    victim, plain = vm(lab, 2, "10.0.0.12"), vm(lab, 3, "10.0.0.13")
+    client = lab.client(victim)
+    forged = cut(f"tag:port-{plain.id},option:wpad,", "option:ntp-server,192.0.2.66")
+    identity = cut(f"{plain.mac_address},id:", victim.mac_address)
+    for given in (option("wpad", forged), option("client-id", identity)):
+        attacker = vm(lab, 3, "10.0.0.13", options=(given,))
         outcome = lab.reconciler.serve(simple(lab, attacker, victim))
+        told = client.udhcpc("-O", "ntpsrv")
+        assert (told["ip"], told.get("ntpsrv")) == ("10.0.0.12", None)
         assert len(outcome.left_out) == 1
         assert f"port {attacker.id}" in outcome.left_out[0]
-        assert "ntpsrv" not in lab.client(victim).udhcpc("-O", "ntpsrv")
-    lab.reconciler.serve(simple(lab, vm(lab, options=(option("ntp-server", "192.0.2.77"),)), victim))
-    assert lab.client(vm(lab)).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
+    lab.reconciler.serve(simple(lab, vm(lab, 3, "10.0.0.13", options=(option("ntp-server", "192.0.2.77"),)), victim))
+    assert lab.client(plain).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
 
 
 def test_routes_to_many_neighbours(lab: Lab) -> None:
