@@ -5,7 +5,7 @@ from __future__ import annotations
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.devices import render_namespace
 from neutrino.agent.l3.parts.ha import moving_router, render_keepalived
-from neutrino.agent.l3.parts.metadata import render_metadata
+from neutrino.agent.l3.parts.ipv6 import render_ipv6
 from neutrino.agent.l3.parts.nat import render_nat
 from tests.support.routing import address, interface, membership, router
 
@@ -34,7 +34,7 @@ def test_of_an_ha_router_only_the_active_host_has_it() -> None:
 
 
 def test_packets_for_it_are_redirected_and_nobody_else_reaches_the_port() -> None:
-    table = render_metadata(router(FOUR, SIX), 9697)
+    table = render_ipv6(router(FOUR, SIX), metadata_port=9697)
     assert table is not None
     rules = {chain.name: chain.rules for chain in table.chains}
     assert table.family == "ip6"
@@ -46,8 +46,10 @@ def test_packets_for_it_are_redirected_and_nobody_else_reaches_the_port() -> Non
     assert rules["marks"][2].endswith("meta mark & 0xffff != 0x1 drop"), "no other source"
     assert rules["arriving"] == ("meta mark & 0xffff == 0x1 ip6 daddr fe80::a9fe:a9fe tcp dport 80 redirect to :9697",)
     assert rules["to_here"][-1] == "tcp dport 9697 drop"
-    assert render_metadata(router(FOUR), 9697) is None, "a host without IPv6 is left alone"
-    assert render_metadata(router(FOUR, SIX), 0) is None
+    assert render_ipv6(router(FOUR), metadata_port=9697) is None, "a host without IPv6 is left alone"
+    off = render_ipv6(router(FOUR, SIX))
+    assert off is not None
+    assert [chain.name for chain in off.chains] == ["between"]
 
 
 def test_by_ipv4_only_sources_of_the_devices_own_subnets_are_redirected() -> None:

@@ -38,7 +38,7 @@ from neutrino.dataplane.netlink.changes import (
     SetVeth,
 )
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.nft.api import Nft, TableState
+from neutrino.dataplane.nft.api import Nft, Table, TableState
 from neutrino.dataplane.nft.plan import TablePlan, plan_table
 from neutrino.dataplane.ovsdb.api import Ovsdb, SetBridge
 from neutrino.model.routing import Router
@@ -126,7 +126,8 @@ class RouterDataplane:
         translated = self._drivers.nft.read(name, desired.nat.path)
         withheld = not complete and translated is not None and bool(plan_table(desired.nat, translated))
         changed = 0 if withheld else self._apply_nat(name, desired, translated)
-        changed += self._apply_metadata(name, desired)
+        changed_ipv6, withheld_ipv6 = self._apply_ipv6(name, desired.ipv6, complete)
+        changed, withheld = changed + changed_ipv6, withheld or withheld_ipv6
         if not self._options.veth:
             self._bring_devices(desired)
         actual = self._read(desired)
@@ -156,8 +157,8 @@ class RouterDataplane:
         if name not in self._drivers.netlink.namespaces():
             return RouterPlan(NamespacePlan(name, missing=("namespace",)), TablePlan())
         nat = plan_table(desired.nat, self._drivers.nft.read(name, desired.nat.path))
-        if not nat and desired.metadata is not None:
-            nat = plan_table(desired.metadata, self._drivers.nft.read(name, desired.metadata.path))
+        if not nat and desired.ipv6 is not None:
+            nat = plan_table(desired.ipv6, self._drivers.nft.read(name, desired.ipv6.path))
         plugs = tuple(change.text() for change in plan_plugs(desired.plugs, self._drivers.ovsdb().read()))
         return RouterPlan(plan_namespace(desired.namespace, self._read(desired)), nat, plugs)
 
@@ -175,13 +176,16 @@ class RouterDataplane:
             self._end_connections(name, ended_connections(desired.nat, actual.elements))
         return 1 if difference.table is not None else len(difference.elements)
 
-    def _apply_metadata(self, name: str, desired: DesiredRouter) -> int:
-        table = desired.metadata
-        difference = plan_table(table, self._drivers.nft.read(name, table.path)) if table is not None else None
+    def _apply_ipv6(self, name: str, table: Table | None, complete: bool) -> tuple[int, bool]:
+        """How many changes, and whether one is withheld."""
+        there = self._drivers.nft.read(name, table.path) if table is not None else None
+        difference = plan_table(table, there) if table is not None else None
         if difference is None or difference.table is None:
-            return 0
+            return 0, False
+        if not complete and there is not None:
+            return 0, True
         self._drivers.nft.replace(name, difference.table)
-        return 1
+        return 1, False
 
     def _end_connections(self, name: str, flushes: frozenset[ConntrackFlush]) -> None:
         if flushes:

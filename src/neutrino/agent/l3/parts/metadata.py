@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from neutrino.agent.l3.names import INTERNAL, device
 from neutrino.agent.l3.parts.nat import FOR_METADATA, METADATA_IP6, METADATA_MARK, NOT_FOR_METADATA, sources
 from neutrino.dataplane.netlink.values import Address, address
-from neutrino.dataplane.nft.api import Chain, Hook, Table
+from neutrino.dataplane.nft.api import Chain, Hook
 from neutrino.model.routing import Router
 
 _MANGLE, _DSTNAT, _FILTER = -150, -100, 0
@@ -25,10 +25,9 @@ def metadata_addresses(router: Router, metadata_port: int) -> Iterator[Address]:
             yield address(device(INTERNAL, interface.id), f"{METADATA_IP6}/64", nodad=True)
 
 
-def render_metadata(router: Router, metadata_port: int) -> Table | None:
-    """None where no device has IPv6: the host may have none either."""
+def metadata_chains(router: Router, metadata_port: int) -> tuple[Chain, ...]:
     if not any(metadata_addresses(router, metadata_port)):
-        return None
+        return ()
     asked = f"ip6 daddr {METADATA_IP6} tcp dport 80"
     marked = f"{asked} meta mark set {METADATA_MARK:#x}"
     marks = (
@@ -37,15 +36,9 @@ def render_metadata(router: Router, metadata_port: int) -> Table | None:
         f'iifname "{INTERNAL}*" {asked} {NOT_FOR_METADATA} drop',
     )
     guard = (f"{FOR_METADATA} accept", f"tcp dport {metadata_port} drop")
-    return Table(
-        family="ip6",
-        chains=(
-            Chain("marks", marks, Hook("filter", "prerouting", _MANGLE)),
-            Chain(
-                "arriving",
-                (f"{FOR_METADATA} {asked} redirect to :{metadata_port}",),
-                Hook("nat", "prerouting", _DSTNAT),
-            ),
-            Chain("to_here", guard, Hook("filter", "input", _FILTER)),
-        ),
+    redirected = f"{FOR_METADATA} {asked} redirect to :{metadata_port}"
+    return (
+        Chain("marks", marks, Hook("filter", "prerouting", _MANGLE)),
+        Chain("arriving", (redirected,), Hook("nat", "prerouting", _DSTNAT)),
+        Chain("to_here", guard, Hook("filter", "input", _FILTER)),
     )
