@@ -10,7 +10,7 @@ import pytest
 
 from neutrino.agent.metadata.messages import ANY_DEVICE, Instance, RateLimit, Sources
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.headers import origin_form, render_request, render_response, sign
+from neutrino.agent.metadata.proxy.headers import framing_fault, origin_form, render_request, render_response, sign
 from neutrino.agent.metadata.proxy.rate import MOST_SOURCES, RateLimiter
 
 VM = Instance("p1", "blue", "fa:16:3e:00:00:05", ("10.0.0.5", "fd00::5"), "vm-1", "project")
@@ -126,6 +126,13 @@ def test_a_request_keeps_the_form_of_its_body() -> None:
     assert render_response([(b"transfer-encoding", b"chunked"), (b"connection", b"close"), (b"etag", b"1")]) == [
         (b"etag", b"1")
     ]
+
+
+def test_where_a_request_ends_is_said_once() -> None:
+    chunked, length = (b"transfer-encoding", b"chunked"), (b"content-length", b"3")
+    assert framing_fault(b"1.1", [chunked]) == framing_fault(b"1.1", [length]) == framing_fault(b"1.0", [length]) == ""
+    assert "both" in framing_fault(b"1.1", [chunked, length])
+    assert "HTTP/1.1" in framing_fault(b"1.0", [chunked])
 
 
 def test_the_signature_is_what_nova_reckons() -> None:

@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
     secret: str = ""
     timeouts: Timeouts = Timeouts()
     limit: RateLimit = RateLimit()
+    connections: int = 1024  # of one namespace at a time
 
     def __repr__(self) -> str:
         return f"Settings({self.nova_host}:{self.nova_port})"  # it may be printed: secrets are not
