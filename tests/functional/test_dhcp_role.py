@@ -340,3 +340,27 @@ def test_objects_are_what_the_role_expects(host: Host) -> None:
             assert this.own.host == HOST
 
     within(60, test())
+
+
+def test_what_dnsmasq_may_not_be_told_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the network is served, and nothing is tried again."""
+    monkeypatch.setattr("neutrino.agent.dhcp.lines.MOST_BYTES", 200)
+
+    async def test() -> None:
+        async with host.feed(), host.agent() as role:
+            await until(
+                lambda: host.api.get("/agents", {"agent_type": DHCP}).body["agents"] != [], "the agent is there"
+            )
+            network, _ = await host.network()
+            port = await host.vm(network)
+            options = [{"opt_name": "wpad", "opt_value": "x" * 255}]
+            await host.call(host.api.put, f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": options}})
+            await until(lambda: network["id"] in role._problems, "the reason is listed")
+            assert f"port {port['id']}: a line of opts is left out" in role._problems[network["id"]]
+            assert role._problems[network["id"]] == (await role.find()).problems[network["id"]]
+            assert (await host.lease(port))["ip"] == address_of(port)
+            gone = [{"opt_name": "wpad", "opt_value": None}]
+            await host.call(host.api.put, f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": gone}})
+            await until(lambda: not role._problems, "nothing is wrong any more")
+
+    within(60, test())

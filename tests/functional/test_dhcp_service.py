@@ -99,6 +99,41 @@ def test_extra_options_of_the_network_and_of_the_port(lab: Lab) -> None:
     assert boot_file(second, "-x", "0xaf:010101") == "http://boot/ipxe", "iPXE is known by option 175"
 
 
+def cut(before: str, tail: str) -> str:
+    """A text in few characters whose tail is beyond the 1024 bytes that dnsmasq reads of a line at a time."""
+    count, rest = divmod(1024 - len(before), 4)
+    return "a" * rest + "\U0001f600" * count + tail
+
+
+def test_what_one_port_says_is_none_of_anothers(lab: Lab) -> None:
+    """The tail of a long line of options would be an option for all clients; of hosts, another client's address."""
+    victim, plain = vm(lab, 2, "10.0.0.12"), vm(lab, 3, "10.0.0.13")
+    client = lab.client(victim)
+    forged = cut(f"tag:port-{plain.id},option:wpad,", "option:ntp-server,192.0.2.66")
+    identity = cut(f"{plain.mac_address},id:", victim.mac_address)
+    for given in (option("wpad", forged), option("client-id", identity)):
+        attacker = vm(lab, 3, "10.0.0.13", options=(given,))
+        outcome = lab.reconciler.serve(simple(lab, attacker, victim))
+        told = client.udhcpc("-O", "ntpsrv")
+        assert (told["ip"], told.get("ntpsrv")) == ("10.0.0.12", None)
+        assert len(outcome.left_out) == 1
+        assert f"port {attacker.id}" in outcome.left_out[0]
+    lab.reconciler.serve(simple(lab, vm(lab, 3, "10.0.0.13", options=(option("ntp-server", "192.0.2.77"),)), victim))
+    assert lab.client(plain).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
+
+
+def test_routes_to_many_neighbours(lab: Lab) -> None:
+    """More than go into one option, which dnsmasq would then refuse whole."""
+    network = lab.network
+    v4 = network.subnet(1, host_routes=(("192.0.2.0/24", "10.0.0.9"),))
+    many = (network.subnet(100 + number, f"10.1.{number}.0/24", enable_dhcp=False) for number in range(60))
+    own, one = network.dhcp_port(0xD1, "10.0.0.2", on=(v4,)), network.port(1, "10.0.0.11", on=(v4,))
+    lab.reconciler.serve(network.network((v4, *many), own, one))
+    routes = lab.client(one).udhcpc("-O", "staticroutes")["staticroutes"]
+    assert routes.endswith("192.0.2.0/24 10.0.0.9 0.0.0.0/0 10.0.0.1")
+    assert routes.startswith("10.1.0.0/24 0.0.0.0 ")
+
+
 def boot_file(client: Client, *words: str) -> str | None:
     told = client.udhcpc("-O", "bootfile", *words)
     return told.get("boot_file") or told.get("bootfile")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from neutrino.agent.metadata.messages import RateLimit, Settings
@@ -137,7 +139,8 @@ def test_nonsense_is_refused_and_hurts_nobody(host: Host) -> None:
             assert b" 431 " in await asyncio.to_thread(raw, b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20000)
             both = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: nonsense\r\n\r\nabc"
             assert b" 501 " in await asyncio.to_thread(raw, both)
-            assert b" 400 " in await asyncio.to_thread(raw, b"CONNECT nova:8775 HTTP/1.1\r\nHost: x\r\n\r\n")
+            for method in (b"CONNECT nova:8775", b"CONNECT /latest", b"TRACE /latest"):
+                assert b" 405 " in await asyncio.to_thread(raw, method + b" HTTP/1.1\r\nHost: x\r\n\r\n")
             absolute = b"GET http://169.254.169.254/latest/meta-data/instance-id HTTP/1.1\r\nHost: x\r\n\r\n"
             assert blue.device_id.encode() in await asyncio.to_thread(raw, absolute)
             assert answers(host, "blue", blue)
@@ -163,6 +166,131 @@ def test_who_asks_too_often_is_told_so(server: NovaMetadata, tmp_path: Path) -> 
                 assert answered == [200] * 5 + [429] * 3
                 assert await host.asks("other") == (200, other.device_id)
                 assert blue.device_id in server.asked
+
+        asyncio.run(scenario())
+    finally:
+        host.close()
+
+
+CHUNKED, LENGTH = b"Transfer-Encoding: chunked\r\n", b"Content-Length: %d\r\n"
+INSIDE = b"POST /openstack/latest/password HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nforged"
+DOUBTFUL = {
+    "both": b"HTTP/1.1\r\nHost: x\r\n" + LENGTH % (5 + len(INSIDE)) + CHUNKED + b"\r\n0\r\n\r\n" + INSIDE,
+    "both, the other first": b"HTTP/1.1\r\nHost: x\r\n" + CHUNKED + LENGTH % 5 + b"\r\n0\r\n\r\n" + INSIDE,
+    "chunks of 1.0": b"HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n" + CHUNKED + b"\r\n0\r\n\r\n" + INSIDE,
+    "two lengths": b"HTTP/1.1\r\nHost: x\r\n" + LENGTH % 0 + LENGTH % len(INSIDE) + b"\r\n" + INSIDE,
+    "two codings": b"HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + INSIDE,
+    "coding twice": b"HTTP/1.1\r\nHost: x\r\n" + CHUNKED * 2 + b"\r\n0\r\n\r\n" + INSIDE,
+    "blank before the colon": b"HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + INSIDE,
+    "bare CR": b"HTTP/1.1\r\nHost: x\r\nA: b\rTransfer-Encoding: chunked\r\n\r\n" + INSIDE,
+    "chunk that ends elsewhere": b"HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1\r\nabc\r\n0\r\n\r\n" + INSIDE,
+}
+
+
+def test_a_request_whose_end_is_in_doubt_is_the_last_of_its_connection(host: Host, server: NovaMetadata) -> None:
+    """What follows it is not taken for a request, here or by Nova."""
+    blue = isolated(host, "blue", 5)
+
+    def raw(data: bytes) -> bytes:
+        with host.connect("blue").sock as sock:
+            sock.sendall(data)
+            said = b""
+            while part := sock.recv(65536):
+                said += part
+            return said
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: answers(host, "blue", blue))
+            for name, rest in DOUBTFUL.items():
+                said = await asyncio.to_thread(raw, b"POST /openstack/latest/user_data " + rest)
+                assert said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")), (name, said)
+                assert said.count(b"HTTP/1.1 ") == 1, (name, said)
+                assert server.passwords == {}, name
+            assert answers(host, "blue", blue)
+
+    asyncio.run(scenario())
+
+
+def test_what_nova_says_after_its_answer_is_nobodys(tmp_path: Path) -> None:
+    """Each connection gets one right answer, and with it another that nobody asked for."""
+
+    async def scenario() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nright")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        number = server.sockets[0].getsockname()[1]
+        host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
+        try:
+            isolated(host, "blue", 5)
+            host.feed.synced()
+            async with server, host.agent():
+                await until(lambda: status(host, "blue") == 200)
+                assert {await host.asks("blue") for _ in range(5)} == {(200, "right")}
+        finally:
+            host.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_network_does_not_take_the_process_from_the_others(server: NovaMetadata, tmp_path: Path) -> None:
+    """Its connections are counted together, whatever sources they have."""
+    host = Host(tmp_path, settings_for(server, connections=6))
+    held = []
+    try:
+        blue, red = isolated(host, "blue", 5), isolated(host, "red", 6)
+        other = port("blue", 8, "10.0.0.8")
+        host.instance("other", "qdhcp-blue", other)
+        host.feed.put("dhcp_port", other.id, other)
+
+        async def scenario() -> None:
+            host.feed.synced()
+            async with host.agent():
+                await until(lambda: answers(host, "blue", blue) and answers(host, "red", red))
+                await until(lambda: answers(host, "other", other))
+                for _ in range(3):
+                    for name in ("blue", "other"):
+                        held.append(await asyncio.to_thread(host.connect, name))
+                await until(lambda: status(host, "blue") == 0)
+                assert status(host, "other") == 0
+                assert answers(host, "red", red)
+                assert "qdhcp-blue has 6 connections" in Path(host.daemon.log_file).read_text()
+                held.pop().close()
+                await until(lambda: answers(host, "blue", blue))
+
+        asyncio.run(scenario())
+    finally:
+        for each in held:
+            each.close()
+        host.close()
+
+
+def test_a_head_that_trickles_is_late(server: NovaMetadata, tmp_path: Path) -> None:
+    times = msgspec.structs.replace(TIMES, request=1)
+    host = Host(tmp_path, msgspec.structs.replace(settings_for(server), timeouts=times))
+
+    def trickle() -> bytes:
+        with host.connect("blue").sock as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
+            sock.settimeout(0.2)
+            for _ in range(40):
+                with contextlib.suppress(TimeoutError):
+                    return sock.recv(65536)
+                sock.sendall(b"a")
+        return b""
+
+    try:
+        blue = isolated(host, "blue", 5)
+
+        async def scenario() -> None:
+            host.feed.synced()
+            async with host.agent():
+                await until(lambda: answers(host, "blue", blue))
+                assert b" 408 " in await asyncio.to_thread(trickle)
 
         asyncio.run(scenario())
     finally:

@@ -115,24 +115,36 @@ def test_an_unknown_source_and_one_that_two_have_get_404(host: Host) -> None:
     asyncio.run(scenario())
 
 
+def behind(host: Host, *ports: DhcpPort) -> None:
+    """A router r1 with networks green (10.0.0.0/24) and yellow (10.0.1.0/24), both with IPv6."""
+    host.namespace("qrouter-r1")
+    host.link("qrouter-r1", "qr-r1-green", "10.0.0.1/24", "fd00::1/64", "fe80::a9fe:a9fe/64")
+    host.link("qrouter-r1", "qr-r1-yellow", "10.0.1.1/24", "fd01::1/64", "fe80::a9fe:a9fe/64")
+    for each in ports:
+        host.feed.put("dhcp_port", each.id, each)
+    host.feed.put("router", "r1", router_of("green", "yellow", ipv6=True))
+
+
+def asked(host: Host, instance: str, where: str) -> tuple[int, str]:
+    """At the router's port, to which its table would redirect."""
+    try:
+        return host.ask(instance, where=where, number=9697)
+    except OSError:
+        return 0, ""
+
+
 def test_behind_a_router_the_networks_of_the_router_count(host: Host) -> None:
     """Two networks behind one router, and one elsewhere with the same addresses."""
-    host.namespace("qrouter-r1", "10.0.0.1/24", "10.0.1.1/24")
     here, elsewhere = port("green", 5, "10.0.0.5"), port("other", 6, "10.0.0.5")
-    host.instance("vm", "qrouter-r1", here, "default via 10.0.0.1")
-    for each in (here, elsewhere):
-        host.feed.put("dhcp_port", each.id, each)
-    host.feed.put("router", "r1", router_of("green", "yellow"))
+    behind(host, here, elsewhere)
+    host.instance("vm", "qrouter-r1", here, "default via 10.0.0.1", bridge="qr-r1-green")
 
     async def scenario() -> None:
         host.feed.synced()
         async with host.agent():
 
             def status() -> tuple[int, str]:
-                try:
-                    return host.ask("vm", where="10.0.0.1", number=9697)
-                except OSError:
-                    return 0, ""
+                return asked(host, "vm", "10.0.0.1")
 
             await until(lambda: status() == (200, here.device_id))
             pid = host.pid
@@ -143,6 +155,33 @@ def test_behind_a_router_the_networks_of_the_router_count(host: Host) -> None:
             host.feed.put("router", "r1", None)
             await until(lambda: status()[0] == 0)
             assert host.pid == pid
+
+    asyncio.run(scenario())
+
+
+def test_in_a_router_an_instance_is_known_by_the_device_it_comes_by(host: Host) -> None:
+    """An attacker on green has the addresses and the MAC of a victim on yellow, and the answers are routed to it."""
+    victim = port("yellow", 6, "10.0.1.5", "fd01::5")
+    forged = port("green", 6, "10.0.1.5", "fd01::5")  # what the attacker's device has; the feed knows no such port
+    mine = port("green", 7, "10.0.0.7", "fd00::7")
+    behind(host, victim, mine)
+    host.instance("attacker", "qrouter-r1", forged, "10.0.0.1/32 dev eth0", bridge="qr-r1-green")
+    host.instance("mine", "qrouter-r1", mine, "default via 10.0.0.1", bridge="qr-r1-green")
+    host.instance("victim", "qrouter-r1", victim, "default via 10.0.1.1", bridge="qr-r1-yellow")
+    host.run("attacker", "ip", "-6", "route", "add", "fd00::1/128", "dev", "eth0")
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            for where in ("10.0.1.1", "fd01::1", "fe80::a9fe:a9fe"):
+                await until(lambda where=where: asked(host, "victim", where) == (200, victim.device_id))
+            for where in ("10.0.0.1", "fd00::1", "fe80::a9fe:a9fe"):
+                await until(lambda where=where: asked(host, "mine", where) == (200, mine.device_id))
+            # The extra routes.
+            host.run("qrouter-r1", "ip", "route", "add", "10.0.1.5/32", "dev", "qr-r1-green")
+            host.run("qrouter-r1", "ip", "-6", "route", "add", "fd01::5/128", "dev", "qr-r1-green")
+            for where in ("10.0.0.1", "fd00::1", "fe80::a9fe:a9fe"):
+                await until(lambda where=where: asked(host, "attacker", where)[0] == 404)
 
     asyncio.run(scenario())
 

@@ -35,6 +35,7 @@ def lab(module_lab: Lab) -> Iterator[Lab]:
     wait_until(lambda: _alive(module_lab) == AGENTS, 30, "not all agents are alive")
     yield module_lab
     for router in module_lab.api.list("router"):
+        module_lab.api.update("router", router["id"], routes=[])
         for interface in module_lab.api.list("port", device_id=router["id"]):
             act(module_lab, router["id"], "remove_router_interface", port_id=interface["id"])
         module_lab.api.delete("router", router["id"])
@@ -155,6 +156,54 @@ def test_behind_a_router(lab: Lab) -> None:
     # By IPv6 the source is link-local, once the VM has such an address: its MAC says who it is.
     wait_for_metadata(lab, "yellow", where=SIX)
     assert lab.run("h1", lab.agent_command("h1", "verify")).returncode == 0
+
+
+def test_another_networks_metadata_is_not_had_by_way_of_a_router(lab: Lab) -> None:
+    """The router of mallory's network is also on a network of others, and leads a victim's addresses to mallory."""
+    open_group(lab)
+    made = lab.api.create("router", name="r1")
+    for name, cidrs in (("mallory", ["10.0.0.0/24", "fd00:1::/64"]), ("victim", ["10.0.1.0/24", "fd00:2::/64"])):
+        network(lab, name, cidrs)
+        for subnet in lab.api.list("subnet", network_id=lab.api.find("network", name)["id"]):
+            act(lab, made["id"], "add_router_interface", subnet_id=subnet["id"])
+        lab.vm(name, network=name, host="h1", security_groups=["open"])
+    for name in ("mallory", "victim"):
+        wait_for_metadata(lab, name, 15)
+        wait_for_metadata(lab, name, 15, where=SIX)
+    mine, theirs = port(lab, "mallory"), port(lab, "victim")
+    own = {6 if ":" in each["ip_address"] else 4: each["ip_address"] for each in mine["fixed_ips"]}
+    forged = [each["ip_address"] for each in theirs["fixed_ips"]]
+    lengths = {4: 32, 6: 128}
+    routes = [
+        {"destination": f"{each}/{lengths[version]}", "nexthop": own[version]}
+        for each in forged
+        for version in [6 if ":" in each else 4]
+    ]
+    lab.api.update("port", mine["id"], security_groups=[], port_security_enabled=False)
+    lab.api.update("router", made["id"], routes=routes)
+    in_router = ["ip", "netns", "exec", f"qrouter-{made['id']}"]
+    for route in routes:
+        asked = [*in_router, "ip", "route", "get", route["destination"].partition("/")[0]]
+        wait_until(lambda asked=asked, by=route["nexthop"]: by in lab.run("h1", asked).stdout, 10, "no extra route")  # type: ignore[misc]
+    for each in forged:
+        where, length = (SIX, 128) if ":" in each else ("169.254.169.254", 32)
+        lab.run("mallory", ["ip", "address", "add", f"{each}/{length}", "dev", "eth0", *(["nodad"] * (":" in each))])
+        assert curl(lab, "mallory", IDENTITY, "-m", "2", "--interface", each, where=where)[0] in (0, 404)
+        assert curl(lab, "mallory", where=where) == (200, mine["device_id"])
+    # A link-local source is known by its MAC.
+    lab.run("mallory", ["ip", "link", "set", "eth0", "address", theirs["mac_address"]])
+    lab.run("mallory", ["ip", "-6", "address", "flush", "dev", "eth0"])
+    lab.run("mallory", ["ip", "address", "add", "fe80::bad/64", "dev", "eth0", "nodad"])
+    said: list[tuple[int, str]] = []
+
+    def answered() -> bool:
+        said.append(curl(lab, "mallory", IDENTITY, "-m", "2", where=SIX))
+        return said[-1][0] != 0
+
+    wait_until(answered, 15, "nobody answers")
+    assert said[-1][0] == 404
+    lab.api.update("router", made["id"], routes=[])
+    wait_for_metadata(lab, "victim", 15)
 
 
 def test_the_agent_may_stop_or_die(lab: Lab) -> None:

@@ -32,7 +32,7 @@ from neutrino.feed.state import Change, State
 from neutrino.lab.metadata import NovaMetadata
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
-from neutrino.model.routing import Router
+from neutrino.model.routing import Router, RouterAddress, RouterInterface
 from neutrino.model.state import FixedIp, Object, Subnet
 
 HOST = "h1"
@@ -107,7 +107,7 @@ def network(network_id: str, *cidrs: str, **more: Any) -> DhcpNetwork:
         Subnet(id=f"{network_id}-{cidr}", network_id=network_id, ip_version=6 if ":" in cidr else 4, cidr=cidr, **more)
         for cidr in cidrs or ("10.0.0.0/24",)
     )
-    return DhcpNetwork(id=network_id, subnets=subnets)
+    return DhcpNetwork(id=network_id, project_id="project-1", subnets=subnets)
 
 
 def dhcp_port(network_id: str) -> DhcpPort:
@@ -181,18 +181,23 @@ class Host:
     def namespace(self, name: str, *addresses: str) -> None:
         """One to be served from, with a bridge that instances are plugged into; it has these addresses."""
         self.netlink.create_namespace(name)
-        self.run(name, "ip", "link", "add", "br0", "type", "bridge")
-        self.run(name, "ip", "link", "set", "br0", "address", MAC_OF_DHCP)
-        self.netlink.apply(name, [SetDevice("lo", up=True), SetDevice("br0", up=True)])
-        self.netlink.apply(name, [SetAddress(address("br0", text, nodad=True)) for text in addresses])
+        self.netlink.apply(name, [SetDevice("lo", up=True)])
+        self.link(name, "br0", *addresses)
 
-    def instance(self, name: str, at: str, this: DhcpPort, *routes: str) -> None:
+    def link(self, name: str, bridge: str, *addresses: str) -> None:
+        """A further bridge there, as a device of that name with these addresses."""
+        self.run(name, "ip", "link", "add", bridge, "type", "bridge")
+        self.run(name, "ip", "link", "set", bridge, "address", MAC_OF_DHCP)
+        self.netlink.apply(name, [SetDevice(bridge, up=True)])
+        self.netlink.apply(name, [SetAddress(address(bridge, text, nodad=True)) for text in addresses])
+
+    def instance(self, name: str, at: str, this: DhcpPort, *routes: str, bridge: str = "br0") -> None:
         """A namespace with the port's MAC and addresses, on the bridge of another; routes lead to that."""
         self.netlink.create_namespace(name)
         wire = f"w{next(self._wires)}{self._mark}"[:15]
         self.netlink.apply(name, [SetDevice("lo", up=True), SetVeth("eth0", wire, MACHINE, this.mac_address, 1500)])
         self.run("", "ip", "link", "set", wire, "netns", self.namespaces.path(at))
-        self.run(at, "ip", "link", "set", wire, "master", "br0", "up")
+        self.run(at, "ip", "link", "set", wire, "master", bridge, "up")
         self.netlink.apply(name, [SetDevice("eth0", up=True)])
         for fixed in this.fixed_ips:
             length = 64 if ":" in fixed.ip_address else 24
@@ -266,11 +271,11 @@ async def until(ready: Callable[[], bool], seconds: float = 5.0, what: str = "it
             await asyncio.sleep(0.01)
 
 
-def router_of(*networks: str, router_id: str = "r1", **more: Any) -> Router:
-    from neutrino.model.routing import RouterInterface
-
+def router_of(*networks: str, router_id: str = "r1", ipv6: bool = False, **more: Any) -> Router:
+    addresses = (RouterAddress(ip_address="fd00::1", subnet_id="six", cidr="fd00::/64"),) if ipv6 else ()
     interfaces = (
-        RouterInterface(id=f"{router_id}-{n}", network_id=n, mac_address="fa:16:3e:ff:00:01") for n in networks
+        RouterInterface(id=f"{router_id}-{n}", network_id=n, mac_address="fa:16:3e:ff:00:01", addresses=addresses)
+        for n in networks
     )
     return Router(id=router_id, interfaces=tuple(interfaces), **more)
 

@@ -11,13 +11,8 @@ def address(ip: str, cidr: str, gateway: str | None = None, **values: object) ->
 
 def interface(number: int, *addresses: RouterAddress, **values: object) -> RouterInterface:
     own = addresses or (address(f"10.0.{number}.1", f"10.0.{number}.0/24", f"10.0.{number}.1"),)
-    return RouterInterface(
-        id=f"{number:08x}-aaaa-bbbb-cccc-dddddddddddd",
-        network_id=f"net-{number}",
-        mac_address=f"fa:16:3e:00:01:{number:02x}",
-        addresses=own,
-        **values,  # type: ignore[arg-type]
-    )
+    whole = {"network_id": f"net-{number}", "mac_address": f"fa:16:3e:00:01:{number:02x}", "addresses": own, **values}
+    return RouterInterface(id=f"{number:08x}-aaaa-bbbb-cccc-dddddddddddd", **whole)  # type: ignore[arg-type]
 
 
 GATEWAY = RouterInterface(

@@ -8,8 +8,10 @@ import pytest
 
 from neutrino.agent.dhcp.command import render_command
 from neutrino.agent.dhcp.hosts_files import render_addn_hosts, render_host, render_leases
+from neutrino.agent.dhcp.lines import MOST_BYTES, Line, left_out, render_lines
 from neutrino.agent.dhcp.namespace import render_namespace
-from neutrino.agent.dhcp.options_file import render_option, render_opts
+from neutrino.agent.dhcp.options_file import MOST_ROUTE_BYTES, render_option, render_opts
+from neutrino.agent.dhcp.plan import render_service
 from neutrino.agent.dhcp.served import wants_metadata
 from neutrino.model.state import Subnet
 from tests.support.dhcp import NETWORK, dhcp_port, network, option, port, settings, subnet, uuid
@@ -336,3 +338,51 @@ def test_the_gateways_addresses_in_place_of_its_own() -> None:
     made = render_namespace(network((V4,), OWN), settings(use_gateway_ips=True))
     assert made.addresses == {"10.0.0.1/24"}
     assert made.desired.routes == frozenset()
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+EMOJI = "\U0001f600"
+
+
+def test_a_line_that_dnsmasq_would_read_as_two_is_left_out() -> None:
+    """In characters it is short; dnsmasq counts bytes, and the tail would be an option for everybody."""
+    tail = "option:dns-server,192.0.2.66"
+    value = EMOJI * 240 + tail
+    assert len(value) > 255
+    bad = port(1, "10.0.0.11", on=(V4,), options=(option("wpad", value), option("mtu", "1400")))
+    identity = port(2, "10.0.0.12", on=(V4,), options=(option("client-id", EMOJI * 250),))
+    good = port(3, "10.0.0.13", on=(V4,))
+    made = render_service(network((V4,), OWN, bad, identity, good), settings(), "tap0", ())
+    assert "192.0.2.66" not in made.files["opts"]
+    assert f"tag:port-{bad.id},option:mtu,1400" in lines(made.files["opts"]), "the port's other options are there"
+    assert [line.split(",")[0] for line in lines(made.files["host"])] == [bad.mac_address, good.mac_address]
+    reason = "it has characters that are not printable ASCII"
+    assert set(made.left_out) == {
+        f"port {bad.id}: a line of opts is left out: {reason}",
+        f"port {identity.id}: a line of host is left out: {reason}",
+    }
+    for text in made.files.values():
+        assert all(len(line.encode()) <= MOST_BYTES for line in lines(text))
+
+
+def test_a_line_has_a_most_bytes() -> None:
+    fits, too_long = Line("a" * MOST_BYTES, "port 1"), Line("b" * (MOST_BYTES + 1), "port 2")
+    assert render_lines([fits, too_long]) == f"{fits.text}\n"
+    assert left_out("opts", [fits, too_long]) == [
+        "port 2: a line of opts is left out: it has 1024 bytes, and dnsmasq reads 1023"
+    ]
+
+
+def test_of_many_neighbours_those_are_told_that_fit_into_the_option() -> None:
+    many = [subnet(0x100 + number, f"10.1.{number}.0/24") for number in range(60)]
+    first = subnet(1, host_routes=tuple((f"192.0.2.{number}/32", "10.0.0.9") for number in range(10)))
+    this = network((first, *many), OWN)
+    told = render_opts(this, settings(enable_isolated_metadata=True))
+    (line,) = [each for each in lines(told) if f"subnet-{first.id},option:classless-static-route" in each]
+    routes = line.split(",")[2:]
+    assert "192.0.2.9/32" in routes
+    assert "169.254.169.254/32" in routes
+    assert routes[-2:] == ["0.0.0.0/0", "10.0.0.1"]
+    # 11 routes of 9 bytes, the default route of 5, and neighbours of 8.
+    assert sum(each.startswith("10.1.") for each in routes) == (MOST_ROUTE_BYTES - 11 * 9 - 5) // 8

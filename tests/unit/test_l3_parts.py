@@ -79,18 +79,6 @@ def test_without_snat_only_floating_ips_are_translated() -> None:
     assert "snat ip to ip saddr map @fixed_to_floating" in text
 
 
-def test_a_subnet_in_the_scope_of_the_network_outside_is_routed_not_translated() -> None:
-    scoped = interface(1, address("10.0.1.1", "10.0.1.0/24", address_scope_id="s"))
-    other = interface(2, address("10.0.2.1", "10.0.2.0/24", address_scope_id="t"))
-    outside = msgspec.structs.replace(
-        GATEWAY, addresses=(address("203.0.113.5", "203.0.113.0/24", address_scope_id="s"),)
-    )
-    text = render_nat(router(scoped, other, gateway=outside)).text()
-    assert f'oifname "{QG}" ip saddr 10.0.1.0/24 accept' in text
-    assert "10.0.2.0/24 accept" not in text
-    assert 'iifname "qr-00000001-aa" oifname "qr-00000002-aa" ct status & dnat == 0 drop' in text
-
-
 def test_a_range_of_ports_is_written_out_and_may_lead_to_one() -> None:
     entry = PortForwarding(
         id="p",

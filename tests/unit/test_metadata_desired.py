@@ -17,7 +17,7 @@ from neutrino.agent.metadata.desired import (
     render_network_place,
     render_router_place,
 )
-from neutrino.agent.metadata.messages import Listening
+from neutrino.agent.metadata.messages import ANY_DEVICE, Listening, Sources
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import FixedIp
@@ -49,7 +49,7 @@ def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
 
 def test_an_isolated_network_is_served_where_its_address_is() -> None:
     network = metadata.network("n1")
-    assert place_of(network) == Place("qdhcp-n1", ("n1",), 80, "169.254.169.254")
+    assert place_of(network) == Place("qdhcp-n1", Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
     assert place_of(network, settings=Settings(HOST, "/dhcp")) is None, "nobody asked for it"
     assert render_network_place(served(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
 
@@ -70,28 +70,30 @@ def test_a_network_whose_gateway_is_a_router_is_not_isolated() -> None:
 def test_a_metadata_network_speaks_for_its_router() -> None:
     settings = dataclasses.replace(ISOLATED, enable_metadata_network=True)
     network = metadata.network("m1", "169.254.169.240/28", gateway_ip="169.254.169.241")
+    assert network.project_id == "project-1"
     here = router_port(network, "r1")
     others = [
         router_port(metadata.network(name), router) for name, router in (("n1", "r1"), ("n2", "r1"), ("n3", "r2"))
     ]
     place = place_of(network, here, settings=settings, known=[here, *others])
     assert place is not None
-    assert place.networks == ("m1", "n1", "n2")
+    assert place.sources == Sources({ANY_DEVICE: "m1"}, ("n1", "n2"), "project-1"), "instances of its own project"
     alone = place_of(network, settings=settings, known=others)
     assert alone is not None
-    assert alone.networks == ("m1",)
+    assert alone.sources.routed == ()
     with pytest.raises(Refused, match="2 routers"):
         place_of(network, here, router_port(network, "r2"), settings=settings)
 
 
 def test_a_router_is_served_for_its_internal_networks() -> None:
     router = Router(id="r1", interfaces=(interface(2), interface(1)))
-    assert render_router_place(router, 9697) == Place("qrouter-r1", ("net-1", "net-2"), 9697)
+    links = {"qr-00000001-aa": "net-1", "qr-00000002-aa": "net-2"}
+    assert render_router_place(router, 9697) == Place("qrouter-r1", Sources(links), 9697)
     assert render_router_place(router, 0) is None, "enable_metadata_proxy is off"
     assert render_router_place(Router(id="r1"), 9697) is None, "nobody could ask"
     assert render_router_place(Router(id="r1", interfaces=(interface(1),), admin_state_up=False), 9697) is None
     six = Router(id="r1", interfaces=(interface(1, address("fd00::1", "fd00::/64")),))
-    assert render_router_place(six, 9697) == Place("qrouter-r1", ("net-1",), 9697, ipv6=True)
+    assert render_router_place(six, 9697) == Place("qrouter-r1", Sources({"qr-00000001-aa": "net-1"}), 9697, ipv6=True)
 
 
 def test_ports_of_instances_may_ask_and_no_others() -> None:
@@ -106,8 +108,9 @@ def test_ports_of_instances_may_ask_and_no_others() -> None:
 
 # --- plans ------------------------------------------------------------------------------------------------------------
 
-PLACE = Place("qrouter-r1", ("n1",), 9697)
-RIGHT = Listening(7, 9697, False, ("ipv4",), ("n1",))
+ONE = Sources({"qr-1": "n1"})
+PLACE = Place("qrouter-r1", ONE, 9697)
+RIGHT = Listening(7, 9697, False, ("ipv4",), ONE)
 
 
 def test_what_is_right_is_left() -> None:
@@ -117,18 +120,18 @@ def test_what_is_right_is_left() -> None:
 
 @pytest.mark.parametrize(
     ("has", "inode"),
-    [(None, 7), (RIGHT, 8), (Listening(7, 9698, False, ("ipv4",), ("n1",)), 7), (Listening(7, 9697, True, (), ()), 7)],
+    [(None, 7), (RIGHT, 8), (Listening(7, 9698, False, ("ipv4",), ONE), 7), (Listening(7, 9697, True, (), ONE), 7)],
 )
 def test_sockets_that_are_missing_or_not_those_wanted_are_opened(has: Listening | None, inode: int) -> None:
     known = {"qrouter-r1": has} if has is not None else {}
     plan = plan_listening([PLACE], known, {"qrouter-r1": inode})
-    assert (plan.open, plan.close, plan.networks) == ((PLACE,), (), ())
+    assert (plan.open, plan.close, plan.sources) == ((PLACE,), (), ())
 
 
-def test_other_networks_need_no_other_sockets() -> None:
-    place = dataclasses.replace(PLACE, networks=("n1", "n2"))
+def test_other_sources_need_no_other_sockets() -> None:
+    place = dataclasses.replace(PLACE, sources=Sources({"qr-1": "n1", "qr-2": "n2"}))
     plan = plan_listening([place], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
-    assert (plan.open, plan.networks) == ((), (place,))
+    assert (plan.open, plan.sources) == ((), (place,))
 
 
 def test_sockets_in_a_namespace_that_is_gone_are_closed() -> None:

@@ -8,36 +8,65 @@ import random
 
 import pytest
 
-from neutrino.agent.metadata.messages import Instance, RateLimit
+from neutrino.agent.metadata.messages import ANY_DEVICE, Instance, RateLimit, Sources
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.headers import origin_form, render_request, render_response, sign
+from neutrino.agent.metadata.proxy.headers import framing_fault, origin_form, render_request, render_response, sign
 from neutrino.agent.metadata.proxy.rate import MOST_SOURCES, RateLimiter
 
 VM = Instance("p1", "blue", "fa:16:3e:00:00:05", ("10.0.0.5", "fd00::5"), "vm-1", "project")
 
 
-def test_an_address_counts_on_its_networks_alone() -> None:
+BLUE, RED, GREEN = (Sources({ANY_DEVICE: name}) for name in ("blue", "red", "green"))
+ROUTER = Sources({"qr-blue": "blue", "qr-red": "red"})
+SERVICE = Sources({ANY_DEVICE: "service"}, ("blue", "red"), "project")
+
+
+def test_an_address_counts_on_its_network_alone() -> None:
     twin = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.0.5",), "vm-2", "project")
     directory = Directory([VM, twin])
-    assert directory.find(["blue"], "10.0.0.5") is VM
-    assert directory.find(["red"], "10.0.0.5") is twin
-    assert directory.find(["blue", "red"], "10.0.0.5") is None, "it may be two"
-    assert directory.find(["green", "blue"], "fd00::5") is VM
-    assert directory.find(["blue"], "10.0.0.6") is None
-    assert directory.find([], "10.0.0.5") is None
+    assert directory.find(BLUE, "eth0", "10.0.0.5") is VM
+    assert directory.find(RED, "eth0", "10.0.0.5") is twin
+    assert directory.find(BLUE, "eth0", "fd00::5") is VM
+    assert directory.find(GREEN, "eth0", "fd00::5") is None
+    assert directory.find(BLUE, "eth0", "10.0.0.6") is None
+    assert directory.find(Sources({}), "eth0", "10.0.0.5") is None
+
+
+def test_in_a_router_the_device_says_which_network() -> None:
+    """An address of one of its networks that comes in from another is nobody's: it may have been routed there."""
+    directory = Directory([VM])
+    for address in VM.addresses:
+        assert directory.find(ROUTER, "qr-blue", address) is VM
+        assert directory.find(ROUTER, "qr-red", address) is None
+        assert directory.find(ROUTER, "qr-gone", address) is None
+    assert directory.find(ROUTER, "qr-blue", "fe80::1", VM.mac) is VM
+    assert directory.find(ROUTER, "qr-red", "fe80::1", VM.mac) is None
+
+
+def test_a_metadata_network_answers_routed_instances_of_its_own_project() -> None:
+    other = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.1.5",), "vm-2", "another")
+    near = Instance("p3", "service", "fa:16:3e:00:00:07", ("169.254.169.245",), "vm-3", "another")
+    directory = Directory([VM, other, near])
+    assert directory.find(SERVICE, "tap0", "10.0.0.5") is VM
+    assert directory.find(SERVICE, "tap0", "10.0.1.5") is None
+    assert directory.find(SERVICE, "tap0", "169.254.169.245") is near
+    assert directory.find(SERVICE, "tap0", "fe80::1", near.mac) is near
+    assert directory.find(SERVICE, "tap0", "fe80::1", VM.mac) is None, "its MAC would be the router's"
+    twin = Instance("p4", "red", "fa:16:3e:00:00:08", ("10.0.0.5",), "vm-4", "project")
+    assert Directory([VM, twin]).find(SERVICE, "tap0", "10.0.0.5") is None, "it may be two"
 
 
 def test_a_mac_is_believed_and_the_address_with_it_is_not() -> None:
     other = Instance("p2", "blue", "fa:16:3e:00:00:06", ("10.0.0.6",), "vm-2")
     directory = Directory([VM, other])
-    assert directory.find(["blue"], "fe80::1", VM.mac) is VM
-    assert directory.find(["blue"], "10.0.0.5", other.mac) is other
-    assert directory.find(["blue"], "10.0.0.5", "") is None, "nothing was seen on the wire"
+    assert directory.find(BLUE, "eth0", "fe80::1", VM.mac) is VM
+    assert directory.find(BLUE, "eth0", "10.0.0.5", other.mac) is other
+    assert directory.find(BLUE, "eth0", "10.0.0.5", "") is None, "nothing was seen on the wire"
 
 
 def test_two_ports_of_one_instance_are_no_doubt() -> None:
     second = Instance("p2", "red", "fa:16:3e:00:00:06", ("10.0.0.5",), "vm-1", "project")
-    found = Directory([VM, second]).find(["blue", "red"], "10.0.0.5")
+    found = Directory([VM, second]).find(SERVICE, "eth0", "10.0.0.5")
     assert found is not None
     assert found.instance_id == "vm-1"
 
@@ -56,10 +85,11 @@ def test_a_directory_that_changed_is_as_one_made_anew(seed: int) -> None:
             directory.put(there[key])
         anew = Directory(there.values())
         assert len(directory) == len(there)
-        for networks in (["n0"], ["n1"], ["n0", "n1"]):
+        for sources in (Sources({ANY_DEVICE: "n0"}), Sources({"d": "n1"}), Sources({"d": "n0"}, ("n1",))):
             for number in range(4):
-                assert directory.find(networks, f"10.0.0.{number}") == anew.find(networks, f"10.0.0.{number}")
-                assert directory.find(networks, "", f"m{number}") == anew.find(networks, "", f"m{number}")
+                who = f"10.0.0.{number}", f"m{number}"
+                assert directory.find(sources, "d", who[0]) == anew.find(sources, "d", who[0])
+                assert directory.find(sources, "d", *who) == anew.find(sources, "d", *who)
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------
@@ -96,6 +126,13 @@ def test_a_request_keeps_the_form_of_its_body() -> None:
     assert render_response([(b"transfer-encoding", b"chunked"), (b"connection", b"close"), (b"etag", b"1")]) == [
         (b"etag", b"1")
     ]
+
+
+def test_where_a_request_ends_is_said_once() -> None:
+    chunked, length = (b"transfer-encoding", b"chunked"), (b"content-length", b"3")
+    assert framing_fault(b"1.1", [chunked]) == framing_fault(b"1.1", [length]) == framing_fault(b"1.0", [length]) == ""
+    assert "both" in framing_fault(b"1.1", [chunked, length])
+    assert "HTTP/1.1" in framing_fault(b"1.0", [chunked])
 
 
 def test_the_signature_is_what_nova_reckons() -> None:

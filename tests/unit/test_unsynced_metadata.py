@@ -23,8 +23,8 @@ from neutrino.agent.metadata.messages import (
     Instance,
     Listen,
     Listening,
-    Networks,
     Ports,
+    SetSources,
     Settings,
 )
 from neutrino.agent.metadata.role import MetadataRole, Options
@@ -89,7 +89,7 @@ class MetadataProcess:
     def there(self) -> set[str]:
         found = {f"port {each}" for each in self.ports.values()}
         for key, each in self.listening.items():
-            found |= {f"{key} asked by {each_network}" for each_network in each.networks}
+            found |= {f"{key} asked by {each_network}" for each_network in each.sources.links.values()}
             found |= {f"{key} socket {kind}" for kind in each.sockets}
         return found
 
@@ -116,9 +116,9 @@ class MetadataProcess:
     def _do(self, message: Asked) -> None:
         if isinstance(message, Listen):
             self.listening[message.key] = message.listening
-        elif isinstance(message, Networks):
+        elif isinstance(message, SetSources):
             known = self.listening[message.key]
-            self.listening[message.key] = msgspec.structs.replace(known, networks=message.networks)
+            self.listening[message.key] = msgspec.structs.replace(known, sources=message.sources)
         elif isinstance(message, Close):
             del self.listening[message.key]
         elif isinstance(message, Ports):
@@ -143,7 +143,7 @@ class AnySockets:
 
     def open(self, place: Place) -> Opened:
         kinds = ("ipv4", "ipv6") if place.ipv6 else ("ipv4",)
-        return Opened(Listening(1, place.port, place.ipv6, kinds, place.networks), [])  # type: ignore[arg-type]
+        return Opened(Listening(1, place.port, place.ipv6, kinds, place.sources), [])  # type: ignore[arg-type]
 
 
 class Agent:

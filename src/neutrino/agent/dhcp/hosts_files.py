@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 from neutrino.agent.dhcp.entries import Entry, client_id, entries, other_options
+from neutrino.agent.dhcp.lines import Line, render_lines
 from neutrino.agent.dhcp.served import Served
 from neutrino.agent.dhcp.settings import Settings
 
@@ -24,8 +25,12 @@ def subnet_tag(subnet_id: str) -> str:
 
 
 def render_host(this: Served, settings: Settings) -> str:
-    lines = (_host_line(this, entry) for entry in entries(this, settings, merged=True))
-    return "".join(f"{line}\n" for line in lines if line)
+    return render_lines(host_lines(this, settings))
+
+
+def host_lines(this: Served, settings: Settings) -> list[Line]:
+    lines = ((_host_line(this, entry), entry) for entry in entries(this, settings, merged=True))
+    return [Line(text, f"port {entry.port.id}") for text, entry in lines if text]
 
 
 def _host_line(this: Served, entry: Entry) -> str:
@@ -45,7 +50,11 @@ def _host_line(this: Served, entry: Entry) -> str:
 
 def render_addn_hosts(this: Served, settings: Settings) -> str:
     """The full name comes first: the first one is the answer to a question by address."""
-    return "".join(f"{e.addresses[0]}\t{e.fqdn} {e.hostname}\n" for e in entries(this, settings))
+    return render_lines(addn_hosts_lines(this, settings))
+
+
+def addn_hosts_lines(this: Served, settings: Settings) -> list[Line]:
+    return [Line(f"{e.addresses[0]}\t{e.fqdn} {e.hostname}", f"port {e.port.id}") for e in entries(this, settings)]
 
 
 def render_leases(this: Served, settings: Settings, existing: str = "") -> str:

@@ -8,8 +8,9 @@ from enum import Enum
 from types import MappingProxyType
 
 from neutrino.agent.dhcp import command
-from neutrino.agent.dhcp.hosts_files import render_addn_hosts, render_host
-from neutrino.agent.dhcp.options_file import render_opts
+from neutrino.agent.dhcp.hosts_files import addn_hosts_lines, host_lines
+from neutrino.agent.dhcp.lines import left_out, render_lines
+from neutrino.agent.dhcp.options_file import opts_lines
 from neutrino.agent.dhcp.served import Served
 from neutrino.agent.dhcp.settings import Settings
 
@@ -28,6 +29,8 @@ class Service:
 
     command: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    left_out: tuple[str, ...] = ()
+    """Lines that dnsmasq may not have, and why."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,19 @@ class ServicePlan:
 
 def render_service(this: Served, settings: Settings, device: str, addresses: Iterable[str]) -> Service:
     """`addresses`: those on the device. dnsmasq listens on those that are there when it starts, and on no others."""
+    files = {
+        command.HOST: host_lines(this, settings),
+        command.ADDN_HOSTS: addn_hosts_lines(this, settings),
+        command.OPTS: opts_lines(this, settings),
+    }
     return Service(
         command.render_command(this, settings, device),
         {
-            command.HOST: render_host(this, settings),
-            command.ADDN_HOSTS: render_addn_hosts(this, settings),
-            command.OPTS: render_opts(this, settings),
+            **{name: render_lines(lines) for name, lines in files.items()},
             command.INTERFACE: device,
             command.BOUND: "".join(f"{address}\n" for address in sorted(addresses)),
         },
+        tuple(text for name, lines in files.items() for text in left_out(name, lines)),
     )
 
 

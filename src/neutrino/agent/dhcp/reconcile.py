@@ -46,6 +46,7 @@ class Looked:
     service: ServicePlan | None = None
     found: Found | None = None
     gone: bool = False  # all of it is to go
+    left_out: tuple[str, ...] = ()  # what of it is not served, and why
 
     def __bool__(self) -> bool:
         return bool(self.unplug or self.plug or self.namespace or self.outside or self.service or self.gone)
@@ -66,6 +67,7 @@ class Outcome:
     action: Action = Action.NOTHING
     changed: bool = False
     pid: int | None = None
+    left_out: tuple[str, ...] = ()  # what of the network is not served, and why
 
 
 class Reconciler:
@@ -115,6 +117,7 @@ class Reconciler:
             outside=_plan_outside(space.plug, state),
             service=plan_service(service, found.running, found.files),
             found=found,
+            left_out=service.left_out,
         )
 
     def is_running(self, network_id: str) -> bool:
@@ -147,7 +150,7 @@ class Reconciler:
         if plan.action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq: %s", this.id, plan.action.value, plan.reason)
         pid = found.pid if plan.action is not Action.RESTART else self._dnsmasq.read(this.id).pid
-        return Outcome(plan.action, plugged or bool(plan), pid)
+        return Outcome(plan.action, plugged or bool(plan), pid, service.left_out)
 
     def _carry_out(
         self, this: Served, space: DhcpNamespace, plan: ServicePlan, argv: tuple[str, ...], complete: bool

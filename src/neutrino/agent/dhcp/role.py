@@ -16,7 +16,7 @@ import dataclasses
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from neutrino.agent.dhcp.dnsmasq import DnsmasqError
 from neutrino.agent.dhcp.reconcile import Outcome, Reconciler, marked_network
@@ -36,6 +36,12 @@ LAST = 100  # the priority of what is looked at for doubts
 SHORT_LIFE = 5.0  # seconds; a dnsmasq that ends sooner is not started again at once
 REFUSALS = (OvsdbError, NetlinkError, DnsmasqError, OSError)
 RESPAWN, EXIT = "respawn", "exit"
+MOST_LEFT_OUT = 3  # lines that a problem names one by one
+
+
+def _text(left_out: Sequence[str]) -> str:
+    more = len(left_out) - MOST_LEFT_OUT
+    return "; ".join(left_out[:MOST_LEFT_OUT]) + (f"; and {more} more" if more > 0 else "")
 
 
 class ChildEnded(Exception):
@@ -127,7 +133,10 @@ class DhcpRole:
         wanted = dict(self._feed.state.objects[NETWORK])
         for network_id in sorted(wanted):
             try:
-                lines.append(reconciler.look(self._served(network_id)).text())
+                looked = reconciler.look(self._served(network_id))
+                lines.append(looked.text())
+                if looked.left_out:
+                    problems[network_id] = _text(looked.left_out)
             except Exception as error:
                 problems[network_id] = str(error)
         if self._feed.is_synced:
@@ -171,7 +180,7 @@ class DhcpRole:
 
     async def _do(self, key: str) -> None:
         try:
-            await self._one(key)
+            problem = await self._one(key)
         except REFUSALS as error:
             delay = self._queue.failed(key)
             self._failed(key, str(error), delay)
@@ -180,32 +189,43 @@ class DhcpRole:
             LOG.exception("network %s cannot be served", key)
             self._failed(key, f"{type(error).__name__}: {error}", delay)
         else:
-            self._problems.pop(key, None)
+            self._report(key, problem)
             self._queue.done(key)
 
-    async def _one(self, network_id: str) -> None:
+    async def _one(self, network_id: str) -> str:
+        """What of the network cannot be served although the rest is."""
         assert self._reconciler is not None
         this = self._served(network_id)
         if not self._synced and (
             not this.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)
         ):
-            return
+            return ""
         if not this.is_served:
             self._unwatch(network_id)
         outcome = await asyncio.to_thread(self._reconciler.serve, this, complete=self._synced)
         if not this.is_served:
             for port_id in self._ports.get(network_id, {}) if self._feed.state.get(NETWORK, network_id) is None else ():
                 self._ready.pop(port_id, None)
-            return
+            return ""
         self._watch(network_id, outcome)
         self._tell_ready(this)
+        return _text(outcome.left_out)
 
     def _failed(self, network_id: str, text: str, delay: float) -> None:
         LOG.warning("network %s is not served, again in %.1f s: %s", network_id, delay, text)
-        if self._problems.get(network_id) != text:
-            self._problems[network_id] = text
-            self._feed.error(NETWORK, network_id, text)
-            self._news()
+        self._report(network_id, text)
+
+    def _report(self, network_id: str, problem: str) -> None:
+        """What is wrong with it now; empty if nothing is."""
+        if self._problems.get(network_id, "") == problem:
+            return
+        if problem:
+            LOG.warning("network %s: %s", network_id, problem)
+            self._problems[network_id] = problem
+            self._feed.error(NETWORK, network_id, problem)
+        else:
+            del self._problems[network_id]
+        self._news()
 
     def _tell_ready(self, this: Served) -> None:
         """Ports whose lease can be given now, each revision once; by a host with a copy of the DHCP port, its own ports.

@@ -35,7 +35,7 @@ from neutrino.dataplane.netlink.changes import (
     SetVeth,
 )
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.nft.api import Nft, TableState
+from neutrino.dataplane.nft.api import Nft, Table, TableState
 from neutrino.dataplane.nft.plan import TablePlan, plan_table
 from neutrino.dataplane.ovsdb.api import Ovsdb, SetBridge
 from neutrino.model.routing import Router
@@ -119,7 +119,7 @@ class RouterDataplane:
             self._drivers.netlink.create_namespace(name)
         translated = self._drivers.nft.read(name, desired.nat.path)
         changed = self._apply_nat(name, desired, translated) if complete or translated is None else 0
-        changed += self._apply_metadata(name, desired)
+        changed += self._apply_ipv6(name, desired.ipv6, complete)
         if not self._options.veth:
             self._bring_devices(desired)
         actual = self._read(desired)
@@ -147,8 +147,8 @@ class RouterDataplane:
         if name not in self._drivers.netlink.namespaces():
             return RouterPlan(NamespacePlan(name, missing=("namespace",)), TablePlan())
         nat = plan_table(desired.nat, self._drivers.nft.read(name, desired.nat.path))
-        if not nat and desired.metadata is not None:
-            nat = plan_table(desired.metadata, self._drivers.nft.read(name, desired.metadata.path))
+        if not nat and desired.ipv6 is not None:
+            nat = plan_table(desired.ipv6, self._drivers.nft.read(name, desired.ipv6.path))
         plugs = tuple(change.text() for change in plan_plugs(desired.plugs, self._drivers.ovsdb().read()))
         return RouterPlan(plan_namespace(desired.namespace, self._read(desired)), nat, plugs)
 
@@ -166,10 +166,12 @@ class RouterDataplane:
             self._end_connections(name, ended_connections(desired.nat, actual.elements))
         return 1 if difference.table is not None else len(difference.elements)
 
-    def _apply_metadata(self, name: str, desired: DesiredRouter) -> int:
-        table = desired.metadata
-        difference = plan_table(table, self._drivers.nft.read(name, table.path)) if table is not None else None
-        if difference is None or difference.table is None:
+    def _apply_ipv6(self, name: str, table: Table | None, complete: bool) -> int:
+        if table is None:
+            return 0
+        there = self._drivers.nft.read(name, table.path)
+        difference = plan_table(table, there)
+        if difference.table is None or (there is not None and not complete):
             return 0
         self._drivers.nft.replace(name, difference.table)
         return 1

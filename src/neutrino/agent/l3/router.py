@@ -7,7 +7,7 @@ import dataclasses
 from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, plugged
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.devices import ports, render_namespace
-from neutrino.agent.l3.parts.metadata import render_metadata
+from neutrino.agent.l3.parts.ipv6 import render_ipv6
 from neutrino.agent.l3.parts.nat import render_nat
 from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.plugging import Plug
@@ -20,7 +20,7 @@ class DesiredRouter:
     namespace: DesiredNamespace
     nat: Table
     plugs: tuple[Plug, ...]
-    metadata: Table | None = None  # of IPv6
+    ipv6: Table | None = None
 
     @property
     def switch_ports(self) -> frozenset[str]:
@@ -32,7 +32,7 @@ def render_router(router: Router, options: L3Options) -> DesiredRouter:
         namespace=render_namespace(router, options),
         nat=render_nat(router, metadata_port=options.metadata_port),
         plugs=tuple(_plugs(router, options)),
-        metadata=render_metadata(router, options.metadata_port),
+        ipv6=render_ipv6(router, metadata_port=options.metadata_port),
     )
 
 

@@ -124,6 +124,7 @@ def read_settings(conf: cfg.ConfigOpts) -> Settings:
             (limit.base_query_rate_limit, limit.base_window_duration),
             (limit.burst_query_rate_limit, limit.burst_window_duration),
         ),
+        connections=conf.metadata_connections,
     )
 
 

@@ -28,6 +28,13 @@ OPTIONS: list[cfg.Opt] = [
         help="What instances' ids are signed with; Nova knows it too.",
     ),
     cfg.IntOpt("metadata_backlog", default=4096, min=1, help="Connections that may wait at each socket."),
+    cfg.IntOpt(
+        "metadata_connections",
+        default=1024,
+        min=1,
+        help="Connections that the instances of one router or isolated network may have at a time; at most an eighth of"
+        " the descriptors that the process may open. Of them, 64 for each source.",
+    ),
     cfg.StrOpt(
         "monitor_file_dir",
         default="$state_path/monitor",

@@ -14,7 +14,8 @@ METADATA_IPV4: Final = "169.254.169.254"
 METADATA_IPV6: Final = "fe80::a9fe:a9fe"
 WELL_KNOWN_PORT: Final = 80
 
-SocketKind = Literal["ipv4", "ipv6", "neighbours"]
+SocketKind = Literal["ipv4", "ipv6", "netlink"]
+ANY_DEVICE: Final = ""
 MOST_PORTS: Final = 200  # in one message: a packet has room for a few hundred
 MOST_LISTENING: Final = 200
 
@@ -58,19 +59,35 @@ class Settings(msgspec.Struct, frozen=True):
     secret: str = ""
     timeouts: Timeouts = Timeouts()
     limit: RateLimit = RateLimit()
+    connections: int = 1024  # of one namespace at a time
 
     def __repr__(self) -> str:
         return f"Settings({self.nova_host}:{self.nova_port})"  # it may be printed: secrets are not
 
 
+class Sources(msgspec.Struct, frozen=True):
+    """Whose requests are answered in a namespace.
+
+    The network of a source is that of the device its packets arrive by. An address says nothing of it: whoever may add
+    routes to a router can have the answers to another network's address sent to an instance of their own.
+    """
+
+    links: dict[str, str]  # device, or ANY_DEVICE where there is only one, to its network
+    routed: tuple[str, ...] = ()  # further networks, whose instances ask through a router
+    project_id: str = ""  # of these networks, the instances of this project alone
+
+    def network(self, device: str) -> str | None:
+        return self.links.get(device, self.links.get(ANY_DEVICE))
+
+
 class Listening(msgspec.Struct, frozen=True):
-    """What the process has of a namespace: which one of that name, which sockets, and the networks whose ports may ask."""
+    """What the process has of a namespace: which one of that name, which sockets, and whose requests are answered."""
 
     inode: int
     port: int
     ipv6: bool  # whether that was asked for; a host may have none
     sockets: tuple[SocketKind, ...]
-    networks: tuple[str, ...]
+    sources: Sources
 
 
 class Has(msgspec.Struct, frozen=True, tag="has"):
@@ -97,11 +114,11 @@ class Listen(msgspec.Struct, frozen=True, tag="listen"):
     listening: Listening
 
 
-class Networks(msgspec.Struct, frozen=True, tag="networks"):
-    """The same sockets, but other networks' ports may ask."""
+class SetSources(msgspec.Struct, frozen=True, tag="sources"):
+    """The same sockets, but other sources are answered."""
 
     key: str
-    networks: tuple[str, ...]
+    sources: Sources
 
 
 class Close(msgspec.Struct, frozen=True, tag="close"):
@@ -117,6 +134,6 @@ class Ports(msgspec.Struct, frozen=True, tag="ports"):
 
 
 Said = Has | Hello
-Asked = Take | Configure | Listen | Networks | Close | Ports
+Asked = Take | Configure | Listen | SetSources | Close | Ports
 SAID: Final[msgspec.json.Decoder[Said]] = msgspec.json.Decoder(Said)
 ASKED: Final[msgspec.json.Decoder[Asked]] = msgspec.json.Decoder(Asked)

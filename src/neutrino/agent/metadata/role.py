@@ -30,9 +30,9 @@ from neutrino.agent.metadata.messages import (
     Instance,
     Listen,
     Listening,
-    Networks,
     Ports,
     Said,
+    SetSources,
     Settings,
     Take,
 )
@@ -296,10 +296,10 @@ class MetadataRole:
         for key in plan.close:
             await channel.send(Close(key))
             del self._listening[key]
-        for place in plan.networks:
-            await channel.send(Networks(place.namespace, place.networks))
+        for place in plan.sources:
+            await channel.send(SetSources(place.namespace, place.sources))
             known = self._listening[place.namespace]
-            self._listening[place.namespace] = msgspec.structs.replace(known, networks=place.networks)
+            self._listening[place.namespace] = msgspec.structs.replace(known, sources=place.sources)
         for place in plan.open:
             await self._open(channel, place)
         for key in self._problems.keys() - self._wanted.places.keys():

@@ -62,25 +62,23 @@ class NamespaceSockets:
                 made.append((kind, opened))
             undo.pop_all()
         kinds = tuple(kind for kind, _ in made)
-        listening = Listening(inode, place.port, place.ipv6, kinds, place.networks)
+        listening = Listening(inode, place.port, place.ipv6, kinds, place.sources)
         return Opened(listening, [opened for _, opened in made])
 
     def _sockets(self, place: Place) -> Iterator[tuple[SocketKind, socket.socket]]:
         yield "ipv4", self._listen(socket.AF_INET, place.address, place.port)
+        # By it the process asks for the device that a connection came by, and for the MAC of a link-local source.
+        yield (
+            "netlink",
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE),
+        )
         if not place.ipv6:
             return
         try:
-            ipv6 = self._listen(socket.AF_INET6, "::", place.port)
+            yield "ipv6", self._listen(socket.AF_INET6, "::", place.port)
         except OSError as error:
-            if error.errno in NO_IPV6:
-                return
-            raise
-        yield "ipv6", ipv6
-        # By it the process asks for the MAC of a link-local source, of which the address says nothing certain.
-        yield (
-            "neighbours",
-            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE),
-        )
+            if error.errno not in NO_IPV6:
+                raise
 
     def _listen(self, family: socket.AddressFamily, address: str, port: int) -> socket.socket:
         made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

@@ -20,6 +20,7 @@ from neutrino.agent.l3.names import SNAT_PORT, device, snat_namespace
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.devices import render_device, silent
 from neutrino.agent.l3.parts.ha import Moving, moving_router
+from neutrino.agent.l3.parts.ipv6 import render_ipv6
 from neutrino.agent.l3.parts.nat import render_nat
 from neutrino.agent.l3.router import DesiredRouter, render_plug, render_router
 from neutrino.dataplane.netlink.values import Address, address
@@ -48,9 +49,7 @@ def render_central(router: Router, options: L3Options) -> DesiredRouter | None:
         others_addresses=base.namespace.others_addresses | frozenset(ports if held_ready else ()),
     )
     plugs = (*base.plugs, *(render_plug(name, port, options) for name, port in sorted(ports.items())))
-    # Of the subnets the translation has to know: those in the outside's address scope are not translated.
-    nat = render_nat(msgspec.structs.replace(outer, interfaces=router.interfaces))
-    return DesiredRouter(namespace, nat, plugs)
+    return DesiredRouter(namespace, render_nat(outer, inside=ports), plugs, render_ipv6(outer, inside=ports))
 
 
 def moving_central(router: Router, options: L3Options) -> Moving | None:

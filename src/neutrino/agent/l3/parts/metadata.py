@@ -1,8 +1,9 @@
 """The metadata address of IPv6 in a router.
 
 169.254.169.254 is routed to a router like any other address, and redirected there. fe80::a9fe:a9fe is link-local: an
-instance asks on its link who has it, so every internal device with IPv6 carries it. The packets are redirected to the
-metadata process's port, as those of IPv4 are (`nat`), and that port is for redirected packets alone.
+instance asks on its link who has it, so every internal device with IPv6 carries it. Packets whose source is of the device's
+subnets, or link-local, are redirected to the metadata process's port, as those of IPv4 are (`nat`); all others for it are
+dropped, and that port is for redirected packets alone.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neutrino.agent.l3.names import INTERNAL, device
-from neutrino.agent.l3.parts.nat import METADATA_IP6, METADATA_MARK
+from neutrino.agent.l3.parts.nat import FOR_METADATA, METADATA_IP6, METADATA_MARK, NOT_FOR_METADATA, sources
 from neutrino.dataplane.netlink.values import Address, address
-from neutrino.dataplane.nft.api import Chain, Hook, Table
+from neutrino.dataplane.nft.api import Chain, Hook
 from neutrino.model.routing import Router
 
 _MANGLE, _DSTNAT, _FILTER = -150, -100, 0
-_MASK = 0xFFFF
 
 
 def metadata_addresses(router: Router, metadata_port: int) -> Iterator[Address]:
@@ -25,17 +25,20 @@ def metadata_addresses(router: Router, metadata_port: int) -> Iterator[Address]:
             yield address(device(INTERNAL, interface.id), f"{METADATA_IP6}/64", nodad=True)
 
 
-def render_metadata(router: Router, metadata_port: int) -> Table | None:
-    """None where no device has IPv6: the host may have none either."""
+def metadata_chains(router: Router, metadata_port: int) -> tuple[Chain, ...]:
     if not any(metadata_addresses(router, metadata_port)):
-        return None
-    asked = f'iifname "{INTERNAL}*" ip6 daddr {METADATA_IP6} tcp dport 80'
-    guard = (f"meta mark & {_MASK:#x} == {METADATA_MARK:#x} accept", f"tcp dport {metadata_port} drop")
-    return Table(
-        family="ip6",
-        chains=(
-            Chain("marks", (f"{asked} meta mark set {METADATA_MARK:#x}",), Hook("filter", "prerouting", _MANGLE)),
-            Chain("arriving", (f"{asked} redirect to :{metadata_port}",), Hook("nat", "prerouting", _DSTNAT)),
-            Chain("to_here", guard, Hook("filter", "input", _FILTER)),
-        ),
+        return ()
+    asked = f"ip6 daddr {METADATA_IP6} tcp dport 80"
+    marked = f"{asked} meta mark set {METADATA_MARK:#x}"
+    marks = (
+        f'iifname "{INTERNAL}*" ip6 saddr fe80::/10 {marked}',
+        *(f'iifname "{name}" ip6 saddr {cidrs} {marked}' for name, cidrs in sources(router, 6)),
+        f'iifname "{INTERNAL}*" {asked} {NOT_FOR_METADATA} drop',
+    )
+    guard = (f"{FOR_METADATA} accept", f"tcp dport {metadata_port} drop")
+    redirected = f"{FOR_METADATA} {asked} redirect to :{metadata_port}"
+    return (
+        Chain("marks", marks, Hook("filter", "prerouting", _MANGLE)),
+        Chain("arriving", (redirected,), Hook("nat", "prerouting", _DSTNAT)),
+        Chain("to_here", guard, Hook("filter", "input", _FILTER)),
     )

@@ -4,8 +4,8 @@ A packet from outside to a floating IP: `prerouting` finds the address in a map 
 router forwards it. The answer is translated back by the connection that the kernel has noted.
 
 A packet from an instance to the world: `postrouting` finds its source in the other map, if it has a floating IP, else the
-gateway's own address takes its place. A packet between two internal subnets meets neither: it leaves by no external device
-and nothing has been translated.
+gateway's own address takes its place, unless its network is in the address scope of the network outside (`scopes`). A
+packet between two internal subnets meets neither: it leaves by no external device and nothing has been translated.
 
 Two instances that talk by their floating IPs inside one router (a hairpin): the destination is translated on the way in,
 the packet leaves by an internal device, and its source still becomes the floating IP, or, if the sender has none, the
@@ -23,36 +23,52 @@ forwardings are written out.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device
+from neutrino.agent.l3.parts.scopes import in_scope_of_outside, render_scopes
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
 from neutrino.dataplane.nft.api import Chain, Hook, Set, Table, nft_set
 from neutrino.model.routing import FloatingIp, PortForwarding, Router, RouterInterface
 
 FROM_OUTSIDE = 0x2
 METADATA_MARK = 0x1
+KEEPS_SOURCE = 0x10000  # it came by a device in the address scope of the network outside
 METADATA_IP, METADATA_IP6 = "169.254.169.254", "fe80::a9fe:a9fe"
 _MASK = 0xFFFF
+FOR_METADATA = f"meta mark & {_MASK:#x} == {METADATA_MARK:#x}"
+NOT_FOR_METADATA = f"meta mark & {_MASK:#x} != {METADATA_MARK:#x}"
 _PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
 
 _MANGLE, _DSTNAT, _FILTER, _SRCNAT = -150, -100, 0, 100  # priorities, as nftables names them
 
 
-def render_nat(router: Router, *, metadata_port: int = 0) -> Table:
+def internal_devices(router: Router) -> dict[str, RouterInterface]:
+    return {device(INTERNAL, interface.id): interface for interface in router.interfaces}
+
+
+def render_nat(router: Router, *, metadata_port: int = 0, inside: Mapping[str, RouterInterface] | None = None) -> Table:
+    """`inside`: the internal devices, where they are others than the router's own."""
     gateway = router.gateway
+    inside = internal_devices(router) if inside is None else inside
     outside = device(EXTERNAL, gateway.id) if gateway is not None else ""
     floating, forwarded = (router.floating_ips, router.port_forwardings) if gateway is not None else ((), ())
     return Table(
         family="ip",
         sets=tuple(_maps(floating, forwarded)),
         chains=(
-            _chain("marks", Hook("filter", "prerouting", _MANGLE), _marks(outside, metadata_port)),
+            _chain("marks", Hook("filter", "prerouting", _MANGLE), _marks(router, inside, metadata_port)),
             _chain("arriving", Hook("nat", "prerouting", _DSTNAT), _inward(metadata_port)),
             _chain("from_here", Hook("nat", "output", _DSTNAT), _DESTINATIONS),
-            _chain("leaving", Hook("nat", "postrouting", _SRCNAT), _outward(router, outside)),
+            _chain("leaving", Hook("nat", "postrouting", _SRCNAT), _outward(router, inside, outside)),
             _chain("to_here", Hook("filter", "input", _FILTER), (*_guard(metadata_port), *_awaited(router, outside))),
-            _chain("between", Hook("filter", "forward", _FILTER), _scopes(router)),
+            _chain(
+                "between",
+                Hook("filter", "forward", _FILTER),
+                render_scopes(router, inside, 4, snat=_snat_address(router) is not None),
+            ),
             *_helper_chain(router),
         ),
         declarations=tuple(_helpers(router)),
@@ -95,29 +111,50 @@ def ended_connections(table: Table, there: Mapping[str, frozenset[str]]) -> froz
     return frozenset(flushes)
 
 
-def _marks(outside: str, metadata_port: int) -> Iterator[str]:
-    if outside:
+def _marks(router: Router, inside: Mapping[str, RouterInterface], metadata_port: int) -> Iterator[str]:
+    if router.gateway is not None:
+        outside = device(EXTERNAL, router.gateway.id)
         yield f'iifname "{outside}" meta mark set meta mark & 0xffff0000 | {FROM_OUTSIDE:#x}'
     if metadata_port:
-        yield f'iifname "{INTERNAL}*" ip daddr {METADATA_IP} tcp dport 80 meta mark set {METADATA_MARK:#x}'
+        asked = f"ip daddr {METADATA_IP} tcp dport 80"
+        for name, cidrs in sources(router, 4):
+            yield f'iifname "{name}" ip saddr {cidrs} {asked} meta mark set {METADATA_MARK:#x}'
+        yield f'iifname "{INTERNAL}*" {asked} {NOT_FOR_METADATA} drop'
+    if kept := in_scope_of_outside(router, inside):
+        yield f"iifname {kept} meta mark set meta mark | {KEEPS_SOURCE:#x}"
+
+
+def sources(router: Router, version: int) -> Iterator[tuple[str, str]]:
+    """Each internal device with the subnets of its network, as an nft set: who may ask for metadata there.
+
+    Any other source is forged, or routed there by somebody, and could be an address of another network of the router.
+    """
+    cidrs: defaultdict[str, set[IPv4Network | IPv6Network]] = defaultdict(set)
+    for interface in router.interfaces:
+        cidrs[interface.network_id] |= {
+            ip_network(each.cidr) for each in interface.addresses if each.version == version
+        }
+    for interface in router.interfaces:
+        if known := sorted(map(str, cidrs[interface.network_id])):
+            yield device(INTERNAL, interface.id), f"{{ {', '.join(known)} }}"
 
 
 def _inward(metadata_port: int) -> Iterator[str]:
     if metadata_port:
-        yield f'iifname "{INTERNAL}*" ip daddr {METADATA_IP} tcp dport 80 redirect to :{metadata_port}'
+        yield f"{FOR_METADATA} ip daddr {METADATA_IP} tcp dport 80 redirect to :{metadata_port}"
     yield from _DESTINATIONS
 
 
-def _outward(router: Router, outside: str) -> Iterator[str]:
+def _outward(router: Router, inside: Mapping[str, RouterInterface], outside: str) -> Iterator[str]:
     if router.gateway is None:
         return
     yield f'oifname != "{outside}" ct status & dnat == 0 accept'
     yield "snat ip to ip saddr map @fixed_to_floating"
-    address = _first(router.gateway, 4)
-    if not router.enable_snat or address is None:
+    address = _snat_address(router)
+    if address is None:
         return
-    for cidr in _same_scope(router):
-        yield f'oifname "{outside}" ip saddr {cidr} accept'
+    if in_scope_of_outside(router, inside):
+        yield f'oifname "{outside}" meta mark & {KEEPS_SOURCE:#x} != 0 accept'
     port = "" if router.ha is not None else " fully-random"
     yield f'oifname "{outside}" snat ip to {address}{port}'
     yield f"meta mark & {_MASK:#x} != {FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address}{port}"
@@ -126,7 +163,7 @@ def _outward(router: Router, outside: str) -> Iterator[str]:
 def _guard(metadata_port: int) -> Iterator[str]:
     """The metadata process is for packets that were meant for it."""
     if metadata_port:
-        yield f"meta mark & {_MASK:#x} == {METADATA_MARK:#x} accept"
+        yield f"{FOR_METADATA} accept"
         yield f"tcp dport {metadata_port} drop"
 
 
@@ -134,33 +171,6 @@ def _awaited(router: Router, outside: str) -> Iterator[str]:
     """The middle of a connection that a host has taken over, of which it has not yet heard from inside."""
     if router.ha is not None and outside:
         yield f'iifname "{outside}" tcp flags & syn == 0 ct state invalid,new drop'
-
-
-def _scopes(router: Router) -> Iterator[str]:
-    """Subnets of different address scopes may have the same addresses: between them only what is translated passes."""
-    scopes = {
-        device(INTERNAL, interface.id): scope
-        for interface in router.interfaces
-        if (scope := _scope(interface, 4)) is not None
-    }
-    for source, scope in sorted(scopes.items()):
-        others = [name for name, other in sorted(scopes.items()) if other != scope]
-        for target in others:
-            yield f'iifname "{source}" oifname "{target}" ct status & dnat == 0 drop'
-
-
-def _same_scope(router: Router) -> list[str]:
-    """The subnets that share their scope with the network outside: they are routed, not translated."""
-    assert router.gateway is not None
-    scope = _scope(router.gateway, 4)
-    if scope is None:
-        return []
-    return sorted(
-        address.cidr
-        for interface in router.interfaces
-        for address in interface.addresses
-        if address.version == 4 and address.address_scope_id == scope
-    )
 
 
 def _helpers(router: Router) -> Iterator[str]:
@@ -176,12 +186,10 @@ def _helper_chain(router: Router) -> Iterator[Chain]:
         yield _chain("helpers", Hook("filter", "prerouting", _FILTER), rules)
 
 
-def _scope(interface: RouterInterface, version: int) -> str | None:
-    return next((each.address_scope_id for each in interface.addresses if each.version == version), None)
-
-
-def _first(interface: RouterInterface, version: int) -> str | None:
-    return next((each.ip_address for each in interface.addresses if each.version == version), None)
+def _snat_address(router: Router) -> str | None:
+    """Under which all others leave; None where they keep their own."""
+    addresses = router.gateway.addresses if router.gateway is not None and router.enable_snat else ()
+    return next((each.ip_address for each in addresses if each.version == 4), None)
 
 
 def _chain(name: str, hook: Hook, rules: Iterable[str]) -> Chain:

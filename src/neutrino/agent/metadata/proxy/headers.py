@@ -45,6 +45,21 @@ def render_request(
     ]
 
 
+def framing_fault(version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Why it is not certain where a request ends; empty if it is.
+
+    Two servers that read such a request differently see different requests after it on one connection, and connections to
+    Nova are shared by instances. What else is doubtful (lengths that differ, other codings, blanks before a colon) is
+    refused by h11.
+    """
+    names = {name for name, _ in headers}
+    if b"transfer-encoding" not in names:
+        return ""
+    if b"content-length" in names:
+        return "it has both Content-Length and Transfer-Encoding"
+    return "Transfer-Encoding is for HTTP/1.1" if version < b"1.1" else ""
+
+
 def render_response(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Those for the instance. How the body ends is said anew, for this connection."""
     return list(_passed(list(headers)))

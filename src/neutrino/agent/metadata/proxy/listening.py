@@ -1,4 +1,4 @@
-"""The sockets of all namespaces, by key, and who connects to them."""
+"""The sockets of all namespaces, by key, and who connects to them: its address, and the device that it came by."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from collections.abc import Sequence
 
 import msgspec
 
-from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, Listening
+from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, Listening, Sources
+from neutrino.agent.metadata.proxy.arrival import arrived_by
 from neutrino.agent.metadata.proxy.door import Door
-from neutrino.agent.metadata.proxy.neighbours import read_mac
+from neutrino.agent.metadata.proxy.kernel import read_device, read_mac
 from neutrino.agent.metadata.proxy.serving import Serving, Visitor
 
 LOG = logging.getLogger(__name__)
+NOBODY = Sources({})
+UNKNOWN_DEVICE = "?"  # deleted meanwhile: of no network, where the device matters
 
 
 @dataclasses.dataclass
 class _Open:
     listening: Listening
     doors: list[Door]
-    neighbours: socket.socket | None
+    kernel: socket.socket | None
 
     def close(self) -> None:
         """Nobody new is let in; who is inside finishes."""
         for door in self.doors:
             door.close()
-        if self.neighbours is not None:
-            self.neighbours.close()
+        if self.kernel is not None:
+            self.kernel.close()
 
 
 class Listeners:
@@ -52,8 +55,8 @@ class Listeners:
         made = _Open(listening, [], None)
         for kind, descriptor in zip(listening.sockets, descriptors, strict=True):
             opened = socket.socket(fileno=descriptor)
-            if kind == "neighbours":
-                made.neighbours = opened
+            if kind == "netlink":
+                made.kernel = opened
             else:
                 made.doors.append(Door(opened, functools.partial(self._visit, key)))
         before = self._open.pop(key, None)
@@ -61,10 +64,10 @@ class Listeners:
         if before is not None:
             before.close()
 
-    def set_networks(self, key: str, networks: tuple[str, ...]) -> None:
+    def set_sources(self, key: str, sources: Sources) -> None:
         opened = self._open.get(key)
         if opened is not None:
-            opened.listening = msgspec.structs.replace(opened.listening, networks=networks)
+            opened.listening = msgspec.structs.replace(opened.listening, sources=sources)
 
     def close(self, key: str) -> None:
         opened = self._open.pop(key, None)
@@ -78,9 +81,9 @@ class Listeners:
         else:
             await self._serving.serve(visitor, reader, writer)
 
-    def _networks(self, key: str) -> tuple[str, ...]:
+    def _sources(self, key: str) -> Sources:
         opened = self._open.get(key)
-        return opened.listening.networks if opened is not None else ()
+        return opened.listening.sources if opened is not None else NOBODY
 
     def _visitor(self, key: str, writer: asyncio.StreamWriter) -> Visitor | None:
         peer = writer.get_extra_info("peername")
@@ -89,14 +92,16 @@ class Listeners:
         if not _is_meant_for_us(writer.get_extra_info("sockname")):
             return None
         address = ipaddress.ip_address(peer[0].partition("%")[0])
+        opened = self._open.get(key)
+        kernel = opened.kernel if opened is not None else None
+        index = arrived_by(writer.get_extra_info("socket"))
+        if kernel is None or index is None:
+            return None  # it is gone, or its namespace is no longer served
+        device, mac = read_device(kernel, index), None
         if isinstance(address, ipaddress.IPv6Address) and address.is_link_local:
-            opened = self._open.get(key)
-            kernel = opened.neighbours if opened is not None else None
-            mac = read_mac(kernel, peer[3], str(address)) if kernel is not None else None
-            if mac is None:
-                LOG.debug("%s at %s: nothing is known of its MAC", address, key)
-            return Visitor(key, lambda: self._networks(key), str(address), mac or "")
-        return Visitor(key, lambda: self._networks(key), str(address))
+            mac = read_mac(kernel, index, str(address)) or ""
+        LOG.debug("%s at %s: by device %s, MAC %s", address, key, device, mac)
+        return Visitor(key, lambda: self._sources(key), str(address), device or UNKNOWN_DEVICE, mac)
 
 
 def _is_meant_for_us(local: tuple[str, int]) -> bool:

@@ -33,20 +33,18 @@ class Peer:
         self.used = False  # whether a request has gone over it before
 
     async def next(self, seconds: float) -> Event:
-        """The next event, unless the peer stalls for longer than that."""
-        while True:
-            try:
-                event = self.http.next_event()
-                if event is not h11.NEED_DATA:
-                    return event  # type: ignore[return-value]
-                async with asyncio.timeout(seconds):
+        """The next event, within that time: a whole head, or the next piece of a body. A head that trickles is late too."""
+        try:
+            async with asyncio.timeout(seconds):
+                while (event := self.http.next_event()) is h11.NEED_DATA:
                     self.http.receive_data(await self.reader.read(READ_BYTES))
-            except TimeoutError:
-                raise PeerFailed(self, f"silent for {seconds:g} s", late=True, status=408) from None
-            except h11.RemoteProtocolError as error:
-                raise PeerFailed(self, str(error), status=error.error_status_hint) from None
-            except OSError as error:
-                raise PeerFailed(self, str(error)) from None
+        except TimeoutError:
+            raise PeerFailed(self, f"silent for {seconds:g} s", late=True, status=408) from None
+        except h11.RemoteProtocolError as error:
+            raise PeerFailed(self, str(error), status=error.error_status_hint) from None
+        except OSError as error:
+            raise PeerFailed(self, str(error)) from None
+        return event  # type: ignore[return-value]
 
     async def send(self, seconds: float, *events: h11.Event) -> None:
         """In one piece, as far as it goes; waits while the peer is slow to take it."""
@@ -66,6 +64,11 @@ class Peer:
     def is_idle(self) -> bool:
         """Both sides have said all, and may begin anew."""
         return self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
+
+    @property
+    def said_more(self) -> bool:
+        """Whether something has come after the end of its message."""
+        return bool(self.http.trailing_data[0])
 
     def close(self) -> None:
         self.writer.close()

@@ -29,8 +29,8 @@ from neutrino.agent.metadata.messages import (
     Has,
     Hello,
     Listen,
-    Networks,
     Ports,
+    SetSources,
     Take,
 )
 from neutrino.agent.metadata.proxy.directory import Directory
@@ -38,21 +38,24 @@ from neutrino.agent.metadata.proxy.listening import Listeners
 from neutrino.agent.metadata.proxy.serving import Serving
 
 LOG = logging.getLogger(__name__)
+SHARE = 8  # of all descriptors, the part that one namespace may have; each of its connections may take another to Nova
 
 
 def run(path: str, uid: int, gid: int, monitor: str, interval: float) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     control = listen(path)
     note = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
-    _allow_many_files()
+    most = _allow_many_files()
     _become(uid, gid)
     gc.freeze()
-    asyncio.run(Process(control, note, interval).run())
+    asyncio.run(Process(control, note, interval, most_connections=max(1, most // SHARE)).run())
 
 
-def _allow_many_files() -> None:
+def _allow_many_files() -> int:
+    """How many descriptors there may be."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
 
 
 def _become(uid: int, gid: int) -> None:
@@ -65,11 +68,17 @@ def _become(uid: int, gid: int) -> None:
 
 
 class Process:
-    def __init__(self, control: socket.socket, note: int | None = None, interval: float = 5.0) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        note: int | None = None,
+        interval: float = 5.0,
+        most_connections: int = 1 << 16,
+    ) -> None:
         self._control = control
         self._note = note
         self._interval = interval
-        self._serving = Serving()
+        self._serving = Serving(most_connections)
         self._listeners = Listeners(self._serving)
         self._growing: Directory | None = None  # while an agent tells all that there is
         self._agent: Channel[Asked] | None = None
@@ -134,8 +143,8 @@ class Process:
             self._serving.configure(message.settings)
         elif isinstance(message, Listen):
             self._listeners.open(message.key, message.listening, descriptors)
-        elif isinstance(message, Networks):
-            self._listeners.set_networks(message.key, message.networks)
+        elif isinstance(message, SetSources):
+            self._listeners.set_sources(message.key, message.sources)
         elif isinstance(message, Close):
             self._listeners.close(message.key)
         else:

@@ -13,47 +13,58 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TypeVar
 
 import h11
 
-from neutrino.agent.metadata.messages import Settings, Timeouts
+from neutrino.agent.metadata.messages import Settings, Sources, Timeouts
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.headers import origin_form, render_request, render_response, sign
+from neutrino.agent.metadata.proxy.headers import framing_fault, origin_form, render_request, render_response, sign
 from neutrino.agent.metadata.proxy.peer import Peer, PeerFailed
 from neutrino.agent.metadata.proxy.rate import RateLimiter
 from neutrino.agent.metadata.proxy.upstream import NovaUnreachable, Upstream
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 MOST_CONNECTIONS = 64  # of one source at a time
 SAY_SECONDS = 10.0  # between two complaints about Nova
 REPEATABLE = frozenset({b"GET", b"HEAD"})
+REFUSED_METHODS = frozenset({b"CONNECT", b"TRACE"})  # a tunnel; and an echo of the headers that Nova believes
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who is at the other end of a connection: the listener's key, the networks it may be on, its address, its MAC."""
+    """Who is at the other end of a connection: the listener's key, who may ask there, its address, device and MAC."""
 
     key: str
-    networks: Callable[[], tuple[str, ...]]
+    sources: Callable[[], Sources]
     address: str
+    device: str
     mac: str | None = None  # of a link-local source
 
 
 class Refusal(Exception):
-    def __init__(self, status: HTTPStatus, text: str) -> None:
+    """`last`: nothing that follows on the connection is read."""
+
+    def __init__(self, status: HTTPStatus, text: str, *, last: bool = False) -> None:
         super().__init__(text)
         self.status = status
+        self.last = last
 
 
 class Serving:
     """`configure` before anybody is served."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_connections: int = 1 << 16) -> None:
+        """`most_connections`: of one namespace, whatever the settings say."""
         self.directory = Directory()
         self._settings = Settings()
         self._limiter = RateLimiter(self._settings.limit)
         self._upstream = Upstream(self._settings)
-        self._connections: Counter[tuple[str, str]] = Counter()
+        self._most_connections = most_connections
+        self._connections: Counter[tuple[str, str]] = Counter()  # by key and source
+        self._by_key: Counter[str] = Counter()
+        self._full: dict[str, float] = {}  # keys that have no room, to when that was last logged
         self._complained = float("-inf")
 
     def configure(self, settings: Settings) -> None:
@@ -67,10 +78,11 @@ class Serving:
     async def serve(self, visitor: Visitor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until the connection ends."""
         place = visitor.key, visitor.address
-        if self._connections[place] >= MOST_CONNECTIONS:
+        if not self._has_room(*place):
             writer.close()
             return
         self._connections[place] += 1
+        self._by_key[visitor.key] += 1
         client = Peer(h11.SERVER, reader, writer)
         try:
             await self._requests(client, visitor)
@@ -78,9 +90,19 @@ class Serving:
             LOG.debug("%s at %s: %s", visitor.address, visitor.key, failed)
         finally:
             client.close()
-            self._connections[place] -= 1
-            if not self._connections[place]:
-                del self._connections[place]
+            _take_one(self._connections, place)
+            _take_one(self._by_key, visitor.key)
+
+    def _has_room(self, key: str, address: str) -> bool:
+        """Whether a source may have one more connection; one network cannot take the process from the others."""
+        if self._by_key[key] >= min(self._settings.connections, self._most_connections):
+            now = time.monotonic()
+            if now - self._full.get(key, float("-inf")) >= SAY_SECONDS:
+                self._full[key] = now
+                LOG.warning("%s has %d connections, and gets no more until some end", key, self._by_key[key])
+            return False
+        self._full.pop(key, None)
+        return self._connections[key, address] < MOST_CONNECTIONS
 
     async def _requests(self, client: Peer, visitor: Visitor) -> None:
         seconds = self._settings.timeouts.request
@@ -97,17 +119,19 @@ class Serving:
             try:
                 await self._answer(client, event, visitor)
             except Refusal as refusal:
-                await self._say(client, refusal.status, str(refusal))
+                await self._say(client, refusal.status, str(refusal), last=refusal.last)
+                if refusal.last:
+                    return
             if not client.is_idle:
                 return
             client.http.start_next_cycle()
             seconds = self._settings.timeouts.keep_alive
 
-    async def _say(self, client: Peer, status: HTTPStatus, text: str) -> None:
+    async def _say(self, client: Peer, status: HTTPStatus, text: str, *, last: bool = False) -> None:
         """An answer of our own. Whatever the request still has to say is not waited for."""
         body = f"{status.value} {status.phrase}: {text}\n".encode()
         headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(body)))]
-        if client.http.their_state is not h11.DONE and (await self._rest(client)) is None:
+        if last or (client.http.their_state is not h11.DONE and (await self._rest(client)) is None):
             headers.append(("connection", "close"))
         response = h11.Response(status_code=status.value, reason=status.phrase.encode(), headers=headers)
         await client.send(self._settings.timeouts.client, response, h11.Data(data=body), h11.EndOfMessage())
@@ -125,9 +149,14 @@ class Serving:
     # --- a request --------------------------------------------------------------------------------------------------
 
     async def _answer(self, client: Peer, request: h11.Request, visitor: Visitor) -> None:
+        fault = framing_fault(request.http_version, request.headers)
+        if fault:
+            raise Refusal(HTTPStatus.BAD_REQUEST, fault, last=True)
+        if request.method in REFUSED_METHODS:
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method.decode()} is not passed on", last=True)
         if not self._limiter.allows(visitor.key, visitor.address, time.monotonic()):
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "ask less often")
-        instance = self.directory.find(visitor.networks(), visitor.address, visitor.mac)
+        instance = self.directory.find(visitor.sources(), visitor.device, visitor.address, visitor.mac)
         if instance is None:
             raise Refusal(
                 HTTPStatus.NOT_FOUND, f"no instance, or more than one, has the address {visitor.address} here"
@@ -146,6 +175,8 @@ class Serving:
             raise _gateway(failed.late) from None
         except PeerFailed as failed:
             if failed.peer is client:
+                if client.http.their_state is h11.ERROR and client.http.our_state is h11.SEND_RESPONSE:
+                    raise Refusal(HTTPStatus(failed.status), str(failed), last=True) from None
                 raise
             self._complain(failed)
             if client.http.our_state is not h11.SEND_RESPONSE:
@@ -209,6 +240,12 @@ class Serving:
         if now - self._complained >= SAY_SECONDS:
             self._complained = now
             LOG.warning("Nova's metadata service fails: %s", failed)
+
+
+def _take_one(counter: Counter[T], key: T) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 def _gateway(late: bool) -> Refusal:

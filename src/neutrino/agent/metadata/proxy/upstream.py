@@ -53,8 +53,11 @@ class Upstream:
         return Peer(h11.CLIENT, reader, writer)
 
     def give_back(self, peer: Peer) -> None:
-        """After a whole answer; kept if the next request may follow on it."""
-        if self._closed or not peer.is_idle or len(self._idle) >= MOST_IDLE or peer.reader.at_eof():
+        """After a whole answer; kept if the next request may follow on it.
+
+        What came after the answer would be taken for the answer to the next request, which may be another instance's.
+        """
+        if self._closed or not peer.is_idle or peer.said_more or len(self._idle) >= MOST_IDLE or peer.reader.at_eof():
             peer.close()
             return
         peer.http.start_next_cycle()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from neutrino.server.api.types import Parsed, Unconvertible
 
 # These may be given with an empty value, which means: do not send the option at all.
 MAY_BE_EMPTY = ("router", "classless-static-route")
+# DHCP's options are bytes, and dnsmasq, which is given them in lines, counts bytes: other characters have several.
+PRINTABLE = "^[ -~]*$"
+_PRINTABLE = re.compile("[ -~]*")
 
 
 def parse_option(option: Any) -> dict[str, Any]:
@@ -19,9 +23,11 @@ def parse_option(option: Any) -> dict[str, Any]:
     name, value, version = option["opt_name"], option["opt_value"], option.get("ip_version", 4)
     if not isinstance(name, str) or not name.strip() or len(name) > 64 or "\n" in name:
         raise Unconvertible(f"opt_name '{name}' is not a line of 1 to 64 characters")
-    if value is not None:
-        if not isinstance(value, str) or len(value) > 255 or "\n" in value or "\r" in value or "\x00" in value:
-            raise Unconvertible(f"opt_value '{value}' is not a line of at most 255 characters")
+    if value is not None:  # else the option is to go, whatever its name
+        if not _PRINTABLE.fullmatch(name):
+            raise Unconvertible(f"opt_name '{name}' has other characters than printable ASCII")
+        if not isinstance(value, str) or len(value) > 255 or not _PRINTABLE.fullmatch(value):
+            raise Unconvertible(f"opt_value '{value}' is not a line of at most 255 printable ASCII characters")
         if not value.strip() and name not in MAY_BE_EMPTY:
             raise Unconvertible(f"opt_value of {name} is empty")
     if str(version) not in ("4", "6") or isinstance(version, bool | float):
@@ -54,7 +60,9 @@ EXTRA_DHCP_OPTS = Parsed(
                     "type": "object",
                     "properties": {
                         "opt_name": {"type": "string", "minLength": 1, "maxLength": 64},
-                        "opt_value": {"anyOf": [{"type": "string", "maxLength": 255}, {"type": "null"}]},
+                        "opt_value": {
+                            "anyOf": [{"type": "string", "maxLength": 255, "pattern": PRINTABLE}, {"type": "null"}]
+                        },
                         "ip_version": {"enum": [4, 6]},
                     },
                     "required": ["opt_name", "opt_value"],
