@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from neutrino.agent.config import configuration
+from neutrino.agent.dhcp import build as dhcp_build
+from neutrino.agent.l2 import build as l2_build
+from neutrino.agent.l3 import build as l3_build
+from neutrino.agent.metadata import build as metadata_build
 from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model import agents as words
+from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.roles import LEAST, ROLES, UnknownRole, may_know, parse_roles
 from neutrino.server.feed.gate import MISS_SECONDS, MISSES, Gate, source
@@ -108,7 +115,7 @@ def test_what_is_wrong_is_refused_with_the_reason(message: HostMessage, reason: 
 
 
 @pytest.mark.parametrize(
-    ("message", "role"),
+    ("message", "needed"),
     [
         (report(L3), "l3"),
         (report(OVS, L3), "l3"),
@@ -119,8 +126,8 @@ def test_what_is_wrong_is_refused_with_the_reason(message: HostMessage, reason: 
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_compute_host_does_not_speak_for_roles_that_it_has_not(message: HostMessage, role: str) -> None:
-    assert role in refusal(message, "h1", LEAST)
+def test_a_compute_host_does_not_speak_for_roles_that_it_has_not(message: HostMessage, needed: str) -> None:
+    assert needed in refusal(message, "h1", LEAST)
     assert refusal(message, "h1", ROLES) == ""
 
 
@@ -179,3 +186,24 @@ def test_connections_without_a_credential_are_bounded() -> None:
 )
 def test_by_what_an_address_is_counted(peer: object, counted: str) -> None:
     assert source(peer) == counted
+
+
+# --- our own agents ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("datapath", ["system", "netdev", "dummy"])
+@pytest.mark.parametrize("mode", ["legacy", "dvr", "dvr_snat", "dvr_no_external"])
+def test_what_our_agents_report_of_themselves_is_taken(datapath: str, mode: str, tmp_path: Path) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text(
+        f"[DEFAULT]\nhost = h1\nagent_mode = {mode}\nroles = {','.join(ROLES)}\ndhcp_distributed = true\n"
+        "use_gateway_ips = true\navailability_zone = zone-1\n"
+        f"[ovs]\ndatapath_type = {datapath}\nlocal_ip = 192.0.2.1\nbridge_mappings = physnet1:br-ex\n"
+        "[agent]\ntunnel_types = vxlan,gre,geneve\n"
+    )
+    conf = configuration([str(path)])
+    described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build)]
+    assert {role.AGENT_TYPES[each.agent_type] for each in described} == set(ROLES)
+    shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
+    described = [replace(each, configurations={**each.configurations, **shown}) for each in described]
+    assert refusal(report(*described, applied=0), "h1", ROLES) == ""

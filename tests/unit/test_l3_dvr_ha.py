@@ -34,9 +34,9 @@ from neutrino.model.agents import L3, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import AddressPair
+from tests.support.l3_host import Feed
 from tests.support.routing import QG, address, interface, membership, router
 from tests.unit.test_l3_dvr import OPTIONS, QR1, Quiet, distributed, floating, port
-from tests.unit.test_l3_role import Feed
 
 HA, SG1 = "ha-ffffffff-aa", "sg-50000001-aa"
 

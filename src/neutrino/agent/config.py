@@ -168,14 +168,16 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def _check_tunnels(conf: cfg.ConfigOpts) -> None:
-    if not conf.agent.tunnel_types:
-        return
     if not conf.ovs.local_ip:
-        raise RefusedToStart("[ovs] local_ip is not set: tunnels need this host's address")
-    try:
+        if conf.agent.tunnel_types:
+            raise RefusedToStart("[ovs] local_ip is not set: tunnels need this host's address")
+        return
+    try:  # also without tunnels: it is reported, and the server takes no report with another text
         address = ipaddress.ip_address(conf.ovs.local_ip)
     except ValueError:
         raise RefusedToStart(f"[ovs] local_ip={conf.ovs.local_ip} is not an IP address") from None
+    if not conf.agent.tunnel_types:
+        return
     if address.version != conf.ml2.overlay_ip_version:
         raise RefusedToStart(
             f"[ovs] local_ip={conf.ovs.local_ip} is of IP version {address.version}, "

@@ -26,7 +26,7 @@ MOST_ENTRIES: Final = 1000  # of a list or a mapping
 MOST_NUMBER: Final = 2**63 - 1
 TUNNEL_TYPES: Final = frozenset({"gre", "vxlan", "geneve"})
 AGENT_MODES: Final = frozenset({"legacy", "dvr", "dvr_snat", "dvr_no_external"})
-DATAPATHS: Final = frozenset({"system", "netdev"})
+DATAPATHS: Final = frozenset({"system", "netdev", "dummy"})
 COMPONENTS: Final = frozenset({"DHCP"})
 STATUSES: Final[Mapping[str, frozenset[str]]] = {
     "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
@@ -172,7 +172,9 @@ def _mapped_devices(value: object) -> str:
 
 
 def _problems(value: object) -> str:
-    return _list_of(_text)(value) if isinstance(value, list) else _map_of(_text)(value)
+    """Names of things are the host's own words: whatever they are, it must be able to say what is wrong with it."""
+    texts = [*value, *value.values()] if isinstance(value, dict) else value
+    return _list_of(_text)(texts)
 
 
 def _capabilities(value: object) -> str:
