@@ -69,6 +69,7 @@ class Resource:
     owned: bool = True  # has a project
     bulk: bool = True
     quota: bool = False
+    foreign_is_hidden: bool = False  # a refused change of another project's object answers that there is none
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
     # Objects that the caller may not see are, for the client, not there; some say so in the HTTP layer's words.
