@@ -34,6 +34,7 @@ class Attribute:
     visible: bool = True
     shown_null: bool = False  # an answer may have null where a request may not
     filter: bool = False
+    filter_as: Type | None = None  # what a filter's text is read as, where that is not the type
     sort: bool = False
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule
     extension: str = ""
