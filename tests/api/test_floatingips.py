@@ -65,6 +65,12 @@ def test_an_address_or_a_subnet_can_be_asked_for(api: Api, admin: Api, external:
     api.make("floatingip", floating_network_id=external["id"], subnet_id=subnet["id"])
     unknown = {"floating_network_id": external["id"], "subnet_id": external["id"]}
     api.post("/floatingips", {"floatingip": unknown}).refused(404, "SubnetNotFound")
+    _, other = inside(api)
+    for caller in (api, admin):
+        wrong = {"floating_network_id": external["id"], "subnet_id": other["id"]}
+        caller.post("/floatingips", {"floatingip": wrong}).refused(400, "InvalidInput")
+    info = gateway(external, external_fixed_ips=[{"subnet_id": other["id"]}])
+    admin.post("/routers", {"router": {"external_gateway_info": info}}).refused(400, "InvalidInput")
 
 
 def test_networks_without_floating_ips(api: Api, admin: Api) -> None:

@@ -192,3 +192,77 @@ def test_an_interface_goes_and_the_agent_stays(cloud: Any) -> None:
     detach(admin, router, subnet_id=subnet["id"]).expect(200)
     assert agents_of(admin, router) == ["h1"]
     admin.delete(f"/routers/{router['id']}").expect(204)
+
+
+# --- routers that no agent has ----------------------------------------------------------------------------------------
+
+
+def statuses(admin: Api, router: Object) -> tuple[str, str]:
+    """As shown, and as in a list."""
+    (listed,) = (one for one in admin.all("/routers") if one["id"] == router["id"])
+    return admin.show("router", router["id"])["status"], listed["status"]
+
+
+ACTIVE, DOWN = ("ACTIVE", "ACTIVE"), ("DOWN", "DOWN")
+
+
+def test_a_router_without_an_agent_is_down(cloud: Any, caplog: Any) -> None:
+    server, admin = cloud()
+    external = outside(admin)
+    idle = admin.make("router")
+    assert (idle["status"], statuses(admin, idle)) == ("ACTIVE", ACTIVE)
+    assert caplog.records == []
+    router = admin.make("router", external_gateway_info=gateway(external))
+    assert (router["status"], statuses(admin, router)) == ("DOWN", DOWN)
+    (record,) = caplog.records
+    assert router["id"] in record.getMessage()
+    assert "none has reported" in record.getMessage()
+    assert admin.change("router", router["id"], name="x")["status"] == "DOWN"
+    assert len(caplog.records) == 1, "the same reason is logged once"
+    ha = admin.make("router", ha=True)
+    assert statuses(admin, ha) == DOWN
+    switch(server, "h1")
+    agent = l3_agent(server, "h1")
+    assert statuses(admin, router) == statuses(admin, ha) == statuses(admin, idle) == ACTIVE
+    assert admin.change("router", router["id"], name="y")["status"] == "ACTIVE"
+    caplog.clear()
+    admin.delete(f"/agents/{agent.agent_id}").expect(204)
+    assert statuses(admin, router) == DOWN
+    assert any(router["id"] in one.getMessage() for one in caplog.records)
+    cleared = admin.change("router", router["id"], external_gateway_info=None)
+    assert (cleared["status"], statuses(admin, router)) == ("ACTIVE", ACTIVE), "it has nothing to do any more"
+
+
+def test_a_distributed_router_without_dvr_agents_is_down(cloud: Any, caplog: Any) -> None:
+    server, admin = cloud()
+    switch(server, "h1")
+    l3_agent(server, "h1")  # legacy
+    router = admin.make("router", distributed=True)
+    assert statuses(admin, router) == ACTIVE
+    _, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    assert statuses(admin, router) == DOWN
+    (record,) = caplog.records
+    assert "distributed" in record.getMessage()
+    assert "dvr" in record.getMessage()
+    l3_agent(server, "h2", agent_mode="dvr")
+    assert statuses(admin, router) == ACTIVE
+    outer = admin.change("router", router["id"], external_gateway_info=gateway(outside(admin)))
+    assert (outer["status"], statuses(admin, router)) == ("DOWN", DOWN), "nobody has its SNAT"
+    assert "h1: agent_mode legacy; h2: agent_mode dvr" in caplog.records[-1].getMessage()
+    l3_agent(server, "h3", agent_mode="dvr_snat")
+    assert statuses(admin, router) == ACTIVE
+    l3_agent(server, "h2", agent_mode="legacy")
+    assert statuses(admin, router) == ACTIVE, "the host with the SNAT forwards"
+
+
+def test_only_what_is_stored_is_written_back(cloud: Any) -> None:
+    """The status that is shown follows from agents; a change of a router that is DOWN does not make it so for good."""
+    server, admin = cloud()
+    router = admin.make("router", external_gateway_info=gateway(outside(admin)))
+    _, subnet = inside(admin)
+    attach(admin, router, subnet_id=subnet["id"]).expect(200)
+    routes = {"router": {"routes": [{"destination": "10.9.0.0/16", "nexthop": "10.0.0.200"}]}}
+    assert admin.put(f"/routers/{router['id']}/add_extraroutes", routes).expect(200).body["router"]["status"] == "DOWN"
+    l3_agent(server, "h1")
+    assert statuses(admin, router) == ACTIVE

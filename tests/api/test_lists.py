@@ -191,6 +191,48 @@ def test_filters_are_exact_about_case_and_wildcards(api: Api) -> None:
     assert api.all("/networks", {"name": "bl%"}) == []
 
 
+def test_values_of_one_form_are_found_however_they_are_written(api: Api, admin: Api) -> None:
+    """UUIDs, MACs, addresses, words of a closed list; on every database, and page by page."""
+    network = api.network()
+    subnet = api.subnet(network, "fd00:ab::/64", gateway_ip="fd00:ab::1")
+    ports = [api.port(network, mac_address=f"fa:16:3e:ab:cd:0{i}") for i in range(3)]
+    first = ports[0]
+
+    def ids(collection: str, **filters: Any) -> list[str]:
+        return [row["id"] for row in api.all(f"/{collection}", filters)]
+
+    assert ids("networks", id=network["id"].upper()) == [network["id"]]
+    assert sorted(ids("ports", network_id=network["id"].upper())) == sorted(port["id"] for port in ports)
+    for mac in ("FA:16:3E:AB:CD:00", "fa-16-3e-ab-cd-00"):
+        assert ids("ports", mac_address=mac) == [first["id"]]
+    assert len(ids("ports", status="down")) == len(ids("ports", status="DOWN")) == 3
+    group = first["security_groups"][0]
+    assert len(ids("ports", security_groups=group.upper())) == 3
+    assert ids("subnets", cidr="FD00:00AB::/64") == ids("subnets", gateway_ip="FD00:AB:0::1") == [subnet["id"]]
+    assert ids("subnets", cidr="fd00:ab::5/64") == [], "an address in the subnet is not the subnet"
+    address = first["fixed_ips"][0]["ip_address"]
+    assert ids("ports", fixed_ips=f"ip_address={address.upper()}") == [first["id"]]
+    assert len(ids("ports", fixed_ips=f"subnet_id={subnet['id'].upper()}")) == 3
+    assert len(ids("security-group-rules", ethertype="ipv6")) == 2
+    assert [n["id"] for n in admin.all("/networks", {"provider:network_type": "VXLAN", "id": network["id"]})]
+    page = api.get("/ports", {"status": "Down", "limit": 2, "sort_key": "mac_address"}).expect(200).body
+    more = api.get(page["ports_links"][0]["href"]).expect(200).body
+    assert [p["id"] for p in page["ports"] + more["ports"]] == [p["id"] for p in ports]
+    for collection, name in (("networks", "id"), ("ports", "mac_address"), ("ports", "status"), ("subnets", "cidr")):
+        assert ids(collection, **{name: "no such thing"}) == []
+
+
+def test_free_text_is_found_as_it_is_written(api: Api) -> None:
+    network = api.network()
+    api.port(network, name="Web", device_id="Abc", device_owner="compute:Nova", description="Mine")
+    api.put(f"/networks/{network['id']}/tags", {"tags": ["Red"]}).expect(200)
+    free = {"name": "Web", "device_id": "Abc", "device_owner": "compute:Nova", "description": "Mine"}
+    for name, value in free.items():
+        assert len(api.all("/ports", {name: value})) == 1
+        assert api.all("/ports", {name: value.lower()}) == []
+    assert (len(api.all("/networks", {"tags": "Red"})), api.all("/networks", {"tags": "red"})) == (1, [])
+
+
 def test_addresses_are_found_whole_and_in_part(api: Api) -> None:
     network = api.network()
     subnet = api.subnet(network, "10.20.0.0/16")
@@ -208,7 +250,10 @@ def test_addresses_are_found_whole_and_in_part(api: Api) -> None:
     assert ids("ip_address_substr=30.4") == {one["id"]}
     assert ids("ip_address_substr=10.20") == {one["id"], two["id"]}
     assert ids("ip_address_substr=%") == set()
-    api.get("/ports", {"fixed_ips": "host=x"}).expect(400)
+    assert ids("host=x") == {one["id"], two["id"]}, "a key that is not known here is passed over"
+    assert ids("host=x", "ip_address=10.20.30.40") == {one["id"]}
+    for wrong in ("x", "=x", "ip_address="):
+        api.get("/ports", {"fixed_ips": wrong}).refused(400, "InvalidInput")
 
 
 def test_ports_by_security_group(api: Api) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from neutrino.server.main import Server
+from neutrino.server.quota.plugin import recount
 from tests.api.client import Api, Response
 from tests.api.l3 import attach, detach, gateway, inside, outside
 from tests.faults.integrity import check
@@ -175,3 +176,53 @@ def test_conntrack_helpers(api: Api) -> None:
     api.delete(f"{path}/{made['id']}").refused(404, "ConntrackHelperNotFound")
     post().expect(201)
     api.delete(f"/routers/{router['id']}").expect(204)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def used(api: Api) -> dict[str, int]:
+    found: dict[str, int] = api.get(f"/quotas/{api.project}/details").expect(200).body["quota"]["port_forwarding"]
+    return found
+
+
+def test_port_forwardings_have_a_quota(api: Api, admin: Api, server: Server, forwarding: Forwarding) -> None:
+    assert used(api) == {"limit": 100, "used": 0, "reserved": 0}
+    first = forwarding.make(internal_port=1, external_port=1)  # before there is a limit of the project's own
+    admin.put(f"/quotas/{api.project}", {"quota": {"port_forwarding": 2}}).expect(200)
+    second = forwarding.make(internal_port=2, external_port=2)
+    forwarding.post(internal_port=3, external_port=3).refused(409, "OverQuota")
+    assert used(api)["used"] == 2
+    api.put(f"{forwarding.path}/{second['id']}", {"port_forwarding": {"external_port": 4}}).expect(200)
+    api.delete(f"{forwarding.path}/{first['id']}").expect(204)
+    forwarding.make(internal_port=3, external_port=3)
+    assert recount(server.db) == []
+    api.delete(f"/ports/{forwarding.port['id']}").expect(204)  # its forwardings go with it
+    assert used(api)["used"] == 0
+    assert recount(server.db) == []
+
+
+def test_a_forwarding_counts_for_the_project_of_its_floating_ip(admin: Api, external: Object, server: Server) -> None:
+    api = admin.as_stranger()
+    forwarding = Forwarding(api, external)
+    other = admin.as_stranger().as_admin()
+    body = {"internal_port_id": forwarding.port["id"], "protocol": "udp", "internal_port": 5, "external_port": 5}
+    address = forwarding.port["fixed_ips"][0]["ip_address"]
+    other.post(forwarding.path, {"port_forwarding": {**body, "internal_ip_address": address}}).expect(201)
+    assert (used(api)["used"], used(other)["used"]) == (1, 0)
+    assert recount(server.db) == []
+
+
+def test_a_long_range_leads_to_the_same_ports_or_to_one(api: Api, forwarding: Forwarding) -> None:
+    """Hosts write a range that leads to other ports out, port by port."""
+    allowed = [("1:65535", "1:65535", "tcp"), ("1:65535", "22:22", "udp"), ("1:100", "2:101", "sctp")]
+    made = {}
+    for external, internal, protocol in allowed:
+        ports = {"external_port_range": external, "internal_port_range": internal}
+        made[protocol] = forwarding.make(**ports, protocol=protocol)
+    for one in made.values():
+        api.delete(f"{forwarding.path}/{one['id']}").expect(204)
+    long = {"external_port_range": "1:101", "internal_port_range": "2:102"}
+    assert "at most 100" in forwarding.post(**long).refused(400).message
+    short = forwarding.make(external_port_range="1:100", internal_port_range="2:101")
+    api.put(f"{forwarding.path}/{short['id']}", {"port_forwarding": long}).refused(400)

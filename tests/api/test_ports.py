@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
 from tests.api.client import Api
 
 
@@ -96,6 +99,30 @@ def test_names_in_dns(api: Api, network: dict[str, Any]) -> None:
     unnamed = api.port(network, fixed_ips=[{"ip_address": "10.0.0.22"}])
     assert unnamed["dns_assignment"][0]["hostname"] == "host-10-0-0-22"
     api.post("/ports", {"port": {"network_id": network["id"], "dns_name": "-no-"}}).expect(400)
+
+
+def test_a_name_is_a_label_or_within_the_domain(api: Api, network: dict[str, Any]) -> None:
+    port = api.port(network, fixed_ips=[{"ip_address": "10.0.0.20"}])
+    for name in ("www.google.com.", "google.com", "web.db", "example.org.", "badexample.org.", "example.org.evil."):
+        for call, path in ((api.post, "/ports"), (api.put, f"/ports/{port['id']}")):
+            more = {"network_id": network["id"]} if call == api.post else {}
+            refused = call(path, {"port": {"dns_name": name, **more}}).refused(400, "HTTPBadRequest")
+            assert "dns_name" in refused.message
+    assert api.show("port", port["id"])["dns_assignment"][0]["fqdn"] == "host-10-0-0-20.example.org."
+    for name, label in (("WWW.Example.ORG.", "www"), ("a.b.example.org.", "a")):
+        changed = api.change("port", port["id"], dns_name=name)
+        assert changed["dns_assignment"] == [{"hostname": label, "ip_address": "10.0.0.20", "fqdn": name.lower()}]
+    bulk = {"ports": [{"network_id": network["id"], "dns_name": name} for name in ("web", "www.google.com.")]}
+    api.post("/ports", bulk).refused(400, "HTTPBadRequest")
+
+
+def test_a_name_of_old_answers_for_no_other_domain(api: Api, server: Server, network: dict[str, Any]) -> None:
+    port = api.port(network, dns_name="www", fixed_ips=[{"ip_address": "10.0.0.20"}])
+    with server.db.transaction() as tx:
+        ports = t.ports.c
+        tx.execute(sa.update(t.ports).where(ports.id == port["id"]).values(dns_name="www.google.com."))
+    moved = api.change("port", port["id"], fixed_ips=[{"ip_address": "10.0.0.21"}])
+    assert moved["dns_assignment"][0]["fqdn"] == "www.example.org."
 
 
 def test_dhcp_options_are_merged(api: Api, network: dict[str, Any]) -> None:

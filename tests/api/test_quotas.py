@@ -97,3 +97,24 @@ def test_a_shared_network_counts_its_policy(admin: Api, server: Server) -> None:
     assert recount(server.db) == []
     admin.delete(f"/networks/{network['id']}").expect(204)
     assert recount(server.db) == []
+
+
+def test_address_groups_have_a_quota_and_a_size(another_server: Any) -> None:
+    server = another_server({"DEFAULT": {"max_address_group_addresses": "3"}})
+    api = Api(server.app)
+    limit(api, address_group=2)
+    groups = [api.make("address_group", name=name, addresses=["10.0.0.1/32"]) for name in ("a", "b")]
+    api.post("/address-groups", {"address_group": {"name": "c"}}).refused(409, "OverQuota")
+    assert details(api, "address_group") == {"limit": 2, "used": 2, "reserved": 0}
+    path = f"/address-groups/{groups[0]['id']}"
+    two, three = ["10.0.1.1/32", "10.0.1.2/32"], ["10.0.1.1/32", "10.0.1.2/32", "10.0.1.3/32"]
+    api.put(f"{path}/add_addresses", {"addresses": three}).refused(400, "InvalidInput")
+    api.put(f"{path}/add_addresses", {"addresses": two}).expect(200)
+    api.put(f"{path}/remove_addresses", {"addresses": two}).expect(200)
+    api.delete(path).expect(204)
+    body = {"name": "d", "addresses": ["10.0.2.1/32", *three]}
+    api.post("/address-groups", {"address_group": body}).refused(400, "InvalidInput")
+    bulk = [{"name": "e"}, {"name": "f"}]
+    api.post("/address-groups", {"address_groups": bulk}).refused(409, "OverQuota")
+    api.make("address_group", name="g", addresses=three)
+    assert recount(server.db) == []

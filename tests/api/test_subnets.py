@@ -59,6 +59,30 @@ def test_what_cannot_be(api: Api, values: dict[str, Any], status: int) -> None:
     assert api.show("network", network["id"])["subnets"] == []
 
 
+@pytest.mark.parametrize(("version", "cidr", "others"), [(4, "10.0.0.0/24", "fd00::53"), (6, "fd00::/64", "10.9.9.9")])
+def test_name_servers_are_of_the_subnets_version(api: Api, version: int, cidr: str, others: str) -> None:
+    network = api.network()
+    own = {4: "192.0.2.53", 6: "2001:db8::53"}[version]
+    body = {"network_id": network["id"], "ip_version": version, "cidr": cidr}
+    for servers in ([others], [own, others]):
+        api.post("/subnets", {"subnet": {**body, "dns_nameservers": servers}}).refused(400, "InvalidInput")
+        api.post("/subnets", {"subnets": [{**body, "dns_nameservers": servers}]}).refused(400, "InvalidInput")
+    subnet = api.subnet(network, cidr, dns_nameservers=[own])
+    refused = api.put(f"/subnets/{subnet['id']}", {"subnet": {"dns_nameservers": [others]}})
+    assert others in refused.refused(400, "InvalidInput").message
+    assert api.change("subnet", subnet["id"], dns_nameservers=[])["dns_nameservers"] == []
+
+
+def test_no_pools_are_the_usual_ones(api: Api) -> None:
+    for cidr in ("10.0.0.0/24", "fd00::/64"):
+        usual = api.subnet(api.network(), cidr)["allocation_pools"]
+        assert usual
+        network = api.network()
+        subnet = api.subnet(network, cidr, allocation_pools=[])
+        assert subnet["allocation_pools"] == usual
+        assert api.port(network)["fixed_ips"][0]["subnet_id"] == subnet["id"]
+
+
 def test_prefixes_of_a_network_do_not_overlap(api: Api) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/24")

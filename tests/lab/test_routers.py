@@ -211,6 +211,9 @@ def test_forwarded_ports(site: Site) -> None:
 
     forward("tcp", "2000:2002", "3000:3002")
     forward("udp", "2000:2001", "53:53")
+    forward("tcp", "4000:65535", "4000:65535")
+    for number in (4000, 65535):
+        assert seen_as(lab, EXTERNAL, "b", address, number, number) == MACHINE
     assert seen_as(lab, EXTERNAL, "b", address, 2001, 3001) == MACHINE
     assert seen_as(lab, EXTERNAL, "b", address, 2002, 3002) == MACHINE
     for number in (2000, 2001):

@@ -58,6 +58,7 @@ class MariaDB(TemporaryServer):
                 "--character-set-server=utf8mb4",
                 "--max-connections=200",
                 "--innodb-log-file-size=64M",
+                "--loose-innodb-snapshot-isolation=ON",  # the default since 11.6.2; older servers may have it, off
                 f"--innodb-flush-log-at-trx-commit={int(self.durable)}",
             ],
             own,

@@ -16,6 +16,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
+from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
 from tests.support.security_groups import (
@@ -47,7 +48,7 @@ def plugin(db: Database) -> SecurityGroups:
 
 @pytest.fixture
 def addresses(db: Database) -> AddressGroups:
-    return AddressGroups(db)
+    return AddressGroups(db, Quotas(db, {}), 1000)
 
 
 def make(addresses: AddressGroups, context: Context = ALICE, /, **given: Any) -> Object:

@@ -13,6 +13,7 @@ from neutrino.agent.dhcp.namespace import render_namespace
 from neutrino.agent.dhcp.options_file import MOST_ROUTE_BYTES, render_option, render_opts
 from neutrino.agent.dhcp.plan import render_service
 from neutrino.agent.dhcp.served import wants_metadata
+from neutrino.model.dhcp import DnsName
 from neutrino.model.state import Subnet
 from tests.support.dhcp import NETWORK, dhcp_port, network, option, port, settings, subnet, uuid
 
@@ -124,6 +125,23 @@ def test_a_port_without_a_name_is_called_after_its_address() -> None:
     this = network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), names=()))
     assert lines(render_host(this, settings())) == ["fa:16:3e:00:00:01,host-10-0-0-11.example.org,10.0.0.11"]
     assert lines(render_host(this, settings(dns_domain=""))) == ["fa:16:3e:00:00:01,host-10-0-0-11,10.0.0.11"]
+
+
+@pytest.mark.parametrize(
+    ("hostname", "fqdn", "line"),
+    [
+        ("www", "www.google.com.", "www.example.org www"),
+        ("www.google.com", "www.google.com.example.org.", "www.google.com.example.org www"),
+        ("www", "www.badexample.org.", "www.example.org www"),
+        ("a", "a.b.example.org.", "a.b.example.org a"),
+        ("web", "web.Example.ORG.", "web.Example.ORG web"),
+    ],
+)
+def test_no_name_is_outside_the_domain(hostname: str, fqdn: str, line: str) -> None:
+    this = network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), names=(DnsName("10.0.0.11", hostname, fqdn),)))
+    assert lines(render_addn_hosts(this, settings())) == [f"10.0.0.11\t{line}"]
+    label = hostname.partition(".")[0]
+    assert lines(render_addn_hosts(this, settings(dns_domain=""))) == [f"10.0.0.11\t{label} {label}"]
 
 
 @pytest.mark.parametrize("owner", ["network:dhcp", "network:floatingip", "network:router_ha_interface"])

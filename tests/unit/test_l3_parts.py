@@ -9,9 +9,9 @@ from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.devices import render_namespace
 from neutrino.agent.l3.parts.ha import render_keepalived
-from neutrino.agent.l3.parts.nat import expand, render_nat
+from neutrino.agent.l3.parts.nat import render_nat
 from neutrino.dataplane.netlink.values import route
-from neutrino.model.routing import PortForwarding, Router, RouterRoute
+from neutrino.model.routing import Router, RouterRoute
 from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, router
 
 OPTIONS = L3Options(host="h1", veth=True)
@@ -77,25 +77,6 @@ def test_without_snat_only_floating_ips_are_translated() -> None:
     text = render_nat(router(enable_snat=False, floating_ips=(floating(9, "10.0.1.9"),))).text()
     assert "snat ip to 203.0.113.5" not in text
     assert "snat ip to ip saddr map @fixed_to_floating" in text
-
-
-def test_a_range_of_ports_is_written_out_and_may_lead_to_one() -> None:
-    entry = PortForwarding(
-        id="p",
-        protocol="tcp",
-        external_ip_address="203.0.113.9",
-        external_port_first=80,
-        external_port_last=81,
-        internal_ip_address="10.0.1.9",
-        internal_port_first=8080,
-        internal_port_last=8081,
-    )
-    assert list(expand(entry)) == [
-        ("203.0.113.9 . tcp . 80", "10.0.1.9 . 8080"),
-        ("203.0.113.9 . tcp . 81", "10.0.1.9 . 8081"),
-    ]
-    single = msgspec.structs.replace(entry, internal_port_last=8080)
-    assert [inside for _, inside in expand(single)] == ["10.0.1.9 . 8080"] * 2
 
 
 def test_advertisements_by_mode() -> None:

@@ -22,6 +22,8 @@ QUOTAS = {
     "floatingip": 50,
     "router_route": 30,
     "trunk": -1,
+    "port_forwarding": 100,
+    "address_group": 10,
 }
 
 GLOBAL = [
@@ -61,6 +63,13 @@ GLOBAL = [
         help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
     ),
     cfg.IntOpt("max_allowed_address_pair", default=10, min=-1, help="The most allowed address pairs of a port."),
+    cfg.IntOpt(
+        "max_address_group_addresses",
+        default=1000,
+        min=1,
+        help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
+        "rules name the group.",
+    ),
     cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
     cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
     cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),

@@ -120,7 +120,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         AddressScopes(db),
         SubnetPools(db, quotas),
         groups,
-        AddressGroups(db),
+        AddressGroups(db, quotas, conf.max_address_group_addresses),
         RbacPolicies(db, quotas),
         agents,
         AvailabilityZones(db),

@@ -94,10 +94,17 @@ def _is_stateful(subnet: Subnet | None) -> bool:
 
 
 def _names(port: DhcpPort, addresses: tuple[str, ...], domain: str) -> tuple[str, str]:
-    """As the server has named it, or after its address."""
+    """As the server has named it, or after its address: a label, and the full name within the domain.
+
+    Every instance on the network is answered with these names, those of other projects too. A name outside the domain,
+    which may come from a database older than the server's own check, would answer for a domain of somebody else:
+    its first label is put under the domain instead.
+    """
     known = {name.ip_address: name for name in port.names}
-    for address in addresses:
-        if address in known:
-            return known[address].hostname, known[address].fqdn.rstrip(".")
-    host = f"host-{addresses[0].replace('.', '-').replace(':', '-')}"
-    return host, f"{host}.{domain}".rstrip(".") if domain else host
+    named = next((known[address] for address in addresses if address in known), None)
+    host = named.hostname.partition(".")[0] if named is not None else ""
+    host = host or f"host-{addresses[0].replace('.', '-').replace(':', '-')}"
+    fqdn = named.fqdn.rstrip(".") if named is not None else ""
+    if domain and fqdn.startswith(f"{host}.") and fqdn.lower().endswith(f".{domain.lower()}"):
+        return host, fqdn
+    return host, f"{host}.{domain}" if domain else host

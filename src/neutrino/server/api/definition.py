@@ -34,6 +34,7 @@ class Attribute:
     visible: bool = True
     shown_null: bool = False  # an answer may have null where a request may not
     filter: bool = False
+    filter_as: Type | None = None  # what a filter's text is read as, where that is not the type
     sort: bool = False
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule
     extension: str = ""
@@ -69,6 +70,7 @@ class Resource:
     owned: bool = True  # has a project
     bulk: bool = True
     quota: bool = False
+    foreign_is_hidden: bool = False  # a refused change of another project's object answers that there is none
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
     # Objects that the caller may not see are, for the client, not there; some say so in the HTTP layer's words.

@@ -123,7 +123,7 @@ class Pipeline:
         found = self._find_for_change(served, request, sight)
         target = {**found, **item.values}
         rule = self._rule("update", resource)
-        self._authorizer.require(context, rule, found)
+        self._require_change(resource, context, rule, found)
         self._authorizer.require_attributes(context, "update", resource, item.given, target)
         self._notify(context, f"{resource.name}.update.start", {**body, "id": request.key})
         revision = _expected_revision(request.if_match, found)
@@ -137,7 +137,7 @@ class Pipeline:
         assert served.delete is not None
         sight = self._sight(resource, context)
         found = self._find_for_change(served, request, sight)
-        self._authorizer.require(context, self._rule("delete", resource), found)
+        self._require_change(resource, context, self._rule("delete", resource), found)
         self._notify(context, f"{resource.name}.delete.start", {f"{resource.name}_id": request.key})
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
@@ -153,7 +153,7 @@ class Pipeline:
         sight = self._sight(resource, context)
         found = self._find_for_change(served, request, sight)
         policy = next(a.policy for a in resource.actions if a.name == action) or action
-        self._authorizer.require(context, policy, found)
+        self._require_change(resource, context, policy, found)
         self._notify(context, f"{resource.name}.{action}.start", {"id": request.key, "body": body})
         answer = served.actions[action](context, *_parent(request), request.key, body)
         self._notify(context, f"{resource.name}.{action}.end", answer)
@@ -163,6 +163,12 @@ class Pipeline:
         return Reply(200, answer)
 
     # --- their parts ----------------------------------------------------------------------------------------------
+
+    def _require_change(self, resource: Resource, context: Context, rule: str, found: Object) -> None:
+        if not self._authorizer.allows(context, rule, found):
+            if resource.foreign_is_hidden and found.get("project_id") != context.project_id:
+                raise resource.not_found(**_about(resource, found.get("id", "")))
+            raise errors.PolicyNotAuthorized(rule=rule)
 
     def _rule(self, action: str, resource: Resource) -> str:
         """A rule's name; a nested resource has its parent's name in it, where the policy knows it so."""
@@ -179,13 +185,7 @@ class Pipeline:
         """The object with these names, if it is there for this caller."""
         resource, key = served.resource, request.key
         assert served.show is not None
-        about = {
-            "id": key,
-            "host": key,
-            "address_group_id": key,
-            "object_type": resource.name,
-            "port_id": request.parent,
-        }
+        about = _about(resource, key, request.parent)
         # Where hidden objects answer in words of their own, they are looked up for all and hidden here.
         everyone = sight.all_rows or resource.hidden is not None
         found: Object | None = served.show(request.context, *_parent(request), key, names, everyone)
@@ -236,6 +236,11 @@ class Pipeline:
 
 # What rules look at beyond an object's own attributes.
 POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
+
+
+def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:
+    """What the words of a refusal may name."""
+    return {"id": key, "host": key, "address_group_id": key, "object_type": resource.name, "port_id": parent}
 
 
 def _parent(request: Request) -> tuple[str, ...]:

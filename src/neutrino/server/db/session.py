@@ -33,6 +33,14 @@ T = TypeVar("T")
 ATTEMPTS = 20
 IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 10
+_MYSQL_LOST_RACES = frozenset(
+    {
+        1213,  # deadlock
+        1205,  # lock wait timeout
+        1047,  # Galera: the node is not ready
+        1020,  # the row has changed since the snapshot: MariaDB with innodb_snapshot_isolation, on since 11.6.2
+    }
+)
 
 
 class Stale(Exception):
@@ -155,23 +163,29 @@ def _tell(error: sa.exc.DBAPIError) -> None:
 
 def _is_refused(error: sa.exc.DBAPIError) -> bool:
     """No connection could be had, or it was lost."""
-    args = getattr(error.orig, "args", ())
-    if args and isinstance(args[0], int):  # PyMySQL: cannot connect, gone away, lost
-        return args[0] in {2002, 2003, 2006, 2013, 1040, 1053}
+    number = _mysql_number(error)
+    if number is not None:  # cannot connect, gone away, lost
+        return number in {2002, 2003, 2006, 2013, 1040, 1053}
     state = getattr(error.orig, "sqlstate", None)
     return type(error.orig).__module__.startswith("psycopg") and (state is None or state[:2] in {"08", "57", "53"})
 
 
+def _mysql_number(error: sa.exc.DBAPIError) -> int | None:
+    """The number of an error of MySQL or MariaDB, which PyMySQL gives as the first argument; else None."""
+    args = getattr(error.orig, "args", ())
+    return args[0] if args and isinstance(args[0], int) else None
+
+
 def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
     """Deadlocks, serialization failures, lock timeouts: the database took the transaction back whole."""
-    original = error.orig
-    code = getattr(original, "sqlstate", None)  # psycopg
+    # The number comes first: PyMySQL's errors have an SQLSTATE too, and that is HY000 for all of these but a deadlock.
+    number = _mysql_number(error)
+    if number is not None:
+        return number in _MYSQL_LOST_RACES
+    code = getattr(error.orig, "sqlstate", None)  # psycopg
     if code is not None:
         return code in {"40001", "40P01", "55P03"}
-    args = getattr(original, "args", ())
-    if args and isinstance(args[0], int):  # PyMySQL: deadlock, lock wait timeout, Galera's conflict, record changed
-        return args[0] in {1213, 1205, 1047, 1020}
-    return "database is locked" in str(original) or "database table is locked" in str(original)
+    return "database is locked" in str(error.orig) or "database table is locked" in str(error.orig)
 
 
 class _WriterQueue:

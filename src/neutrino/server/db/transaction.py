@@ -103,7 +103,7 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 
 @cache
-def _all_of(table: sa.Table) -> sa.Select[Any]:
+def _all_of(table: sa.FromClause) -> sa.Select[Any]:
     """How many objects of a table a project has."""
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 

@@ -47,35 +47,50 @@ class Credentials:
         check_name(host)
         credential, row = _new(host)
         row["roles"] = ",".join(parse_roles(",".join(roles)))
-        try:
+
+        def attempt() -> None:
+            with self._db.read() as connection:
+                if connection.execute(sa.select(_c.host).where(_c.host == host)).first() is not None:
+                    raise HostExists(f"host {host} has a credential: rotate it, or remove the host")
             with self._db.transaction() as tx:
                 tx.insert(t.host_credentials, [row])
-        except sa.exc.IntegrityError:
-            raise HostExists(f"host {host} has a credential: rotate it, or remove the host") from None
+
+        self._db.retrying(attempt)
         return credential
 
     def rotate(self, host: str) -> str:
         """Another credential for a host, with the same roles; the old one is of no use from now on."""
         credential, row = _new(host)
-        with self._db.transaction() as tx:
-            if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(row)).rowcount:
-                raise UnknownHost(f"there is no host {host}")
-            tx.record(KIND, "-", 0)
+
+        def attempt() -> None:
+            with self._db.transaction() as tx:
+                if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(row)).rowcount:
+                    raise UnknownHost(f"there is no host {host}")
+                tx.record(KIND, "-", 0)
+
+        self._db.retrying(attempt)
         return credential
 
     def set_roles(self, host: str, roles: Sequence[str]) -> None:
         """The roles that a host has from now on: it is connected anew, and told what is for these."""
         text = ",".join(parse_roles(",".join(roles)))
-        with self._db.transaction() as tx:
-            if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(roles=text)).rowcount:
-                raise UnknownHost(f"there is no host {host}")
-            tx.record(KIND, "-", 0)
+
+        def attempt() -> None:
+            with self._db.transaction() as tx:
+                if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(roles=text)).rowcount:
+                    raise UnknownHost(f"there is no host {host}")
+                tx.record(KIND, "-", 0)
+
+        self._db.retrying(attempt)
 
     def remove(self, host: str) -> None:
-        with self._db.transaction() as tx:
-            if not tx.execute(sa.delete(t.host_credentials).where(_c.host == host)).rowcount:
-                raise UnknownHost(f"there is no host {host}")
-            tx.record(KIND, "-", 0, deleted=True)
+        def attempt() -> None:
+            with self._db.transaction() as tx:
+                if not tx.execute(sa.delete(t.host_credentials).where(_c.host == host)).rowcount:
+                    raise UnknownHost(f"there is no host {host}")
+                tx.record(KIND, "-", 0, deleted=True)
+
+        self._db.retrying(attempt)
 
     def all(self) -> list[tuple[str, str, tuple[str, ...]]]:
         """Every host with the time when its credential was made, and its roles."""

@@ -140,8 +140,12 @@ def check_overlap(network: Network, others: Sequence[Object]) -> None:
 
 
 def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int, max_routes: int) -> None:
-    if len(values.get("dns_nameservers") or ()) > max_nameservers:
+    servers = values.get("dns_nameservers") or ()
+    if len(servers) > max_nameservers:
         raise errors.DNSNameServersExhausted(subnet=name, quota=max_nameservers)
+    for server in servers:
+        if ipaddress.ip_address(server).version != ip_version:
+            raise invalid(f"Invalid input for dns_nameservers: {server} is not for an IPv{ip_version} subnet.")
     routes = values.get("host_routes") or ()
     if len(routes) > max_routes:
         raise errors.HostRoutesExhausted(subnet=name, quota=max_routes)

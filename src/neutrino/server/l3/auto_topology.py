@@ -101,15 +101,22 @@ class AutoTopology:
         try:
             for subnet_id in subnets:
                 self._interfaces.add(context, router_id, {"subnet_id": subnet_id})
-            with self._db.transaction() as tx:
-                row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
-                tx.insert(t.auto_allocated_topologies, [row])
-        except (errors.ApiError, sa.exc.IntegrityError) as error:
+            kept = self._db.retrying(lambda: self._keep(project_id, network_id, router_id))
+        except errors.ApiError as error:
             self._take_away(context, network_id, router_id)
-            other = self._find(project_id)  # another request was faster
-            if other is None:
-                raise errors.AutoAllocationFailure(reason="its parts could not be connected") from error
-            return str(other.network_id)
+            raise errors.AutoAllocationFailure(reason="its parts could not be connected") from error
+        if kept != network_id:  # another request was faster
+            self._take_away(context, network_id, router_id)
+        return kept
+
+    def _keep(self, project_id: str, network_id: str, router_id: str) -> str:
+        """Make these the project's topology, unless there is one; the network that it has now."""
+        found = self._find(project_id)
+        if found is not None:
+            return str(found.network_id)
+        with self._db.transaction() as tx:
+            row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
+            tx.insert(t.auto_allocated_topologies, [row])
         return network_id
 
     def delete(self, context: Context, project_id: str) -> None:

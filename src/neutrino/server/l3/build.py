@@ -58,7 +58,7 @@ def build(services: Services) -> RouterPlugin:
         routers,
         interfaces,
         floating_ips,
-        PortForwardings(db),
+        PortForwardings(db, services.quotas, conf.max_shifted_port_forwarding_range),
         ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers)),
         scheduler,
         L3Agents(db, services.registry, scheduler),

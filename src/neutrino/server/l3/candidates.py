@@ -27,9 +27,14 @@ class L3Agent:
         return str(self.configurations.get(words.AGENT_MODE) or LEGACY)
 
 
+def modes_for(router: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modes of agents that a router is scheduled to; of a distributed one, for its SNAT."""
+    return (DVR_SNAT,) if router["distributed"] else (LEGACY, DVR_SNAT)
+
+
 def fits(agent: L3Agent, router: Mapping[str, Any]) -> bool:
     """Whether an agent takes such routers: by its mode, and by the external network that it may be kept for."""
-    if agent.mode not in ((DVR_SNAT,) if router["distributed"] else (LEGACY, DVR_SNAT)):
+    if agent.mode not in modes_for(router):
         return False
     gateway = router["gw_network_id"]
     if gateway is None:

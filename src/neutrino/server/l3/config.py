@@ -17,6 +17,15 @@ OPTIONS = [
         default="LeastRoutersScheduler",
         help="How a router's agent is chosen: LeastRoutersScheduler or ChanceScheduler.",
     ),
+    cfg.IntOpt(
+        "max_shifted_port_forwarding_range",
+        default=100,
+        min=1,
+        max=65535,
+        help="The longest range of ports that a port forwarding may lead to other ports: each port is an element of "
+        "the router's table. Ranges that lead to the same ports, or to one, are a single element and may be of any "
+        "length.",
+    ),
     cfg.BoolOpt("router_auto_schedule", default=True, help="Routers get agents by themselves."),
     cfg.BoolOpt("allow_automatic_l3agent_failover", default=False, help="Move routers away from dead L3 agents."),
     cfg.ListOpt(

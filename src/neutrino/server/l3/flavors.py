@@ -128,9 +128,13 @@ class Flavors:
     def create_service_profile(self, context: Context, values: Object) -> Object:
         _check_profile(values)
         profile = {"id": new_id(), **values}
-        with self._db.transaction() as tx:
-            tx.insert(t.service_profiles, [as_row(t.service_profiles, profile)])
-        return profile
+
+        def attempt() -> Object:
+            with self._db.transaction() as tx:
+                tx.insert(t.service_profiles, [as_row(t.service_profiles, profile)])
+            return profile
+
+        return self._db.retrying(attempt)
 
     def update_service_profile(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:

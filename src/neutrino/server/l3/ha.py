@@ -57,23 +57,26 @@ class HaNetworks:
             return found
         own = admin_context()
         network = self._create_network(own, {**_NETWORK, "name": f"HA network tenant {project_id}", **self._provider})
-        try:
-            subnet = {
-                **_SUBNET,
-                "name": f"HA subnet tenant {project_id}",
-                "network_id": network["id"],
-                "cidr": self._cidr,
-            }
-            self._create_subnet(own, subnet)
-            with self._db.transaction() as tx:
-                tx.insert(t.ha_networks, [{"project_id": project_id, "network_id": network["id"]}])
-        except sa.exc.IntegrityError:
+        subnet = {
+            **_SUBNET,
+            "name": f"HA subnet tenant {project_id}",
+            "network_id": network["id"],
+            "cidr": self._cidr,
+        }
+        self._create_subnet(own, subnet)
+        kept = self._db.retrying(lambda: self._keep(project_id, network["id"]))
+        if kept != network["id"]:  # another request was faster
             self._delete_network(own, network["id"], None)
-            other = self._find(project_id)
-            if other is None:
-                raise
-            return other
-        return str(network["id"])
+        return kept
+
+    def _keep(self, project_id: str, network_id: str) -> str:
+        """Make the network the project's HA network, unless there is one; which network it is now."""
+        found = self._find(project_id)
+        if found is not None:
+            return found
+        with self._db.transaction() as tx:
+            tx.insert(t.ha_networks, [{"project_id": project_id, "network_id": network_id}])
+        return network_id
 
     def _find(self, project_id: str) -> str | None:
         with self._db.read() as connection:

@@ -66,7 +66,9 @@ class Interfaces:
             self._scheduler.commit(router, placed.part + change.part + others)
             return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
-        return self._db.retrying(attempt)
+        answer = self._db.retrying(attempt)
+        self._scheduler.status(router_id)
+        return answer
 
     def _by_subnet(
         self,

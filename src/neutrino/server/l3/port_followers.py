@@ -96,6 +96,7 @@ def _without_addresses(connection: Connection, context: Context, before: Object,
         if ids:
             tx.execute(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
         for one in found:
+            tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             values = _left_of(one, before["id"], gone[one["id"]])
             stamp = update_row(tx, t.floatingips, one, values)
             tx.record("floatingip", one["id"], stamp["revision_number"])

@@ -24,9 +24,11 @@ from neutrino.server.l3.floating_ips import raise_routers
 from neutrino.server.l3.lookups import visible_port
 from neutrino.server.l3.reachability import Way, find_way
 from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
 _c, _f, _r = t.port_forwardings.c, t.floatingips.c, t.routers.c
+QUOTA = "port_forwarding"
 PORTS = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
 SHOWN_IN_FLOATING_IP = (
     "id",
@@ -63,8 +65,11 @@ def refuse(message: str) -> errors.BadRequest:
 
 
 class PortForwardings:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
+        """`max_shifted`: the most ports of a range that leads to other ports, which hosts write out port by port."""
         self._db = db
+        self._quotas = quotas
+        self._max_shifted = max_shifted
 
     def index(self, context: Context, floatingip_id: str, query: Query) -> list[Object]:
         with self._db.read() as connection:
@@ -87,6 +92,8 @@ class PortForwardings:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 self._check(connection, context, floating_ip, new)
                 way = self._way(connection, context, floating_ip, new)
+                project_id = floating_ip["project_id"]
+                limit = self._quotas.limit(connection, QUOTA, project_id)
             with self._db.transaction() as tx:
                 row = as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})
                 tx.insert(t.port_forwardings, [row])
@@ -97,6 +104,7 @@ class PortForwardings:
                     raise_routers(tx, [(way.router_id, way.revision)])
                 else:
                     touch_router(tx, way.router_id, way.revision)
+                tx.use(QUOTA, project_id, 1, limit)
             return new
 
         return self._db.retrying(attempt)
@@ -136,6 +144,7 @@ class PortForwardings:
                 _rewrite(tx, floating_ip, left, floating_ip["router_id"] if left else None)
                 for router_id, revision in routers:
                     touch_router(tx, router_id, revision)
+                tx.use(QUOTA, floating_ip["project_id"], -1)
 
         self._db.retrying(attempt)
 
@@ -144,7 +153,7 @@ class PortForwardings:
     def _check(
         self, connection: Connection, context: Context, floating_ip: Object, new: Object, moves: bool = True
     ) -> None:
-        _check_ranges(new)
+        _check_ranges(new, self._max_shifted)
         _check_collisions(connection, floating_ip["id"], new)
         if moves:
             _check_no_floating_ip(connection, new)
@@ -195,11 +204,16 @@ def _ends(port_range: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _check_ranges(new: Object) -> None:
-    """As many ports inside as outside, or one."""
+def _check_ranges(new: Object, max_shifted: int) -> None:
+    """As many ports inside as outside, or one; other ports than outside only where these are not too many."""
     inside, outside = _ends(new["internal_port_range"]), _ends(new["external_port_range"])
-    if inside[0] != inside[1] and inside[1] - inside[0] != outside[1] - outside[0]:
+    if inside[0] == inside[1]:
+        return
+    number = outside[1] - outside[0] + 1
+    if inside[1] - inside[0] + 1 != number:
         raise refuse("internal_port_range has to be one port, or as many as external_port_range")
+    if inside != outside and number > max_shifted:
+        raise refuse(f"a range that leads to other ports may have at most {max_shifted}, this one has {number}")
 
 
 def _check_collisions(connection: Connection, floatingip_id: str, new: Object) -> None:

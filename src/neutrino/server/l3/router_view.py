@@ -21,6 +21,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.tables.base import Json
 from neutrino.server.db.view import View
 from neutrino.server.l3.composed_view import ComposedView
+from neutrino.server.l3.hosting import STATUS
 
 Object = dict[str, Any]
 _c, _p, _b, _a = t.routers.c, t.ports.c, t.router_l3_agents.c, t.agents.c
@@ -29,33 +30,36 @@ _GATEWAY_IPS = sa.func.coalesce(
 )
 GATEWAY_NAMES = ("gw_network_id", "enable_snat", "gateway_ips")
 BATCH = 500
-VIEW = View(
-    t.routers,
-    columns=(
-        "id",
-        "name",
-        "project_id",
-        "admin_state_up",
-        "status",
-        "enable_snat",
-        "distributed",
-        "ha",
-        "flavor_id",
-        "gw_port_id",
-        "gw_network_id",
-        "ha_network_id",
-        "ha_vr_id",
-        "availability_zone_hints",
-        "routes",
-        "conntrack_helpers",
-        "description",
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "tags",
-    ),
-    computed={"enable_ndp_proxy": sa.literal(False, sa.Boolean), "gateway_ips": _GATEWAY_IPS},
+_COLUMNS = (
+    "id",
+    "name",
+    "project_id",
+    "admin_state_up",
+    "status",
+    "enable_snat",
+    "distributed",
+    "ha",
+    "flavor_id",
+    "gw_port_id",
+    "gw_network_id",
+    "ha_network_id",
+    "ha_vr_id",
+    "availability_zone_hints",
+    "routes",
+    "conntrack_helpers",
+    "description",
+    "created_at",
+    "updated_at",
+    "revision_number",
+    "tags",
 )
+_COMPUTED: dict[str, sa.ColumnElement[Any]] = {
+    "enable_ndp_proxy": sa.literal(False, sa.Boolean),
+    "gateway_ips": _GATEWAY_IPS,
+}
+VIEW = View(t.routers, columns=_COLUMNS, computed=_COMPUTED)
+_SHOWN = View(t.routers, columns=_COLUMNS, computed={**_COMPUTED, "status": STATUS})  # not for writing: see `hosting`
+_STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
 _ZONES = (
     sa.select(_b.router_id, _a.availability_zone)
     .select_from(t.router_l3_agents.join(t.agents))
@@ -73,10 +77,16 @@ def load(connection: Connection, key: str) -> Object:
     return found
 
 
-def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str]) -> Object:
+def status_of(connection: Connection, key: str) -> str:
+    """The status as the API shows it."""
+    return str(connection.execute(_STATUS, {"router": key}).scalar())
+
+
+def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str], status: str) -> Object:
     """A router that was just written, as the API shows it."""
     return {
         **router,
+        "status": status,
         "tenant_id": router["project_id"],
         "enable_ndp_proxy": False,
         "availability_zones": list(zones),
@@ -124,4 +134,4 @@ def _gateway(row: Object) -> Object | None:
     return {"network_id": row["gw_network_id"], "external_fixed_ips": addresses, "enable_snat": row["enable_snat"]}
 
 
-ROUTERS = ComposedView(VIEW, visible_names(ROUTER), _needed, _finish)
+ROUTERS = ComposedView(_SHOWN, visible_names(ROUTER), _needed, _finish)

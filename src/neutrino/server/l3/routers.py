@@ -123,7 +123,7 @@ class Routers:
 
             made[:] = [router["id"]]
             self._operations.commit([step.change for step in part.steps], write)
-            return router_view.api_router(router, gateway_ips, ())
+            return router_view.api_router(router, gateway_ips, (), self._scheduler.status(router["id"]))
 
         try:
             return self._db.retrying(attempt)
@@ -189,7 +189,7 @@ class Routers:
                 after, part, gateway_ips = self._decide_update(connection, context, before, values, kind)
             zones = self._commit(before, after, part)
             left[:] = [before["project_id"]] if before["ha"] and not after["ha"] else []
-            return router_view.api_router(after, gateway_ips, zones)
+            return router_view.api_router(after, gateway_ips, zones, self._scheduler.status(key))
 
         updated = self._db.retrying(attempt)
         for project_id in left:
@@ -292,7 +292,8 @@ class Routers:
                 before = router_view.load(connection, key)
                 values = {"routes": change(before["routes"], routes)}
                 after, part, gateway_ips = self._decide_update(connection, context, before, values, {})
-            return router_view.api_router(after, gateway_ips, self._commit(before, after, part))
+            zones = self._commit(before, after, part)
+            return router_view.api_router(after, gateway_ips, zones, self._scheduler.status(key))
 
         return {"router": self._db.retrying(attempt)}
 

@@ -28,6 +28,7 @@ from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3 import router_view
 from neutrino.server.l3.attached import RouterPort, Serving, read_agents, read_ports
 from neutrino.server.l3.candidates import DVR, DVR_NO_EXTERNAL, LEGACY, L3Agent, choose_agents, fits
+from neutrino.server.l3.hosting import DOWN, why_unhosted
 from neutrino.server.l3.owners import GATEWAY, INTERFACES
 from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
 from neutrino.server.l3.shape import ACTIVE, STANDBY
@@ -36,6 +37,7 @@ from neutrino.server.ml2.operations import Operations
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 BATCH = 500
+MOST_REASONS = 10000
 _a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.c
 _AGENTS = (
     sa.select(
@@ -78,6 +80,7 @@ class L3Scheduler:
         self._operations = operations
         self._ports = ports
         self._settings = settings
+        self._reasons: dict[str, str] = {}  # why routers are DOWN, as last logged
 
     # --- as a part of a change --------------------------------------------------------------------------------------
 
@@ -145,6 +148,36 @@ class L3Scheduler:
             for row in connection.execute(_AGENTS)
         ]
 
+    # --- what operators see -----------------------------------------------------------------------------------------
+
+    def status(self, router_id: str) -> str:
+        """A router's status after a change. The reason why it is DOWN is logged, once."""
+        with self._db.read() as connection:
+            status = router_view.status_of(connection, router_id)
+            if status != DOWN:
+                self._reasons.pop(router_id, None)
+                return status
+            reason = self._why_down(connection, router_id)
+        if reason and self._reasons.get(router_id) != reason:
+            if len(self._reasons) >= MOST_REASONS:
+                self._reasons.clear()
+            self._reasons[router_id] = reason
+            LOG.warning("router %s is DOWN: %s", router_id, reason)
+        return status
+
+    def _why_down(self, connection: Connection, router_id: str) -> str:
+        try:
+            router = router_view.load(connection, router_id)
+        except errors.RouterNotFound:  # deleted meanwhile
+            return ""
+        return why_unhosted(
+            router,
+            self.read_candidates(connection),
+            router["availability_zone_hints"] or list(self._settings.default_zones),
+            has_agent=bool(read_agents(connection, router_id)),
+            is_attached=any(port.type in INTERFACES for port in read_ports(connection, router_id)),
+        )
+
     # --- by itself ------------------------------------------------------------------------------------------------
 
     def settle(
@@ -180,7 +213,10 @@ class L3Scheduler:
             self.commit(router, part)
             return True
 
-        return self._db.retrying(attempt)
+        done = self._db.retrying(attempt)
+        if done:
+            self.status(router_id)
+        return done
 
     def _leaving(self, router_id: str, agents: Sequence[Serving]) -> Part:
         if not agents:

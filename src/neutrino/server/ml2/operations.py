@@ -121,13 +121,16 @@ class Operations:
         return bool(time.time() - row.at > ABANDONED_SECONDS)
 
     def _claim(self, row: Any) -> bool:
-        with self._db.transaction() as tx:
-            claimed = tx.execute(
-                sa.update(t.journal)
-                .where(t.journal.c.id == row.id, t.journal.c.owner == row.owner)
-                .values(owner=self._owner(os.getpid()), at=time.time())
-            )
-        return claimed.rowcount == 1
+        def attempt() -> bool:
+            with self._db.transaction() as tx:
+                claimed = tx.execute(
+                    sa.update(t.journal)
+                    .where(t.journal.c.id == row.id, t.journal.c.owner == row.owner)
+                    .values(owner=self._owner(os.getpid()), at=time.time())
+                )
+            return claimed.rowcount == 1
+
+        return self._db.retrying(attempt)
 
     def _finish(self, row: Any) -> None:
         operation, _, kind = row.operation.partition("_")

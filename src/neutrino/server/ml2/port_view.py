@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import sqlalchemy as sa
@@ -54,16 +55,29 @@ COLUMNS = (
 )
 
 
+def _address(text: str) -> str:
+    """As addresses are stored; what is none finds nothing."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return text
+
+
+_STORED_FORMS = {"ip_address": _address, "subnet_id": str.lower, "ip_address_substr": str.lower}
+
+
 def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
-    """`ip_address=…`, `subnet_id=…` and `ip_address_substr=…`: those of one kind are alternatives, kinds add up."""
+    """`ip_address=…`, `subnet_id=…` and `ip_address_substr=…`: those of one kind are alternatives, kinds add up.
+
+    What is of another kind is left out, as Neutron does: clients send whole fixed IPs of other APIs.
+    """
     kinds: dict[str, list[str]] = {"ip_address": [], "subnet_id": [], "ip_address_substr": []}
     for text in values:
         kind, _, value = text.partition("=")
-        if kind not in kinds or not value:
-            raise errors.InvalidInput(
-                f"Invalid input for fixed_ips: '{text}' is not one of {sorted(kinds)} with a value."
-            )
-        kinds[kind].append(value)
+        if not kind or not value:
+            raise errors.InvalidInput(f"Invalid input for fixed_ips: '{text}' is not a key and a value.")
+        if kind in kinds:
+            kinds[kind].append(_STORED_FORMS[kind](value))
     where: list[sa.ColumnElement[bool]] = []
     if kinds["ip_address"]:
         where.append(_a.ip_address.in_(kinds["ip_address"]))
@@ -71,7 +85,7 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
         where.append(_a.subnet_id.in_(kinds["subnet_id"]))
     if kinds["ip_address_substr"]:
         where.append(sa.or_(*(_a.ip_address.contains(part, autoescape=True) for part in kinds["ip_address_substr"])))
-    return _c.id.in_(sa.select(_a.port_id).where(*where))
+    return _c.id.in_(sa.select(_a.port_id).where(*where)) if where else sa.true()
 
 
 _p, _b = t.ports.alias().c, t.port_bindings.c

@@ -164,7 +164,8 @@ class Ports:
         `subnets` are the network's as they will be when it is written.
         """
         own = {**values, "security_groups": []}
-        ground = Ground({network["id"]: network}, {network["id"]: list(subnets)}, {}, {})
+        known = known_elsewhere(connection, values.get("fixed_ips") or (), {subnet["id"] for subnet in subnets})
+        ground = Ground({network["id"]: network}, {network["id"]: list(subnets)}, known, {})
         made = [self._decide(connection, admin_context(), own, ground, Allocator(connection))]
         change = Change("create", "port", made[0][0], network=network)
         return Step(change, lambda tx: self._write_new(tx, made, None))

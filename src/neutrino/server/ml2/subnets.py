@@ -220,7 +220,7 @@ class Subnets:
             self._limits.host_routes,
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
-        if subnet["allocation_pools"] is None:
+        if not subnet["allocation_pools"]:  # a new subnet without any: clients send an empty list for "as usual"
             subnet["allocation_pools"] = rules.default_pools(prefix, subnet["gateway_ip"])
         else:
             rules.check_pools(subnet["allocation_pools"], prefix)

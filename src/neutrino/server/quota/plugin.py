@@ -183,7 +183,7 @@ class Correction(NamedTuple):
     now: int
 
 
-def recount(db: Database, counted: Mapping[str, sa.Table] = t.COUNTED) -> list[Correction]:
+def recount(db: Database, counted: Mapping[str, sa.FromClause] = t.COUNTED) -> list[Correction]:
     """Set every counter that there is to the number of objects that there are; gives those that were wrong.
 
     The server may go on meanwhile. The counters are locked first and the objects counted then, so whoever is not yet

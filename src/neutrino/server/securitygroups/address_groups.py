@@ -22,6 +22,7 @@ from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
 KIND = "address_group"
@@ -47,8 +48,10 @@ class AddressGroups:
         Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups that RBAC policies share."),
     )
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
         self._db = db
+        self._quotas = quotas
+        self._max_addresses = max_addresses
 
     def get_address_groups(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
@@ -66,10 +69,16 @@ class AddressGroups:
     def create_address_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
         def attempt() -> list[Object]:
             made = [_new_group(item) for item in items]
+            for group in made:
+                self._check_size(group["addresses"])
+            with self._db.read() as connection:
+                projects = {group["project_id"] for group in made}
+                limits = {project: self._quotas.limit(connection, KIND, project) for project in projects}
             with self._db.transaction() as tx:
                 tx.execute(sa.insert(t.address_groups), [as_row(t.address_groups, group) for group in made])
                 for group in made:
                     tx.record(KIND, group["id"], group["revision_number"])
+                    tx.use(KIND, group["project_id"], 1, limits[group["project_id"]])
             return made
 
         return self._db.retrying(attempt)
@@ -91,6 +100,7 @@ class AddressGroups:
                 sharing.forget(tx, key)
                 delete_row(tx, t.address_groups, before)
                 tx.record(KIND, key, before["revision_number"], deleted=True)
+                tx.use(KIND, before["project_id"], -1)
 
         self._db.retrying(attempt)
 
@@ -105,7 +115,9 @@ class AddressGroups:
             twice = [address for address in asked if address in known]
             if twice:
                 raise errors.AddressesAlreadyExist(addresses=", ".join(twice), address_group_id=key)
-            return self._with_addresses(before, [*before["addresses"], *asked], len(asked))
+            together = [*before["addresses"], *asked]
+            self._check_size(together)
+            return self._with_addresses(before, together, len(asked))
 
         return self._db.retrying(attempt)
 
@@ -124,6 +136,11 @@ class AddressGroups:
         return self._db.retrying(attempt)
 
     # --- their parts ----------------------------------------------------------------------------------------------
+
+    def _check_size(self, addresses: Sequence[str]) -> None:
+        if len(addresses) > self._max_addresses:
+            reason = f"an address group may have {self._max_addresses} of them, not {len(addresses)}"
+            raise errors.InvalidInput(f"Invalid input for addresses: {reason}.")
 
     def _with_addresses(self, before: Object, addresses: list[str], changes: int) -> Object:
         return {KIND: self._change(before, {"addresses": addresses}, changes) if changes else before}

@@ -17,8 +17,7 @@ their port there, as long as it is free, so that the next packet from inside giv
 old one had. What comes from outside before that is nobody's here; the kernel's answer to it would end the connection, so
 it is dropped, and sent again.
 
-Maps cost the same for one floating IP and for five hundred. A map's value may not be a range: ranges of port
-forwardings are written out.
+Maps cost the same for one floating IP and for five hundred. Port forwardings are in `forwarding`.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device
+from neutrino.agent.l3.parts import forwarding
 from neutrino.agent.l3.parts.scopes import in_scope_of_outside, render_scopes
-from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
+from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.nft.api import Chain, Hook, Set, Table, nft_set
 from neutrino.model.routing import FloatingIp, PortForwarding, Router, RouterInterface
 
@@ -40,7 +40,7 @@ METADATA_IP, METADATA_IP6 = "169.254.169.254", "fe80::a9fe:a9fe"
 _MASK = 0xFFFF
 FOR_METADATA = f"meta mark & {_MASK:#x} == {METADATA_MARK:#x}"
 NOT_FOR_METADATA = f"meta mark & {_MASK:#x} != {METADATA_MARK:#x}"
-_PROTOCOLS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
+_DIRECTIONS = {"floating_to_fixed": "ingress", "fixed_to_floating": "egress"}
 
 _MANGLE, _DSTNAT, _FILTER, _SRCNAT = -150, -100, 0, 100  # priorities, as nftables names them
 
@@ -75,40 +75,30 @@ def render_nat(router: Router, *, metadata_port: int = 0, inside: Mapping[str, R
     )
 
 
-_DESTINATIONS = (
-    "dnat ip to ip daddr . meta l4proto . th dport map @forwarded",
-    "dnat ip to ip daddr map @floating_to_fixed",
-)
+_DESTINATIONS = (*forwarding.RULES, "dnat ip to ip daddr map @floating_to_fixed")
 
 
 def _maps(floating: Iterable[FloatingIp], forwardings: Iterable[PortForwarding]) -> Iterator[Set]:
     inward = sorted((entry.floating_ip_address, entry.fixed_ip_address) for entry in floating)
     outward = {fixed: public for public, fixed in reversed(inward)}  # of several, the first speaks for the instance
-    forwarded = (f"{outside} : {inside}" for entry in forwardings for outside, inside in expand(entry))
     yield nft_set("floating_to_fixed", "ipv4_addr : ipv4_addr", (f"{a} : {b}" for a, b in inward))
     yield nft_set("fixed_to_floating", "ipv4_addr : ipv4_addr", (f"{a} : {b}" for a, b in outward.items()))
-    yield nft_set("forwarded", "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service", forwarded)
-
-
-def expand(entry: PortForwarding) -> Iterator[tuple[str, str]]:
-    """One element for each port outside; those inside follow in step, or are one and the same."""
-    steps = entry.internal_port_last - entry.internal_port_first
-    for offset in range(entry.external_port_last - entry.external_port_first + 1):
-        outside = f"{entry.external_ip_address} . {entry.protocol} . {entry.external_port_first + offset}"
-        yield outside, f"{entry.internal_ip_address} . {entry.internal_port_first + (offset if steps else 0)}"
+    yield from forwarding.forwarding_maps(forwardings)
 
 
 def ended_connections(table: Table, there: Mapping[str, frozenset[str]]) -> frozenset[ConntrackFlush]:
     """Of connections by way of what is not translated so any more: the kernel would do it as before, for ever."""
-    flushes = set()
-    for wanted in table.sets:
-        direction = "egress" if wanted.name == "fixed_to_floating" else "ingress"
-        for element in there.get(wanted.name, frozenset()) - wanted.elements:
-            address, _, rest = element.partition(" : ")[0].partition(" . ")
-            protocol, _, port = rest.partition(" . ")
-            number = int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, -1)
-            flushes.add(ConntrackFlush(0, 4, direction, address, "", number, *((int(port), int(port)) if port else ())))
-    return frozenset(flushes)
+    wanted = {each.name: each.elements for each in table.sets}
+    return frozenset(
+        (
+            *(
+                ConntrackFlush(0, 4, direction, element.partition(" : ")[0])
+                for name, direction in _DIRECTIONS.items()
+                for element in there.get(name, frozenset()) - wanted.get(name, frozenset())
+            ),
+            *forwarding.ended_forwardings(table.sets, there),
+        )
+    )
 
 
 def _marks(router: Router, inside: Mapping[str, RouterInterface], metadata_port: int) -> Iterator[str]:

@@ -12,6 +12,8 @@ ADDRESS_GROUP = Resource(
     collection="address_groups",
     not_found=errors.AddressGroupNotFound,
     extension="address-group",
+    quota=True,
+    foreign_is_hidden=True,
     actions=(Action("add_addresses"), Action("remove_addresses")),
     attributes=(
         ID,

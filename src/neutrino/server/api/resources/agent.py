@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from neutrino.model.agents import AGENT_TYPES
 from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource
-from neutrino.server.api.types import AnyObject, Bool, Nullable, Text, Uuid
+from neutrino.server.api.types import AnyObject, Bool, Nullable, OneOf, Text, Uuid
 
 _ATTRIBUTES = (  # an agent is made by its first report, so nothing can be posted
     Attribute("id", Uuid(), filter=True),
-    Attribute("agent_type", Text(), filter=True),
+    Attribute("agent_type", Text(), filter=True, filter_as=OneOf(AGENT_TYPES)),
     Attribute("binary", Text(), filter=True),
     Attribute("topic", Text(), filter=True),
     Attribute("host", Text(), filter=True),

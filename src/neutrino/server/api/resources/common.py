@@ -9,7 +9,8 @@ ID = Attribute("id", Uuid(), filter=True, sort=True)
 NAME_ATTRIBUTE = Attribute("name", NAME, post=True, put=True, default="", filter=True, sort=True)
 PROJECT = Attribute("project_id", Text(255), post=True, filter=True, sort=True, extension="project-id")
 ADMIN_STATE_UP = Attribute("admin_state_up", Bool(), post=True, put=True, default=True, filter=True, sort=True)
-STATUS = Attribute("status", Text(16), filter=True, sort=True)
+STATUSES = OneOf(("ACTIVE", "BUILD", "DOWN", "ERROR", "N/A"))
+STATUS = Attribute("status", Text(16), filter=True, filter_as=STATUSES, sort=True)
 IP_VERSION = Attribute("ip_version", OneOf((4, 6)), post=True, default=REQUIRED, filter=True, sort=True)
 
 

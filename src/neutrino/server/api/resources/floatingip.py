@@ -7,7 +7,7 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource
 from neutrino.server.api.resources.common import ID, PROJECT, STANDARD, STATUS, TAG_FILTERS, UUID_OR_NONE
-from neutrino.server.api.resources.router import PROTOCOL
+from neutrino.server.api.resources.router import PROTOCOL, PROTOCOL_WORDS
 from neutrino.server.api.types import (
     AnyObject,
     Cidr,
@@ -122,7 +122,16 @@ PORT_FORWARDING = Resource(
             extension="floating-ip-port-forwarding-port-ranges",
         ),
         Attribute("internal_ip_address", IpAddress(), post=True, put=True, default=REQUIRED),
-        Attribute("protocol", PROTOCOL, post=True, put=True, default=REQUIRED, filter=True, sort=True),
+        Attribute(
+            "protocol",
+            PROTOCOL,
+            post=True,
+            put=True,
+            default=REQUIRED,
+            filter=True,
+            filter_as=PROTOCOL_WORDS,
+            sort=True,
+        ),
         Attribute("internal_port_id", Uuid(), post=True, put=True, default=REQUIRED, filter=True, sort=True),
         Attribute(
             "description",

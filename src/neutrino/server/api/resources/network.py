@@ -26,9 +26,11 @@ from neutrino.server.api.types import (
     Key,
     ListOf,
     Nullable,
+    OneOf,
     Parsed,
     Record,
     Text,
+    Type,
     Uuid,
 )
 
@@ -60,8 +62,20 @@ def parse_segments(value: Any) -> Any:
     return full
 
 
-def _provider(name: str, type_: Any) -> Attribute:
-    return Attribute(f"provider:{name}", type_, post=True, put=True, filter=True, guarded=True, extension="provider")
+def _provider(name: str, type_: Any, filter_as: Type | None = None) -> Attribute:
+    return Attribute(
+        f"provider:{name}",
+        type_,
+        post=True,
+        put=True,
+        filter=True,
+        filter_as=filter_as,
+        guarded=True,
+        extension="provider",
+    )
+
+
+_NETWORK_TYPES = OneOf(("local", "flat", "vlan", "vxlan", "gre", "geneve"))
 
 
 NETWORK = Resource(
@@ -126,7 +140,7 @@ NETWORK = Resource(
         Attribute("l2_adjacency", Bool(), extension="l2_adjacency"),
         Attribute("extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None),
         Attribute("ha", Bool(), post=True, default=False, visible=False, guarded=True, extension="network_ha"),
-        _provider("network_type", Text(32)),
+        _provider("network_type", Text(32), _NETWORK_TYPES),
         _provider("physical_network", Nullable(Text(64))),
         _provider("segmentation_id", Nullable(Integer())),
         Attribute(

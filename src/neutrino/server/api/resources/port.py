@@ -17,6 +17,7 @@ from neutrino.server.api.resources.common import (
     PROJECT,
     STANDARD_BUT_TAGS,
     STATUS,
+    STATUSES,
     TAG_FILTERS,
 )
 from neutrino.server.api.resources.dhcp_options import EXTRA_DHCP_OPTS
@@ -155,6 +156,7 @@ PORT = Resource(
             post=True,
             put=True,
             filter=True,
+            filter_as=Mac(group=True),
             sort=True,
             guarded=True,
         ),
@@ -252,7 +254,7 @@ BINDING = Resource(
         Attribute("vif_details", AnyObject()),
         Attribute("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal", filter=True),
         Attribute("profile", PROFILE, post=True, put=True),
-        Attribute("status", Text(16), filter=True),
+        Attribute("status", Text(16), filter=True, filter_as=STATUSES),
         Attribute("project_id", Text(255), post=True),
     ),
 )

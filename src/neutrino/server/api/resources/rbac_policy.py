@@ -7,7 +7,7 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.api.resources.common import ID, PROJECT
-from neutrino.server.api.types import Invalid, Parsed, Text, Unconvertible, Uuid
+from neutrino.server.api.types import Invalid, OneOf, Parsed, Text, Unconvertible, Uuid
 
 # What may be done with each kind of object; the first action is plain sharing.
 ACTIONS = {
@@ -47,6 +47,7 @@ RBAC_POLICY = Resource(
             post=True,
             default=REQUIRED,
             filter=True,
+            filter_as=OneOf(tuple(ACTIONS)),
         ),
         Attribute("object_id", Uuid(), post=True, default=REQUIRED, filter=True),
         Attribute("action", Text(255), post=True, default=REQUIRED, filter=True),

@@ -25,6 +25,7 @@ from neutrino.server.api.types import (
     Key,
     ListOf,
     Nullable,
+    OneOf,
     Parsed,
     Record,
     Text,
@@ -64,6 +65,7 @@ def parse_protocol(value: Any) -> str:
 
 
 PROTOCOL = Parsed(parse_protocol, {"enum": sorted(PROTOCOLS)})
+PROTOCOL_WORDS = OneOf(tuple(sorted(PROTOCOLS)))
 
 ROUTER = Resource(
     name="router",
@@ -123,7 +125,16 @@ CONNTRACK_HELPER = Resource(
     attributes=(
         ID,
         Attribute("project_id", Text(255), post=True, visible=False),
-        Attribute("protocol", PROTOCOL, post=True, put=True, default=REQUIRED, filter=True, sort=True),
+        Attribute(
+            "protocol",
+            PROTOCOL,
+            post=True,
+            put=True,
+            default=REQUIRED,
+            filter=True,
+            filter_as=PROTOCOL_WORDS,
+            sort=True,
+        ),
         Attribute("port", Integer(1, 65535), post=True, put=True, default=REQUIRED, filter=True, sort=True),
         Attribute("helper", Text(64), post=True, put=True, default=REQUIRED, filter=True, sort=True),
     ),

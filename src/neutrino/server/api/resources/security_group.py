@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from typing import Any
 
 from neutrino.server import errors
@@ -107,8 +108,13 @@ _PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 65535}, {
 _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
-def _rule(name: str, type_: Any, default: Any = None, extension: str = "security-group") -> Attribute:
-    return Attribute(name, type_, post=True, default=default, filter=True, sort=True, extension=extension)
+def _rule(
+    name: str, type_: Any, default: Any = None, extension: str = "security-group", words: Iterable[str] = ()
+) -> Attribute:
+    filter_as = OneOf(tuple(words)) if words else None
+    return Attribute(
+        name, type_, post=True, default=default, filter=True, filter_as=filter_as, sort=True, extension=extension
+    )
 
 
 SECURITY_GROUP = Resource(
@@ -154,10 +160,11 @@ SECURITY_GROUP_RULE = Resource(
         PROJECT,
         _rule("security_group_id", Text(36), REQUIRED),
         _rule("direction", OneOf(("ingress", "egress")), REQUIRED),
-        _rule("ethertype", Parsed(parse_ethertype, {"enum": ["IPv4", "IPv6"]}), "IPv4"),
+        _rule("ethertype", Parsed(parse_ethertype, {"enum": ["IPv4", "IPv6"]}), "IPv4", words=("IPv4", "IPv6")),
         _rule(
             "protocol",
             Parsed(parse_protocol, {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}),
+            words=PROTOCOLS,
         ),
         _rule("port_range_min", Parsed(parse_port, _PORT_SCHEMA)),
         _rule("port_range_max", Parsed(parse_port, _PORT_SCHEMA)),

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource
-from neutrino.server.api.types import Bool, Integer, Nullable, OneOf, Unconvertible, parse_attribute
+from neutrino.server.api.types import (
+    Bool,
+    Cidr,
+    Integer,
+    Invalid,
+    IpAddress,
+    ListOf,
+    Mac,
+    Nullable,
+    OneOf,
+    Type,
+    Unconvertible,
+    Uuid,
+    parse_attribute,
+)
 from neutrino.server.query import Query, Sort
 
 Pairs = list[tuple[str, str]]
@@ -96,7 +111,37 @@ def filter_type(attribute: Attribute) -> Bool | Integer | None:
 
 def _value(attribute: Attribute, text: str) -> Any:
     kind = filter_type(attribute)
-    return text if kind is None else parse_attribute(attribute.name, kind, text)
+    if kind is None:
+        return stored_form(attribute.filter_as or attribute.type, text)
+    return parse_attribute(attribute.name, kind, text)
+
+
+def stored_form(kind: Type, text: str) -> str:
+    """A filter's text as values of the type are stored, so that the database compares byte for byte, by its index.
+
+    UUIDs, MACs, addresses and words of a closed list have one form, however a client writes them; Neutron on MariaDB
+    finds them by its collation, in any case. Names and other free text are what they are. A text that is no value of
+    the type is left as it is, and finds nothing.
+    """
+    match kind:
+        case Nullable(of=inner) | ListOf(of=inner):
+            return stored_form(inner, text)
+        case Uuid():
+            return text.lower()
+        case OneOf(values=words):
+            return next((word for word in words if isinstance(word, str) and word.lower() == text.lower()), text)
+        case Mac() | IpAddress():
+            try:
+                return str(kind.parse(text))
+            except (Invalid, Unconvertible):
+                return text
+        case Cidr():
+            try:
+                return str(ipaddress.ip_network(text))
+            except ValueError:
+                return text
+        case _:
+            return text
 
 
 def _time(text: str) -> str:

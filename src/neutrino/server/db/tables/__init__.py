@@ -1,5 +1,7 @@
 """Every table, by the name that queries use."""
 
+import sqlalchemy as sa
+
 from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies, tags
 from neutrino.server.db.tables.base import metadata
 from neutrino.server.db.tables.changes import change_head, changes, journal
@@ -42,7 +44,7 @@ from neutrino.server.db.tables.security_groups import (
 )
 
 # The tables whose rows are counted against a project's quota, by the quota's name. Plugins add theirs.
-COUNTED = {
+COUNTED: dict[str, sa.FromClause] = {
     "network": networks,
     "subnet": subnets,
     "subnetpool": subnetpools,
@@ -52,6 +54,11 @@ COUNTED = {
     "security_group_rule": security_group_rules,
     "router": routers,
     "floatingip": floatingips,
+    "address_group": address_groups,
+    # A port forwarding belongs to the project of its floating IP.
+    "port_forwarding": sa.select(port_forwardings.c.id, floatingips.c.project_id)
+    .join(floatingips, floatingips.c.id == port_forwardings.c.floatingip_id)
+    .subquery("counted_port_forwardings"),
 }
 
 __all__ = [

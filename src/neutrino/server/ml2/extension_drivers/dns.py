@@ -1,4 +1,9 @@
-"""Names of ports: the host name asked for, or one made of the address, under the configured domain."""
+"""Names of ports: the host name asked for, or one made of the address, under the configured domain.
+
+A network's dnsmasq answers every instance on it with the names of its ports, and several projects may share a network: a
+name outside the configured domain would let one project answer for the domains of others. So `dns_name` is a single
+label, or a full name (with a dot at its end) within the domain.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +14,52 @@ from oslo_config import cfg
 
 from neutrino.server import errors
 
+MOST = 255  # characters of a full name
+
 
 class Dns:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._domain = conf.dns_domain.strip(".")
+        domain = conf.dns_domain.strip(".")
+        self._suffix = f".{domain}." if domain else "."
 
     def process_create_port(self, values: Mapping[str, Any], port: dict[str, Any], network: Mapping[str, Any]) -> None:
+        self._check(port["dns_name"])
         self._assign(port)
 
     def process_update_port(
         self, values: Mapping[str, Any], port: dict[str, Any], network: Mapping[str, Any], before: Mapping[str, Any]
     ) -> None:
-        if port["dns_name"] != before["dns_name"] or port["fixed_ips"] != before["fixed_ips"]:
+        if port["dns_name"] != before["dns_name"]:  # an old name stays, so that other changes are not refused for it
+            self._check(port["dns_name"])
+            self._assign(port)
+        elif port["fixed_ips"] != before["fixed_ips"]:
             self._assign(port)
 
+    def _check(self, dns_name: str) -> None:
+        if not dns_name:
+            return
+        if dns_name.endswith("."):
+            if not self._contains(dns_name):
+                wanted = f"within the domain {self._suffix[1:]}" if len(self._suffix) > 1 else "a single label"
+                raise errors.HTTPBadRequest(f"Invalid input for dns_name: the full name '{dns_name}' must be {wanted}.")
+        elif "." in dns_name:
+            reason = f"'{dns_name}' is neither a single label nor a full name, which ends with a dot"
+            raise errors.HTTPBadRequest(f"Invalid input for dns_name: {reason}.")
+        elif len(dns_name) + len(self._suffix) > MOST:
+            reason = f"with the domain {self._suffix.strip('.')} it is too long"
+            raise errors.HTTPBadRequest(f"Invalid input for dns_name: {reason}.")
+
+    def _contains(self, full_name: str) -> bool:
+        """Whether a full name has labels of its own before the domain's; without a domain, one label."""
+        own = full_name.removesuffix(self._suffix.lower())
+        return bool(own) and own != full_name and (len(self._suffix) > 1 or "." not in own)
+
     def _assign(self, port: dict[str, Any]) -> None:
-        if len(port["dns_name"]) + len(self._domain) + 2 > 255:
-            raise errors.InvalidInput(f"Invalid input for dns_name: with the domain {self._domain} it is too long.")
         port["dns_assignment"] = [self.name_for(port["dns_name"], f["ip_address"]) for f in port["fixed_ips"]]
 
     def name_for(self, dns_name: str, address: str) -> dict[str, str]:
-        host = dns_name or f"host-{address.replace('.', '-').replace(':', '-')}"
-        suffix = f".{self._domain}." if self._domain else "."
-        if dns_name.endswith("."):
+        """The name that a port has by an address. Of a `dns_name` that is refused today, the first label alone."""
+        if dns_name.endswith(".") and self._contains(dns_name):
             return {"ip_address": address, "hostname": dns_name.partition(".")[0], "fqdn": dns_name}
-        return {"ip_address": address, "hostname": host, "fqdn": f"{host}{suffix}"}
+        host = dns_name.partition(".")[0] or f"host-{address.replace('.', '-').replace(':', '-')}"
+        return {"ip_address": address, "hostname": host, "fqdn": f"{host}{self._suffix}"}
