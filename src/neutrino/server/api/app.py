@@ -140,7 +140,7 @@ class _Public:
         self._handler = handler
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        write(resp, self._handler(Request(Context(""), url=req.prefix, key=path.get("key", ""))))
+        write(resp, self._handler(Request(Context(None), url=req.prefix, key=path.get("key", ""))))
 
 
 def _nothing_here(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:

@@ -54,14 +54,16 @@ VIEW = View(
 # --- for whoever makes subnets ----------------------------------------------------------------------------------------
 
 
-def load(connection: Connection, key: str, project: str = "", *, everyone: bool = True) -> Object | None:
+def load(connection: Connection, key: str, project: str | None = None, *, everyone: bool = True) -> Object | None:
     """The pool with all that `choose_prefix` and `claim` need; without `everyone`, only if the project may use it."""
     names = (*VIEW.names, "allocation_version")
     found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
     return None if found is None else VIEW.decoded(found)
 
 
-def load_default(connection: Connection, ip_version: int, project: str = "", *, everyone: bool = True) -> Object | None:
+def load_default(
+    connection: Connection, ip_version: int, project: str | None = None, *, everyone: bool = True
+) -> Object | None:
     """The pool for subnets that name none, if there is one that the project may use."""
     key = connection.execute(
         sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version).order_by(_c.id)
@@ -250,7 +252,7 @@ def _as_shown(pool: Object) -> Object:
     return {name: str(value) if name in LENGTHS else value for name, value in pool.items()}
 
 
-def _existing(connection: Connection, key: str, revision: int | None = None, project: str = "") -> Object:
+def _existing(connection: Connection, key: str, revision: int | None = None, project: str | None = None) -> Object:
     found = load(connection, key, project)
     if found is None:
         raise errors.SubnetPoolNotFound(id=key)

@@ -70,7 +70,7 @@ def has_ipv6(port: RouterPort) -> bool:
     return any(":" in address.ip_address for address in port.addresses)
 
 
-def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str) -> None:
+def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str | None) -> None:
     """Who does not own a subnet takes no address of it that its owner has kept back."""
     by_id = {subnet["id"]: subnet for subnet in subnets}
     for fixed in port["fixed_ips"]:

@@ -1,6 +1,7 @@
 """What becomes of routers and floating IPs when somebody changes or deletes a port.
 
-A router's port goes with its router, and a floating IP's with the floating IP: deleting it is refused. A floating IP does
+A router's port goes with its router, and a floating IP's with the floating IP: deleting it is refused, and so is making it
+the port of another device, which would let it be deleted next. A floating IP does
 not keep the port behind it from being deleted; it is then in front of nothing, and ports are no longer forwarded to it.
 All of it is part of the transaction that changes the port.
 """
@@ -21,11 +22,17 @@ from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3 import floating_view
 from neutrino.server.l3.floating_ips import DOWN, NOWHERE, forget
-from neutrino.server.l3.owners import FLOATING, GATEWAY, INTERFACES, KEPT
+from neutrino.server.l3.owners import FLOATING, GATEWAY, INTERFACES
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 _f, _fw, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.routers.c, t.router_ports.c
+DEVICE = ("device_id", "device_owner")
+_KEEPERS = (
+    sa.select(_rp.port_id)
+    .where(_rp.port_id == sa.bindparam("port"))
+    .union_all(sa.select(_f.id).where(_f.floating_port_id == sa.bindparam("port")))
+)
 _BEHIND = (
     sa.select(_f.id, sa.literal("whole").label("how"), _f.fixed_ip_address.label("address"), sa.literal("").label("fw"))
     .where(_f.port_id == sa.bindparam("port"))
@@ -38,17 +45,19 @@ _BEHIND = (
 
 
 def check_delete(connection: Connection, port: Object) -> None:
-    """Refuse to delete a port that a router or a floating IP needs."""
-    if port["device_owner"] not in KEPT and not port["device_id"]:
-        return
-    is_routers = sa.select(_rp.port_id).where(_rp.port_id == port["id"])
-    is_floating = sa.select(_f.id).where(_f.floating_port_id == port["id"])
-    if connection.execute(is_routers.union_all(is_floating)).first() is not None:
+    """Refuse to delete a port that a router or a floating IP needs, whatever the port itself says of its device."""
+    if _is_kept(connection, port["id"]):
         raise errors.ServicePortInUse(port_id=port["id"], reason=f"its device_owner is {port['device_owner']}")
+
+
+def _is_kept(connection: Connection, port_id: str) -> bool:
+    return connection.execute(_KEEPERS, {"port": port_id}).first() is not None
 
 
 def follow(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
     """What is to be written along with a port's change; `after` is None when it goes."""
+    if before is not None and after is not None:
+        _check_same_device(connection, before, after)
     if after is not None:
         _check_device(connection, context, before, after)
     if before is None:
@@ -61,11 +70,19 @@ def follow(connection: Connection, context: Context, before: Object | None, afte
     return _without_addresses(connection, context, before, after)
 
 
+def _check_same_device(connection: Connection, before: Object, after: Object) -> None:
+    if all(before[name] == after[name] for name in DEVICE) or not _is_kept(connection, before["id"]):
+        return
+    raise errors.ServicePortInUse(
+        port_id=before["id"], reason=f"its device is {before['device_owner']} {before['device_id']}"
+    )
+
+
 def _check_device(connection: Connection, context: Context, before: Object | None, after: Object) -> None:
     """Nobody makes a port that says it is of another project's router."""
     if context.is_admin or after["device_owner"] not in INTERFACES or not after["device_id"]:
         return
-    if before is not None and all(before[name] == after[name] for name in ("device_id", "device_owner")):
+    if before is not None and all(before[name] == after[name] for name in DEVICE):
         return
     owner = connection.execute(sa.select(_r.project_id).where(_r.id == after["device_id"])).scalar()
     if owner is not None and owner != context.project_id:

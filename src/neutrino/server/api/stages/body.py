@@ -99,8 +99,8 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
 def _owner(asked: str | None, context: Context) -> str:
     """Only administrators and services make things for a project that is not theirs."""
     if not asked:
-        if not context.project_id and not context.is_admin:
-            raise errors.HTTPBadRequest("Running without a project: 'project_id' is required.")
+        if context.project_id is None:
+            raise errors.HTTPBadRequest("The caller has no project: 'project_id' is required.")
         return context.project_id
     if asked != context.project_id and not context.is_admin and not context.roles & {"service", "advsvc"}:
         raise errors.HTTPBadRequest("A project_id other than the caller's own needs administrative rights.")
