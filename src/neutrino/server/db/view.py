@@ -195,12 +195,11 @@ class View:
         found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
         if found is None:  # it has gone since the API looked: nothing is behind it
             return sa.false()
-        alternatives = []
-        for i, (s, column, value) in enumerate(zip(sorts, columns, found, strict=True)):
-            equal = [c.is_(None) if v is None else c == v for c, v in zip(columns[:i], found[:i], strict=True)]
-            later = _beyond(column, value, s.descending)
-            alternatives.append(sa.and_(*equal, later))
-        return sa.or_(*alternatives)
+        behind: Condition = sa.false()
+        for s, column, value in reversed(list(zip(sorts, columns, found, strict=True))):
+            equal = column.is_(None) if value is None else column == value
+            behind = sa.or_(_beyond(column, value, s.descending), sa.and_(equal, behind))
+        return behind
 
 
 _EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import MOST_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -208,7 +208,7 @@ class SubnetPools:
             if prefixes.overlap(used, going):
                 raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
             kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(going))
-            left = prefixes.cidrs(kept, ip_version)
+            left = _few(prefixes.cidrs(kept, ip_version))
             with self._db.transaction() as tx:
                 claim(tx, before)
                 stamp = update_row(tx, t.subnetpools, before, {"prefixes": left})
@@ -304,7 +304,14 @@ def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
         raise errors.IllegalSubnetPoolPrefixUpdate(msg="the new prefixes must include all existing ones")
     if wanted and _one_version(wanted) != before["ip_version"]:
         raise errors.PrefixVersionMismatch()
-    return prefixes.compact(wanted)
+    return _few(prefixes.compact(wanted))
+
+
+def _few(cidrs: list[str]) -> list[str]:
+    """Refuse more prefixes than a pool may have: one request more at a time, they would grow without end."""
+    if len(cidrs) > MOST_PREFIXES:
+        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MOST_PREFIXES}.")
+    return cidrs
 
 
 def _check_default(connection: Connection, pool: Object, made: Sequence[Object] = ()) -> None:
