@@ -13,6 +13,7 @@ class Context:
     user_id: str = ""
     roles: frozenset[str] = frozenset()
     service_roles: frozenset[str] = frozenset()
+    scopes: tuple[str | None, ...] = ()  # domains and system scope of the token
     is_admin: bool = False
     request_id: str = ""
     credentials: dict[str, object] = field(default_factory=dict, compare=False)
@@ -24,8 +25,8 @@ class Context:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a policy rule can know of the caller."""
-        return self.project_id, self.user_id, self.roles, self.service_roles
+        """All that a policy rule can know of the caller: decisions are kept by it."""
+        return self.project_id, self.user_id, self.roles, self.service_roles, self.scopes
 
 
 def admin_context(project_id: str | None = None) -> Context:

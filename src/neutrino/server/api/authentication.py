@@ -87,6 +87,7 @@ class Authentication:
             user_id=user or "",
             roles=_names(roles),
             service_roles=_names(service_roles),
+            scopes=scopes,
             is_admin=self._authorizer.is_admin(credentials),
             credentials=credentials,
         )

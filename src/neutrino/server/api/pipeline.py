@@ -20,7 +20,7 @@ from neutrino.server.api.stages import body as bodies
 from neutrino.server.api.stages.present import encode_list, in_batches, names_to_fetch, present, visible_names
 from neutrino.server.api.stages.query_string import Pairs, page_links, parse_fields, parse_query
 from neutrino.server.context import Context
-from neutrino.server.policy.authorizer import Authorizer, Sight
+from neutrino.server.policy.authorizer import POLICY_NAMES, Authorizer, Sight
 
 Object = dict[str, Any]
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
@@ -232,10 +232,6 @@ class Pipeline:
                 shown.append({n: row[n] for n in visible_names(resource) if n in row and n not in hidden})
             return shown
         return present(resource, rows, sight, fields)
-
-
-# What rules look at beyond an object's own attributes.
-POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
 
 
 def _parent(request: Request) -> tuple[str, ...]:
