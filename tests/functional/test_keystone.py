@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,6 +109,15 @@ def test_a_token_without_a_project_owns_nothing(cloud: Cloud) -> None:
     unscoped = cloud["unscoped"]
     assert unscoped("GET", "/v2.0/networks").json() == {"networks": []}
     assert unscoped("POST", "/v2.0/networks", {"network": {}}).status_code in (400, 403)
+
+
+def test_a_token_decides_alone(cloud: Cloud) -> None:
+    """Names, sites and types of bodies are for servers without authentication: a web page does not have the token."""
+    headers = {"X-Auth-Token": cloud.tokens["alice"], "Host": "cloud.example", "Origin": "https://page.example"}
+    connection = http.client.HTTPConnection("127.0.0.1", cloud.server.port, timeout=30)
+    connection.request("POST", "/v2.0/networks", b'{"network": {}}', headers)
+    assert connection.getresponse().status == 201
+    connection.close()
 
 
 @pytest.mark.parametrize("scope", ["domain", "system", "unscoped"])

@@ -182,15 +182,18 @@ def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:
     return {name: conf.quotas[f"quota_{name}"] for name in QUOTAS}
 
 
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def check_listening(conf: cfg.ConfigOpts) -> None:
     """Without authentication everybody is an administrator: that is for this machine alone, unless told otherwise."""
     if conf.auth_strategy == "keystone" or conf.allow_noauth_beyond_loopback:
         return
-    try:
-        loopback = ipaddress.ip_address(conf.bind_host).is_loopback
-    except ValueError:
-        loopback = conf.bind_host == "localhost"
-    if not loopback:
+    if not is_loopback(conf.bind_host):
         raise RefusedToStart(
             f"auth_strategy=noauth makes every caller an administrator, and bind_host={conf.bind_host} can be reached "
             "from other machines: use auth_strategy=keystone or a loopback address, or, if this is meant, set "

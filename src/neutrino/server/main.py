@@ -150,7 +150,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     spec = lazily(lambda: document(served, routes, aliases))
     public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec()))]
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
-    app = build_app(routes, authentication, max_body=conf.oslo_middleware.max_request_body_size, public=public)
+    max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
+    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
 
     stop = threading.Event()
 

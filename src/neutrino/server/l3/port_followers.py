@@ -1,7 +1,7 @@
 """What becomes of routers and floating IPs when somebody changes or deletes a port.
 
-A router's port goes with its router, and a floating IP's with the floating IP: deleting it is refused, and so is making it
-the port of another device, which would let it be deleted next. A floating IP does
+A router's port goes with its router, and a floating IP's with the floating IP: deleting it is refused, by
+whose port it is and not by its device_owner, which clients may clear. A floating IP does
 not keep the port behind it from being deleted; it is then in front of nothing, and ports are no longer forwarded to it.
 All of it is part of the transaction that changes the port.
 """
@@ -27,7 +27,6 @@ from neutrino.server.l3.owners import FLOATING, GATEWAY, INTERFACES
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 _f, _fw, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.routers.c, t.router_ports.c
-DEVICE = ("device_id", "device_owner")
 _KEEPERS = (
     sa.select(_rp.port_id)
     .where(_rp.port_id == sa.bindparam("port"))
@@ -46,18 +45,17 @@ _BEHIND = (
 
 def check_delete(connection: Connection, port: Object) -> None:
     """Refuse to delete a port that a router or a floating IP needs, whatever the port itself says of its device."""
-    if _is_kept(connection, port["id"]):
-        raise errors.ServicePortInUse(port_id=port["id"], reason=f"its device_owner is {port['device_owner']}")
+    if is_kept(connection, port["id"]):
+        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP has it")
 
 
-def _is_kept(connection: Connection, port_id: str) -> bool:
+def is_kept(connection: Connection, port_id: str) -> bool:
+    """Whether a router or a floating IP has this port."""
     return connection.execute(_KEEPERS, {"port": port_id}).first() is not None
 
 
 def follow(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
     """What is to be written along with a port's change; `after` is None when it goes."""
-    if before is not None and after is not None:
-        _check_same_device(connection, before, after)
     if after is not None:
         _check_device(connection, context, before, after)
     if before is None:
@@ -70,19 +68,11 @@ def follow(connection: Connection, context: Context, before: Object | None, afte
     return _without_addresses(connection, context, before, after)
 
 
-def _check_same_device(connection: Connection, before: Object, after: Object) -> None:
-    if all(before[name] == after[name] for name in DEVICE) or not _is_kept(connection, before["id"]):
-        return
-    raise errors.ServicePortInUse(
-        port_id=before["id"], reason=f"its device is {before['device_owner']} {before['device_id']}"
-    )
-
-
 def _check_device(connection: Connection, context: Context, before: Object | None, after: Object) -> None:
     """Nobody makes a port that says it is of another project's router."""
     if context.is_admin or after["device_owner"] not in INTERFACES or not after["device_id"]:
         return
-    if before is not None and all(before[name] == after[name] for name in DEVICE):
+    if before is not None and all(before[name] == after[name] for name in ("device_id", "device_owner")):
         return
     owner = connection.execute(sa.select(_r.project_id).where(_r.id == after["device_id"])).scalar()
     if owner is not None and owner != context.project_id:

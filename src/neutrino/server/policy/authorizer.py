@@ -10,6 +10,7 @@ whole object, and no answer of it is kept.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +27,7 @@ from neutrino.server.context import Context
 from neutrino.server.policy import rules
 from neutrino.server.policy.checks import FieldCheck
 
+LOG = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0
 MOST_DECISIONS = 10_000
 MOST_SIGHTS = 1_000
@@ -58,6 +60,8 @@ class Sight:
     all_rows: bool  # objects of every project
     everything: bool  # and every attribute of them
     needs: tuple[str, ...]  # attributes that the answer for a row depends on
+    never: frozenset[str]  # attributes that are hidden in every row
+    sometimes: frozenset[str]  # those that are hidden in some rows
     names: Callable[[Row], frozenset[str] | None]  # hidden attributes of a row, or None if the row itself is hidden
 
 
@@ -93,7 +97,7 @@ class Authorizer:
             rule = "default"
         looks = self._look((rule,))
         if looks.whole:
-            return self._ask(context, rule, _decoded(target))
+            return self._ask_others(context, rule, target)
         signature = (context.identity, rule, *(target.get(key) for key in looks.keys))
         try:
             if signature in self._decisions:
@@ -110,6 +114,14 @@ class Authorizer:
         # A check of another package may want to know the rule's name, or may not take it: oslo.policy looks.
         check = self._enforcer.rules[rule]
         return bool(_checks._check(check, target, context.credentials, self._enforcer, rule))
+
+    def _ask_others(self, context: Context, rule: str, target: Row) -> bool:
+        """A server that cannot be asked has not allowed it."""
+        try:
+            return self._ask(context, rule, _decoded(target))
+        except Exception:
+            LOG.exception("policy rule %s could not be asked, and is taken for a refusal", rule)
+            return False
 
     def is_admin(self, credentials: Mapping[str, Any]) -> bool:
         return bool(self._rules()["context_is_admin"]({}, credentials, self._enforcer))
@@ -161,7 +173,7 @@ class Authorizer:
         all_rows = row_settled or (context.is_admin and not self._look((row_rule,)).settled_without)
         guarded = {name: r for name, r in guarded.items() if not self._allows_all(context, r)}
         if row_settled and not guarded:
-            return Sight(True, True, (), lambda row: frozenset())
+            return Sight(True, True, (), frozenset(), frozenset(), lambda row: frozenset())
         looks = self._look((row_rule, *guarded.values()))
         needs = tuple(dict.fromkeys([*looks.keys, *resource.visible, *POLICY_NAMES])) if looks.whole else looks.keys
         known: dict[tuple[Any, ...], frozenset[str] | None] = {}
@@ -185,7 +197,8 @@ class Authorizer:
                 known[signature] = asked({k: v for k, v in zip(needs, signature, strict=True) if v is not None})
             return known[signature]
 
-        return Sight(all_rows, False, needs, hidden)
+        never = frozenset(name for name, rule in guarded.items() if self._look((rule,)) == _NOTHING)
+        return Sight(all_rows, False, needs, never, frozenset(guarded) - never, hidden)
 
     def _allows_all(self, context: Context, rule: str) -> bool:
         """Whether the rule allows it for every object there is."""

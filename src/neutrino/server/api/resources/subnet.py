@@ -142,6 +142,7 @@ SUBNET = Resource(
             Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}, most=64),
             post=True,
             put=True,
+            guarded=True,
             extension="subnet-service-types",
         ),
         Attribute("dns_publish_fixed_ip", Bool()),
