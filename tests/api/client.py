@@ -118,7 +118,8 @@ class Api:
             "wsgi.run_once": False,
         }
         for name, value in {**who, **(headers or {})}.items():
-            environ["HTTP_" + name.upper().replace("-", "_")] = value
+            key = name.upper().replace("-", "_")
+            environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
         started: list[Any] = []
         answer = self.app(environ, lambda status, out, *_: started.extend((status, out)))
         try:

@@ -94,7 +94,7 @@ def test_a_body_of_the_right_type(server: Server, content_type: str) -> None:
 
 
 def test_a_body_that_is_too_large(server: Server) -> None:
-    raw = b'{"network": {"name": "' + b"a" * server.conf.max_request_body_size + b'"}}'
+    raw = b'{"network": {"name": "' + b"a" * server.conf.oslo_middleware.max_request_body_size + b'"}}'
     answer = send(server, "POST", f"{PREFIX}/networks", raw)
     assert (answer.status, answer.error) == (413, "HTTPRequestEntityTooLarge")
 

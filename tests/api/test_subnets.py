@@ -189,13 +189,17 @@ def test_one_cannot_choose_an_address_that_hosts_form(api: Api) -> None:
 
 def test_service_types(api: Api, admin: Api) -> None:
     network = api.network()
-    kept = api.subnet(network, "10.0.0.0/24", service_types=["network:floatingip"])
+    wish = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", "service_types": ["compute:nova"]}
+    api.post("/subnets", {"subnet": wish}).refused(403, "PolicyNotAuthorized")
+    kept = admin.subnet(network, "10.0.0.0/24", service_types=["network:floatingip"], project_id=api.project)
+    api.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": []}}).refused(403, "PolicyNotAuthorized")
+    assert api.change("subnet", kept["id"], name="named")["service_types"] == ["network:floatingip"]
     api.post("/ports", {"port": {"network_id": network["id"]}}).refused(409, "IpAddressGenerationFailure")
     general = api.subnet(network, "10.0.1.0/24")
     assert api.port(network)["fixed_ips"][0]["subnet_id"] == general["id"]
     floating = admin.port(network, device_owner="network:floatingip")
     assert floating["fixed_ips"][0]["subnet_id"] == kept["id"]
-    changed = api.change("subnet", kept["id"], service_types=["compute:nova"])
+    changed = admin.change("subnet", kept["id"], service_types=["compute:nova"])
     assert changed["service_types"] == ["compute:nova"]
-    assert api.change("subnet", kept["id"], service_types=["kuryr:pod"])["service_types"] == ["kuryr:pod"]
-    api.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": ["kitchen"]}}).expect(400)
+    assert admin.change("subnet", kept["id"], service_types=["kuryr:pod"])["service_types"] == ["kuryr:pod"]
+    admin.put(f"/subnets/{kept['id']}", {"subnet": {"service_types": ["kitchen"]}}).expect(400)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ USERS = {
     "rita": ("red", ["reader"]),
     "bob": ("green", ["member", "reader"]),
     "nova": ("services", ["service"]),
+    "dora": ("green", ["manager", "member", "reader"]),  # and the same on the domain and the system
 }
+SCOPES = {"domain": {"domain": {"id": "default"}}, "system": {"system": {"all": True}}}
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,15 @@ class Cloud:
 def cloud(keystone: Keystone) -> Iterator[Cloud]:
     projects = {name: keystone.create_project(name) for name in ("red", "green", "services")}
     for user, (project, roles) in USERS.items():
-        keystone.create_user(user, PASSWORD, projects[project], roles)
+        user_id = keystone.create_user(user, PASSWORD, projects[project], roles)
+        if user == "dora":
+            for role in roles:
+                keystone.grant_beyond_projects(user_id, role)
     tokens = {user: keystone.token(user, PASSWORD, project) for user, (project, _) in USERS.items()}
     tokens["admin"] = keystone.token("admin", keystone.admin_password, "admin")
     tokens["unscoped"] = unscoped_token(keystone, "alice")
+    for name, scope in SCOPES.items():
+        tokens[name] = keystone.token("dora", PASSWORD, None, scope)
     with Neutrino(with_keystone(keystone)) as server:
         yield Cloud(server, projects, tokens)
 
@@ -101,6 +109,51 @@ def test_a_token_without_a_project_owns_nothing(cloud: Cloud) -> None:
     unscoped = cloud["unscoped"]
     assert unscoped("GET", "/v2.0/networks").json() == {"networks": []}
     assert unscoped("POST", "/v2.0/networks", {"network": {}}).status_code in (400, 403)
+
+
+def test_a_token_decides_alone(cloud: Cloud) -> None:
+    """Names, sites and types of bodies are for servers without authentication: a web page does not have the token."""
+    headers = {"X-Auth-Token": cloud.tokens["alice"], "Host": "cloud.example", "Origin": "https://page.example"}
+    connection = http.client.HTTPConnection("127.0.0.1", cloud.server.port, timeout=30)
+    connection.request("POST", "/v2.0/networks", b'{"network": {}}', headers)
+    assert connection.getresponse().status == 201
+    connection.close()
+
+
+@pytest.mark.parametrize("scope", ["domain", "system", "unscoped"])
+def test_a_token_without_a_project_does_not_reach_the_servers_own_objects(
+    cloud: Cloud, alice: Caller, admin: Caller, scope: str
+) -> None:
+    """Gateway and floating-IP ports have the empty project, and so had such a token."""
+    caller = cloud[scope]
+    external = admin.create("network", **{"router:external": True})
+    admin.create("subnet", network_id=external["id"], ip_version=4, cidr="172.24.0.0/24", enable_dhcp=False)
+    network = alice.create("network")
+    alice.create("security_group", name=f"of alice {scope}")
+    router = alice.create("router", external_gateway_info={"network_id": external["id"]})
+    floating_ip = alice.create("floatingip", floating_network_id=external["id"])
+    ports = admin("GET", f"/v2.0/ports?network_id={external['id']}").json()["ports"]
+    assert sorted(p["device_owner"] for p in ports) == ["network:floatingip", "network:router_gateway"]
+    assert {p["project_id"] for p in ports} == {""}
+    for collection in ("ports", "security-groups", "security-group-rules", "floatingips", "routers", "subnetpools"):
+        assert list(caller("GET", f"/v2.0/{collection}").json().values()) == [[]], collection
+    assert network["id"] not in caller.ids("network")
+    for kind, thing in (
+        *(("port", port) for port in ports),
+        ("network", network),
+        ("router", router),
+        ("floatingip", floating_ip),
+    ):
+        path = f"/v2.0/{kind}s/{thing['id']}"
+        assert caller("GET", path).status_code == 404, path
+        assert caller("PUT", path, {kind: {"description": "taken"}}).status_code == 404, path
+        assert caller("DELETE", path).status_code == 404, path
+    for kind, values in (("network", {}), ("security_group", {"name": "x"}), ("router", {})):
+        answer = caller("POST", f"/v2.0/{kind.replace('_', '-')}s", {kind: values})
+        assert (answer.status_code, "project" in answer.json()["NeutronError"]["message"]) == (400, True)
+    assert alice("DELETE", f"/v2.0/floatingips/{floating_ip['id']}").status_code == 204
+    assert alice("DELETE", f"/v2.0/routers/{router['id']}").status_code == 204
+    assert admin("DELETE", f"/v2.0/networks/{external['id']}").status_code == 204
 
 
 def test_projects_do_not_see_each_others_things(alice: Caller, bob: Caller, admin: Caller, cloud: Cloud) -> None:

@@ -59,8 +59,8 @@ class Keystone(TemporaryServer):
         self._session.close()
         super().stop()
 
-    def token(self, user: str, password: str, project: str | None) -> str:
-        """A token, for a project given by name, or without scope."""
+    def token(self, user: str, password: str, project: str | None, scope: dict[str, Any] | None = None) -> str:
+        """A token, for a project given by name, or for another scope in Keystone's words, or without one."""
         domain = {"id": "default"}
         auth: dict[str, Any] = {
             "identity": {
@@ -70,6 +70,8 @@ class Keystone(TemporaryServer):
         }
         if project is not None:
             auth["scope"] = {"project": {"name": project, "domain": domain}}
+        elif scope is not None:
+            auth["scope"] = scope
         answer = self._session.post(f"{self.url}/auth/tokens", json={"auth": auth}, timeout=30)
         _check(answer)
         return answer.headers["X-Subject-Token"]
@@ -89,9 +91,17 @@ class Keystone(TemporaryServer):
 
     def grant(self, user: str, project: str, role: str) -> None:
         """Give a user (an id) a role (a name, made if there is none) on a project (an id)."""
+        self._grant(f"projects/{project}", user, role)
+
+    def grant_beyond_projects(self, user: str, role: str) -> None:
+        """Give a user (an id) a role (a name) on the domain `default` and on the system."""
+        self._grant("domains/default", user, role)
+        self._grant("system", user, role)
+
+    def _grant(self, where: str, user: str, role: str) -> None:
         found = self._call("GET", "roles", params={"name": role})["roles"]
         role_id = found[0]["id"] if found else self._create("role", {"name": role})
-        self._call("PUT", f"projects/{project}/users/{user}/roles/{role_id}")
+        self._call("PUT", f"{where}/users/{user}/roles/{role_id}")
 
     @contextlib.contextmanager
     def network_endpoint(self, url: str) -> Iterator[None]:

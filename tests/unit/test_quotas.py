@@ -137,7 +137,7 @@ def test_who_asks(world: World) -> None:
     assert world.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
     assert world.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
     with pytest.raises(errors.QuotaMissingTenant):
-        world.call(Context(""), "GET", "/project")
+        world.call(Context(None), "GET", "/project")
 
 
 def counters(db: Database) -> dict[tuple[str, str], int]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from neutrino.server.api.resources.port import MOST_ADDRESS_PAIRS
+from neutrino.server.api.resources.subnet import MOST_HOST_ROUTES, MOST_NAMESERVERS
 from neutrino.server.l3.config import OPTIONS as L3
 
 QUOTAS = {
@@ -52,23 +54,30 @@ GLOBAL = [
         "service_plugins", default=["router"], help="Entry points of further plugins, each with resources of its own."
     ),
     cfg.IntOpt("pagination_max_limit", default=-1, help="The most objects that one answer to a list holds; -1: all."),
-    cfg.IntOpt("max_request_body_size", default=16 * 1024 * 1024, min=1024, help="The largest body taken, in bytes."),
     cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
     cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
-    cfg.IntOpt("max_dns_nameservers", default=5, min=0, help="The most DNS servers of a subnet."),
-    cfg.IntOpt("max_subnet_host_routes", default=20, min=0, help="The most host routes of a subnet."),
+    cfg.IntOpt("max_dns_nameservers", default=5, min=0, max=MOST_NAMESERVERS, help="The most DNS servers of a subnet."),
+    cfg.IntOpt(
+        "max_subnet_host_routes", default=20, min=0, max=MOST_HOST_ROUTES, help="The most host routes of a subnet."
+    ),
     cfg.BoolOpt(
         "ipv6_pd_enabled",
         default=False,
         help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
     ),
-    cfg.IntOpt("max_allowed_address_pair", default=10, min=-1, help="The most allowed address pairs of a port."),
     cfg.IntOpt(
         "max_address_group_addresses",
         default=1000,
         min=1,
         help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
         "rules name the group.",
+    ),
+    cfg.IntOpt(
+        "max_allowed_address_pair",
+        default=10,
+        min=-1,
+        max=MOST_ADDRESS_PAIRS,
+        help="The most allowed address pairs of a port.",
     ),
     cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
     cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
@@ -82,6 +91,16 @@ DATABASE = [
     cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
     cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
     cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that each worker keeps open."),
+]
+
+OSLO_MIDDLEWARE = [
+    cfg.IntOpt(
+        "max_request_body_size",
+        default=114688,
+        min=1024,
+        help="The largest body that is taken, in bytes.",
+        deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="DEFAULT")],
+    ),
 ]
 
 ML2 = [
@@ -145,6 +164,7 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
     (None, GLOBAL),
     (None, L3),
     ("database", DATABASE),
+    ("oslo_middleware", OSLO_MIDDLEWARE),
     ("ml2", ML2),
     ("ml2_type_flat", FLAT),
     ("ml2_type_vlan", VLAN),
@@ -182,15 +202,18 @@ def quota_defaults(conf: cfg.ConfigOpts) -> dict[str, int]:
     return {name: conf.quotas[f"quota_{name}"] for name in QUOTAS}
 
 
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def check_listening(conf: cfg.ConfigOpts) -> None:
     """Without authentication everybody is an administrator: that is for this machine alone, unless told otherwise."""
     if conf.auth_strategy == "keystone" or conf.allow_noauth_beyond_loopback:
         return
-    try:
-        loopback = ipaddress.ip_address(conf.bind_host).is_loopback
-    except ValueError:
-        loopback = conf.bind_host == "localhost"
-    if not loopback:
+    if not is_loopback(conf.bind_host):
         raise RefusedToStart(
             f"auth_strategy=noauth makes every caller an administrator, and bind_host={conf.bind_host} can be reached "
             "from other machines: use auth_strategy=keystone or a loopback address, or, if this is meant, set "

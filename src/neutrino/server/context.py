@@ -9,26 +9,41 @@ from dataclasses import dataclass, field
 class Context:
     """The caller of one request. `is_admin` is what the policy says, not what a header says."""
 
-    project_id: str
+    project_id: str | None  # None: the token has no project (a domain, the system, or no scope at all)
     user_id: str = ""
     roles: frozenset[str] = frozenset()
     service_roles: frozenset[str] = frozenset()
+    scopes: tuple[str | None, ...] = ()  # domains and system scope of the token
     is_admin: bool = False
     request_id: str = ""
     credentials: dict[str, object] = field(default_factory=dict, compare=False)
 
+    def __post_init__(self) -> None:
+        # The server's own ports and networks have the empty project: a caller with it would own them all.
+        if self.project_id == "":
+            raise ValueError("a caller without a project has None as its project_id")
+
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a policy rule can know of the caller."""
-        return self.project_id, self.user_id, self.roles, self.service_roles
+        """All that a policy rule can know of the caller: decisions are kept by it."""
+        return self.project_id, self.user_id, self.roles, self.service_roles, self.scopes
 
 
-def admin_context(project_id: str = "") -> Context:
+def admin_context(project_id: str | None = None) -> Context:
     """The context for the server's own work, when no caller is behind it."""
     roles = frozenset({"admin", "member", "reader"})
     return Context(
         project_id=project_id,
         roles=roles,
         is_admin=True,
-        credentials={"roles": sorted(roles), "project_id": project_id, "user_id": "", "service_roles": []},
+        credentials=known({"roles": sorted(roles), "project_id": project_id, "service_roles": []}),
     )
+
+
+def known(credentials: dict[str, object]) -> dict[str, object]:
+    """Credentials without those that the caller lacks.
+
+    oslo.policy compares as text: a project of "" or None would match objects with the project "" or "None". A credential
+    that is not there matches nothing.
+    """
+    return {name: value for name, value in credentials.items() if value is not None and value != ""}

@@ -18,6 +18,7 @@ from neutrino.server.api import discovery, extensions
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
+from neutrino.server.api.definition import Resource
 from neutrino.server.api.openapi import document, lazily
 from neutrino.server.api.pipeline import Pipeline, Reply
 from neutrino.server.api.resources import CORE
@@ -68,6 +69,7 @@ class Server:
     close: Callable[[], None]
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
+    resources: Sequence[Resource]  # all that are served
 
 
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
@@ -148,7 +150,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     spec = lazily(lambda: document(served, routes, aliases))
     public = [*discovery.public_routes(), Route("GET", "/openapi.json", lambda request: Reply(200, spec()))]
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
-    app = build_app(routes, authentication, max_body=conf.max_request_body_size, public=public)
+    max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
+    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
 
     stop = threading.Event()
 
@@ -158,7 +161,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         nova_sink.close()
         db.close()
 
-    return Server(wrap(app, conf), conf, db, core, registry, scheduler, quotas, close, stop, further)
+    resources = [s.resource for s in served]
+    return Server(wrap(app, conf), conf, db, core, registry, scheduler, quotas, close, stop, further, resources)
 
 
 def begin(server: Server) -> None:

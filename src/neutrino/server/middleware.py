@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
+
+from neutrino.server import config
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
@@ -16,24 +19,25 @@ CORS = {  # what a dashboard in a browser sends and reads; [cors] overrides it
     "expose_headers": ["X-OpenStack-Request-ID"],
     "allow_methods": ["GET", "PUT", "POST", "DELETE"],
 }
+PORT = re.compile(r":\d+$")
 OPEN = ("", "/", "/openapi.json")  # what anyone may read
 
 
 def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    """From the inside out: authentication, then request ids, then a proxy's headers and CORS where they are configured;
-    health beside them all.
+    """From the inside out: authentication, a proxy's headers, then without authentication the guard against web pages, which
+    looks at the Host before a proxy's word replaces it; request ids, CORS where it is configured; health beside them all.
     """
     from oslo_middleware import healthcheck
 
-    inner = app
-    if conf.auth_strategy == "keystone":
-        inner = _authenticated(app, conf)
-    inner = _with_request_id(inner)
+    inner = _authenticated(app, conf) if conf.auth_strategy == "keystone" else app
     if _behind_proxy(conf):
         from oslo_middleware import http_proxy_to_wsgi
 
         inner = http_proxy_to_wsgi.HTTPProxyToWSGI(inner, conf)
-    if _cors_configured(conf):
+    if conf.auth_strategy == "noauth":
+        inner = _not_from_web_pages(inner, conf)
+    inner = _with_request_id(inner)
+    if _origins(conf):
         from oslo_middleware import cors
 
         inner = cors.CORS(inner, conf)
@@ -58,6 +62,48 @@ def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
         return protected(environ, start_response)
 
     return dispatch
+
+
+def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+    """Without authentication, whatever a browser on this machine is made to send would be an administrator's request.
+
+    A page of another site is known by the Origin that the browser says, and by Sec-Fetch-Site where there is no Origin. A
+    page whose own name was made to mean this machine (DNS rebinding) is known by the Host, which is then the page's.
+    """
+    check_host = config.is_loopback(conf.bind_host) and not conf.allow_noauth_beyond_loopback
+    ours = {conf.bind_host.lower(), conf.host.lower()}
+    friends = _origins(conf)
+
+    def refusal(environ: dict[str, Any]) -> str:
+        host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
+        name = PORT.sub("", host).strip("[]").lower()
+        if check_host and name and name not in ours and not config.is_loopback(name):
+            return (
+                f"Host is {host[:255]!r}, which is not this server: without authentication it answers to loopback "
+                "addresses and to bind_host, unless allow_noauth_beyond_loopback=true."
+            )
+        if origin is not None:
+            same = origin.partition("://")[2].lower() == host.lower()
+            return (
+                ""
+                if same or origin in friends
+                else f"A page of {origin[:255]!r} is not let in ([cors] allowed_origin)."
+            )
+        site = environ.get("HTTP_SEC_FETCH_SITE", "none")
+        return (
+            "" if site in ("none", "same-origin") else "A page of another site is not let in ([cors] allowed_origin)."
+        )
+
+    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        reason = refusal(environ)
+        if not reason:
+            return app(environ, start_response)
+        error = {"type": "HTTPForbidden", "message": reason, "detail": ""}
+        body = json.dumps({"NeutronError": error}).encode()
+        start_response("403 Forbidden", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return guarded
 
 
 def _with_request_id(app: Wsgi) -> Wsgi:
@@ -92,9 +138,10 @@ def _behind_proxy(conf: cfg.ConfigOpts) -> bool:
     return bool(conf.oslo_middleware.enable_proxy_headers_parsing)
 
 
-def _cors_configured(conf: cfg.ConfigOpts) -> bool:
+def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:
+    """The sites whose pages are let in."""
     from oslo_middleware import cors
 
     cors.set_defaults(**CORS)
     conf.register_opts(cors.CORS_OPTS, "cors")
-    return bool(conf.cors.allowed_origin)
+    return frozenset(conf.cors.allowed_origin or ())

@@ -31,7 +31,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import shared_with_viewer
+from neutrino.server.db.view import shared_with_viewer, viewed_by
 from neutrino.server.policy.authorizer import Authorizer
 
 Object = dict[str, Any]
@@ -57,9 +57,9 @@ class Taggable:
     table: sa.Table
     statement: sa.Select[Any]
 
-    def load(self, db: Database, key: str, project_id: str) -> Object:
+    def load(self, db: Database, key: str, project_id: str | None) -> Object:
         with db.read() as connection:
-            row = connection.execute(self.statement, {"key": key, "viewer_project": project_id}).mappings().first()
+            row = connection.execute(self.statement, {"key": key, **viewed_by(project_id)}).mappings().first()
         if row is None:
             raise self.resource.not_found(id=key)
         return {**row, "tags": msgspec.json.decode(row["tags"]), "tenant_id": row["project_id"]}

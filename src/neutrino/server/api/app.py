@@ -32,12 +32,18 @@ class Endpoint:
     """One path: hands each verb to its handler. Falcon finds `on_get` and the like by name."""
 
     def __init__(
-        self, handlers: dict[str, Handler], names: Sequence[str], authentication: Authentication, max_body: int
+        self,
+        handlers: dict[str, Handler],
+        names: Sequence[str],
+        authentication: Authentication,
+        max_body: int,
+        typed: bool,
     ) -> None:
         self._handlers = handlers
         self._names = names  # what the parts of the path are, in their order
         self._authentication = authentication
         self._max_body = max_body
+        self._typed = typed
         for method in METHODS:
             if method in handlers:
                 setattr(self, f"on_{method.lower()}", self._answer)
@@ -68,7 +74,9 @@ class Endpoint:
             raise errors.HTTPRequestEntityTooLarge(limit=self._max_body)
         if not length and req.get_header("Transfer-Encoding") is None:
             return b""
-        content_type = (req.content_type or "application/json").partition(";")[0].strip().lower()
+        # A page may send a body without a type without asking the server first, so without authentication it is needed.
+        assumed = "" if self._typed else "application/json"
+        content_type = (req.content_type or assumed).partition(";")[0].strip().lower()
         if content_type != "application/json":
             raise errors.HTTPUnsupportedMediaType(content_type=content_type)
         raw: bytes = req.bounded_stream.read(self._max_body + 1) if length else req.stream.read(self._max_body + 1)
@@ -96,16 +104,16 @@ class JsonSuffix:
 
 
 def build_app(
-    routes: Iterable[Route], authentication: Authentication, *, max_body: int, public: Iterable[Route]
+    routes: Iterable[Route], authentication: Authentication, *, max_body: int, typed: bool, public: Iterable[Route]
 ) -> Any:
-    """`public` routes answer without authentication."""
+    """`public` routes answer without authentication. `typed`: a body must say that it is JSON."""
     app = falcon.App(middleware=[JsonSuffix()])
     app.req_options.strip_url_path_trailing_slash = True
     paths: dict[str, dict[str, Handler]] = defaultdict(dict)
     for route in routes:
         paths[route.path].setdefault(route.method, route.handler)
     for path, handlers in paths.items():
-        endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body)
+        endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body, typed)
         for spelling in _spellings(path):
             app.add_route(_positional(spelling), endpoint)
     for route in public:
@@ -140,7 +148,7 @@ class _Public:
         self._handler = handler
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        write(resp, self._handler(Request(Context(""), url=req.prefix, key=path.get("key", ""))))
+        write(resp, self._handler(Request(Context(None), url=req.prefix, key=path.get("key", ""))))
 
 
 def _nothing_here(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.context import Context
+from neutrino.server.context import Context, known
 from neutrino.server.policy.authorizer import Authorizer
 
 KEPT_SECONDS = 1.0
@@ -26,7 +26,9 @@ HEADERS = (
     "HTTP_X_DOMAIN_ID",
     "HTTP_X_USER_DOMAIN_ID",
     "HTTP_X_PROJECT_DOMAIN_ID",
+    "HTTP_OPENSTACK_SYSTEM_SCOPE",
 )
+SCOPES = ("domain_id", "user_domain_id", "project_domain_id", "system_scope")  # the last four of HEADERS, for rules
 NOAUTH_PROJECT = "admin"
 PROJECT_MAX = 255
 NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is checked, so nobody is held back
@@ -46,10 +48,10 @@ class Authentication:
         if now - self._since > KEPT_SECONDS or len(self._known) > MOST_KNOWN:
             self._known.clear()  # the policy, which says who is an administrator, may have changed
             self._since = now
-        known = self._known.get(headers)
-        if known is None:
-            known = self._known[headers] = self._read(*headers)
-        return replace(known, request_id=request_id)
+        context = self._known.get(headers)
+        if context is None:
+            context = self._known[headers] = self._read(*headers)
+        return replace(context, request_id=request_id)
 
     def _read(
         self,
@@ -59,28 +61,33 @@ class Authentication:
         user: str | None,
         roles: str | None,
         service_roles: str | None,
-        *domains: str | None,
+        *scopes: str | None,
     ) -> Context:
         if self._keystone and status != "Confirmed":
             raise errors.Unauthorized("Authentication required")
-        project = project or tenant or ("" if self._keystone else NOAUTH_PROJECT)
-        if len(project) > PROJECT_MAX:
+        if project is None and tenant is None and not self._keystone:
+            project = NOAUTH_PROJECT  # an empty header says what a token without a project does
+        project = project or tenant or None
+        if project is not None and len(project) > PROJECT_MAX:
             raise errors.HTTPBadRequest(f"Invalid input for X-Project-Id: it is longer than {PROJECT_MAX} characters.")
         if roles is None and not self._keystone:
             roles = NOAUTH_ROLES
-        credentials: dict[str, object] = {
-            "project_id": project,
-            "tenant_id": project,
-            "user_id": user or "",
-            "roles": sorted(_names(roles)),
-            "service_roles": sorted(_names(service_roles)),
-            **dict(zip(("domain_id", "user_domain_id", "project_domain_id"), domains, strict=True)),
-        }
+        credentials = known(
+            {
+                "project_id": project,
+                "tenant_id": project,
+                "user_id": user,
+                "roles": sorted(_names(roles)),
+                "service_roles": sorted(_names(service_roles)),
+                **dict(zip(SCOPES, scopes, strict=True)),
+            }
+        )
         return Context(
             project_id=project,
             user_id=user or "",
             roles=_names(roles),
             service_roles=_names(service_roles),
+            scopes=scopes,
             is_admin=self._authorizer.is_admin(credentials),
             credentials=credentials,
         )

@@ -9,7 +9,7 @@ is here, the same for every resource of every plugin.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -17,10 +17,11 @@ from neutrino.server import errors
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.stages import body as bodies
+from neutrino.server.api.stages.hidden import filtered_by, matching, page_of, query_seen
 from neutrino.server.api.stages.present import encode_list, in_batches, names_to_fetch, present, visible_names
 from neutrino.server.api.stages.query_string import Pairs, page_links, parse_fields, parse_query
 from neutrino.server.context import Context
-from neutrino.server.policy.authorizer import Authorizer, Sight
+from neutrino.server.policy.authorizer import POLICY_NAMES, Authorizer, Sight
 
 Object = dict[str, Any]
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
@@ -74,7 +75,12 @@ class Pipeline:
         fetched = names_to_fetch(resource, query.fields, sight)
         if fetched is not None and query.limit is not None:
             fetched = tuple(dict.fromkeys([*fetched, resource.key]))
-        rows = served.index(context, *_parent(request), replace(query, fields=fetched, everyone=sight.all_rows))
+        seen = query_seen(query, sight)
+        rows: Iterable[Object] = ()
+        if seen is not None:
+            rows = served.index(context, *_parent(request), replace(seen, fields=fetched, everyone=sight.all_rows))
+        if seen is not None and seen.limit is None and filtered_by(query) & sight.sometimes:
+            rows = page_of(matching(rows, filtered_by(query), sight), query)
         if isinstance(rows, Iterator) and query.limit is None:
             batches = (self._present(resource, batch, sight, query.fields) for batch in in_batches(rows))
             return Reply(200, encode_list(resource.collection, batches))
@@ -232,10 +238,6 @@ class Pipeline:
                 shown.append({n: row[n] for n in visible_names(resource) if n in row and n not in hidden})
             return shown
         return present(resource, rows, sight, fields)
-
-
-# What rules look at beyond an object's own attributes.
-POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
 
 
 def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -150,28 +150,54 @@ class Nullable:
         return {"anyOf": [self.of.schema(), {"type": "null"}]}
 
 
+def check_length(value: Any, most: int | None) -> None:
+    """Refuse a list that is too long before any item of it is looked at: items cost time, and come before the policy."""
+    if most is not None and isinstance(value, list) and len(value) > most:
+        raise Invalid(f"it has {len(value)} items, and at most {most} are allowed")
+
+
+def comparable(value: Any) -> Any:
+    """A hashable value that is equal for equal JSON values, so that duplicates are found in one pass."""
+    if isinstance(value, dict):
+        return frozenset((name, comparable(part)) for name, part in value.items())
+    return tuple(map(comparable, value)) if isinstance(value, list) else value
+
+
+def first_duplicate(items: Iterable[Any]) -> Any:
+    """The first item that is equal to an earlier one, or None."""
+    seen = set()
+    for item in items:
+        key = comparable(item)
+        if key in seen:
+            return item
+        seen.add(key)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; null is the empty list where `nullable`."""
+    """A list; null is the empty list where `nullable`. One that clients give needs `most`, the greatest length."""
 
     of: Type
     nullable: bool = False
     unique: bool = True
+    most: int | None = None
 
     def parse(self, value: Any) -> list[Any]:
         if value is None and self.nullable:
             return []
         if not isinstance(value, list):
             raise Invalid(f"'{value}' is not a list")
+        check_length(value, self.most)
         out = [self.of.parse(item) for item in value]
-        if self.unique:
-            for i, item in enumerate(out):
-                if item in out[:i]:
-                    raise Invalid(f"duplicate items in the list: '{item}'")
+        if self.unique and (twice := first_duplicate(out)) is not None:
+            raise Invalid(f"duplicate items in the list: '{twice}'")
         return out
 
     def schema(self) -> Schema:
         array: Schema = {"type": "array", "items": self.of.schema()}
+        if self.most is not None:
+            array["maxItems"] = self.most
         return {"anyOf": [array, {"type": "null"}]} if self.nullable else array
 
 
@@ -308,16 +334,26 @@ class DnsName:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A type made of a plain function, for values with rules of their own."""
+    """A type made of a plain function, for values with rules of their own. Where it is a list, `most` is needed."""
 
     function: Callable[[Any], Any]
     json_schema: Schema | None = None
+    most: int | None = None
 
     def parse(self, value: Any) -> Any:
+        check_length(value, self.most)
         return self.function(value)
 
     def schema(self) -> Schema:
-        return dict(self.json_schema or {})
+        schema = dict(self.json_schema or {})
+        return schema if self.most is None else _with_length(schema, self.most)
+
+
+def _with_length(schema: Schema, most: int) -> Schema:
+    """The schema with the greatest length of its array, which may be one of alternatives."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [_with_length(part, most) for part in schema["anyOf"]]}
+    return {**schema, "maxItems": most} if schema.get("type") == "array" else schema
 
 
 NAME = Text(255)

@@ -19,10 +19,17 @@ from neutrino.server.query import Query, Sort
 Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
-PROJECT = sa.bindparam("viewer_project", type_=sa.String)
+PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
 _decode = msgspec.json.decode
 BATCH = 500
 Prepared = tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]  # a statement, its names, which of them are JSON
+
+
+def viewed_by(project: str | None) -> dict[str, str | None]:
+    """The parameter of a statement with PROJECT in it. No project is NULL, which equals no row's project, not even the
+    empty one that the server's own ports and networks have.
+    """
+    return {"viewer_project": project or None}
 
 
 class View:
@@ -64,7 +71,13 @@ class View:
     # --- one object -----------------------------------------------------------------------------------------------
 
     def show(
-        self, connection: Connection, key: str, *, project: str, everyone: bool, fields: Sequence[str] | None = None
+        self,
+        connection: Connection,
+        key: str,
+        *,
+        project: str | None,
+        everyone: bool,
+        fields: Sequence[str] | None = None,
     ) -> Object | None:
         """The object for the API, or None if it is not there or not for this project to see."""
         wanted = tuple(fields) if fields is not None else self.names
@@ -77,17 +90,17 @@ class View:
             cached = statement, names, self._json_positions(names)
             self._shows[wanted, everyone] = cached
         statement, names, positions = cached
-        row = connection.execute(statement, {"key": key, "viewer_project": project}).first()
+        row = connection.execute(statement, {"key": key, **viewed_by(project)}).first()
         return None if row is None else _object(names, positions, row)
 
-    def load(self, connection: Connection, key: str, project: str = "") -> Object | None:
+    def load(self, connection: Connection, key: str, project: str | None = None) -> Object | None:
         """The object with plain Python values, whoever it belongs to: for the server's own decisions."""
         row = self.show(connection, key, project=project, everyone=True)
         return None if row is None else self.decoded(row)
 
-    def load_where(self, connection: Connection, *conditions: Condition, project: str = "") -> list[Object]:
+    def load_where(self, connection: Connection, *conditions: Condition, project: str | None = None) -> list[Object]:
         names, statement = self._select(self.names)
-        rows = connection.execute(statement.where(*conditions), {"viewer_project": project}).all()
+        rows = connection.execute(statement.where(*conditions), viewed_by(project)).all()
         positions = self._json_positions(names)
         return [self.decoded(_object(names, positions, row)) for row in rows]
 
@@ -100,7 +113,7 @@ class View:
             cached = statement.where(among), names, self._json_positions(names)
             self._loads[column] = cached
         statement, names, positions = cached
-        rows = connection.execute(statement, {"among": list(values), "viewer_project": ""}).all()
+        rows = connection.execute(statement, {"among": list(values), **viewed_by(None)}).all()
         return [self.decoded(_object(names, positions, row)) for row in rows]
 
     def decoded(self, row: Object) -> Object:
@@ -108,17 +121,19 @@ class View:
 
     # --- many -----------------------------------------------------------------------------------------------------
 
-    def many(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
+    def many(self, connection: Connection, query: Query, project: str | None, *conditions: Condition) -> list[Object]:
         objects = list(self.stream(connection, query, project, *conditions))
         return objects[::-1] if query.reverse else objects
 
-    def stream(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> Iterator[Object]:
+    def stream(
+        self, connection: Connection, query: Query, project: str | None, *conditions: Condition
+    ) -> Iterator[Object]:
         """The objects one after the other, so that a long list is never in memory as a whole; not for reversed pages."""
         names, statement = self._select(self.names if query.fields is None else query.fields)
         where = [*conditions, *self._conditions(query)]
         if not query.everyone:
             where.append(self.listed)
-        parameters = {"viewer_project": project}
+        parameters = viewed_by(project)
         if query.limit is not None or query.marker is not None or query.sorts:
             statement = self._page(connection, statement, query, where, parameters)
         if where:
@@ -180,12 +195,11 @@ class View:
         found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
         if found is None:  # it has gone since the API looked: nothing is behind it
             return sa.false()
-        alternatives = []
-        for i, (s, column, value) in enumerate(zip(sorts, columns, found, strict=True)):
-            equal = [c.is_(None) if v is None else c == v for c, v in zip(columns[:i], found[:i], strict=True)]
-            later = _beyond(column, value, s.descending)
-            alternatives.append(sa.and_(*equal, later))
-        return sa.or_(*alternatives)
+        behind: Condition = sa.false()
+        for s, column, value in reversed(list(zip(sorts, columns, found, strict=True))):
+            equal = column.is_(None) if value is None else column == value
+            behind = sa.or_(_beyond(column, value, s.descending), sa.and_(equal, behind))
+        return behind
 
 
 _EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}

@@ -51,7 +51,7 @@ def notification_context(context: Context) -> NotificationContext:
         user_id=context.user_id or None,
         user_name=known("user_name"),
         user_domain_id=known("user_domain_id"),
-        project_id=context.project_id or None,
+        project_id=context.project_id,
         project_name=known("project_name"),
         project_domain_id=known("project_domain_id"),
         domain_id=known("domain_id"),

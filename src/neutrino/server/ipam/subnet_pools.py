@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import MOST_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -54,14 +54,16 @@ VIEW = View(
 # --- for whoever makes subnets ----------------------------------------------------------------------------------------
 
 
-def load(connection: Connection, key: str, project: str = "", *, everyone: bool = True) -> Object | None:
+def load(connection: Connection, key: str, project: str | None = None, *, everyone: bool = True) -> Object | None:
     """The pool with all that `choose_prefix` and `claim` need; without `everyone`, only if the project may use it."""
     names = (*VIEW.names, "allocation_version")
     found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
     return None if found is None else VIEW.decoded(found)
 
 
-def load_default(connection: Connection, ip_version: int, project: str = "", *, everyone: bool = True) -> Object | None:
+def load_default(
+    connection: Connection, ip_version: int, project: str | None = None, *, everyone: bool = True
+) -> Object | None:
     """The pool for subnets that name none, if there is one that the project may use."""
     key = connection.execute(
         sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version).order_by(_c.id)
@@ -206,7 +208,7 @@ class SubnetPools:
             if prefixes.overlap(used, going):
                 raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
             kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(going))
-            left = prefixes.cidrs(kept, ip_version)
+            left = _few(prefixes.cidrs(kept, ip_version))
             with self._db.transaction() as tx:
                 claim(tx, before)
                 stamp = update_row(tx, t.subnetpools, before, {"prefixes": left})
@@ -250,7 +252,7 @@ def _as_shown(pool: Object) -> Object:
     return {name: str(value) if name in LENGTHS else value for name, value in pool.items()}
 
 
-def _existing(connection: Connection, key: str, revision: int | None = None, project: str = "") -> Object:
+def _existing(connection: Connection, key: str, revision: int | None = None, project: str | None = None) -> Object:
     found = load(connection, key, project)
     if found is None:
         raise errors.SubnetPoolNotFound(id=key)
@@ -302,7 +304,14 @@ def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
         raise errors.IllegalSubnetPoolPrefixUpdate(msg="the new prefixes must include all existing ones")
     if wanted and _one_version(wanted) != before["ip_version"]:
         raise errors.PrefixVersionMismatch()
-    return prefixes.compact(wanted)
+    return _few(prefixes.compact(wanted))
+
+
+def _few(cidrs: list[str]) -> list[str]:
+    """Refuse more prefixes than a pool may have: one request more at a time, they would grow without end."""
+    if len(cidrs) > MOST_PREFIXES:
+        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MOST_PREFIXES}.")
+    return cidrs
 
 
 def _check_default(connection: Connection, pool: Object, made: Sequence[Object] = ()) -> None:

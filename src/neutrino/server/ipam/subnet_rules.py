@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from neutrino.server import errors
@@ -108,8 +109,8 @@ def parse_pools(pools: Sequence[Mapping[str, str]]) -> list[Pool]:
 
 def check_pools(pools: Sequence[Mapping[str, str]], network: Network) -> None:
     first, last = usable(network)
-    checked: list[Pool] = []
-    for start, end in parse_pools(pools):
+    parsed = parse_pools(pools)
+    for start, end in parsed:
         text = f"{start}-{end}"
         if start.version != network.version or end.version != network.version:
             raise errors.InvalidAllocationPool(pool=text)
@@ -117,10 +118,13 @@ def check_pools(pools: Sequence[Mapping[str, str]], network: Network) -> None:
             raise errors.InvalidAllocationPool(pool=text)
         if start < first or end > last:  # type: ignore[operator]
             raise errors.OutOfBoundsAllocationPool(pool=text, cidr=network)
-        for other_start, other_end in checked:
-            if start <= other_end and other_start <= end:  # type: ignore[operator]
-                raise errors.OverlappingAllocationPools(pool_1=f"{other_start}-{other_end}", pool_2=text, cidr=network)
-        checked.append((start, end))
+    # In order of their starts, pools that overlap have neighbours that do.
+    ordered = sorted(parsed, key=lambda pool: int(pool[0]))
+    for (start, end), (next_start, next_end) in pairwise(ordered):
+        if next_start <= end:  # type: ignore[operator]
+            raise errors.OverlappingAllocationPools(
+                pool_1=f"{start}-{end}", pool_2=f"{next_start}-{next_end}", cidr=network
+            )
 
 
 def check_gateway_outside_pools(gateway: str | None, pools: Sequence[Mapping[str, str]]) -> None:

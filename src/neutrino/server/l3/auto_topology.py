@@ -165,7 +165,10 @@ def _values(resource: Any, context: Context, **given: Any) -> Object:
 
 
 def _project(request: Request) -> str:
-    return request.context.project_id if request.key == "None" else request.key
+    project = request.context.project_id if request.key == "None" else request.key
+    if not project:
+        raise errors.HTTPBadRequest("The caller has no project: name one in the path.")
+    return project
 
 
 def _target(project_id: str) -> Object:

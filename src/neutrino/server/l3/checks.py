@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.types import Uuid
+from neutrino.server.api.types import Uuid, comparable
 from neutrino.server.ipam.delegated import is_provisional
 from neutrino.server.l3.attached import RouterPort
 from neutrino.server.l3.owners import DVR_INTERFACE, SNAT
@@ -70,7 +70,7 @@ def has_ipv6(port: RouterPort) -> bool:
     return any(":" in address.ip_address for address in port.addresses)
 
 
-def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str) -> None:
+def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str | None) -> None:
     """Who does not own a subnet takes no address of it that its owner has kept back."""
     by_id = {subnet["id"]: subnet for subnet in subnets}
     for fixed in port["fixed_ips"]:
@@ -104,13 +104,13 @@ def has_nexthop_in(routes: Sequence[Mapping[str, str]], cidr: str) -> bool:
 
 def routes_added(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Both, each route once."""
-    out: list[dict[str, str]] = []
+    both: dict[Any, dict[str, str]] = {}
     for route in [*old, *new]:
-        if route not in out:
-            out.append(dict(route))
-    return out
+        both.setdefault(comparable(route), dict(route))
+    return list(both.values())
 
 
 def routes_removed(old: Sequence[Mapping[str, str]], gone: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """What is left; a route that was not there is no mistake."""
-    return [dict(route) for route in old if route not in gone]
+    going = {comparable(route) for route in gone}
+    return [dict(route) for route in old if comparable(route) not in going]

@@ -23,13 +23,13 @@ class ComposedView:
     needed: Callable[[Sequence[str]], tuple[str, ...]]
     finish: Callable[[Connection, list[Object], Sequence[str]], None]
 
-    def many(self, connection: Connection, query: Query, project: str, *conditions: Condition) -> list[Object]:
+    def many(self, connection: Connection, query: Query, project: str | None, *conditions: Condition) -> list[Object]:
         wanted = self.names if query.fields is None else query.fields
         asked = replace(query, fields=self.needed(wanted))
         return self._finished(connection, self.view.many(connection, asked, project, *conditions), wanted)
 
     def show(
-        self, connection: Connection, key: str, *, project: str, everyone: bool, fields: Sequence[str] | None
+        self, connection: Connection, key: str, *, project: str | None, everyone: bool, fields: Sequence[str] | None
     ) -> Object | None:
         wanted = self.names if fields is None else fields
         row = self.view.show(connection, key, project=project, everyone=everyone, fields=self.needed(wanted))

@@ -237,7 +237,7 @@ def _check_unchanged(connection: Connection, router: Object) -> None:
         raise Stale
 
 
-def _check_shared_with(connection: Connection, subnet: Object, project_id: str) -> None:
+def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:
     """A network shared with all is for instances; who may route it is named by an RBAC policy."""
     policy = sa.select(_r.id).where(
         _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id

@@ -17,7 +17,6 @@ AGENT_GATEWAY: Final = "network:floatingip_agent_gateway"
 INTERFACES: Final = (INTERFACE, HA_INTERFACE, DVR_INTERFACE)
 # Ports that go with their router, or their floating IP, and not by themselves.
 OF_ROUTERS: Final = (*INTERFACES, SNAT, GATEWAY, HA_PORT)
-KEPT: Final = (*OF_ROUTERS, FLOATING)
 
 
 def interface_owner(router: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """What becomes of routers and floating IPs when somebody changes or deletes a port.
 
-A router's port goes with its router, and a floating IP's with the floating IP: deleting it is refused. A floating IP does
+A router's port goes with its router, and a floating IP's with the floating IP: deleting it is refused, by
+whose port it is and not by its device_owner, which clients may clear. A floating IP does
 not keep the port behind it from being deleted; it is then in front of nothing, and ports are no longer forwarded to it.
 All of it is part of the transaction that changes the port.
 """
@@ -21,11 +22,16 @@ from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3 import floating_view
 from neutrino.server.l3.floating_ips import DOWN, NOWHERE, forget
-from neutrino.server.l3.owners import FLOATING, GATEWAY, INTERFACES, KEPT
+from neutrino.server.l3.owners import FLOATING, GATEWAY, INTERFACES
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 _f, _fw, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.routers.c, t.router_ports.c
+_KEEPERS = (
+    sa.select(_rp.port_id)
+    .where(_rp.port_id == sa.bindparam("port"))
+    .union_all(sa.select(_f.id).where(_f.floating_port_id == sa.bindparam("port")))
+)
 _BEHIND = (
     sa.select(_f.id, sa.literal("whole").label("how"), _f.fixed_ip_address.label("address"), sa.literal("").label("fw"))
     .where(_f.port_id == sa.bindparam("port"))
@@ -38,13 +44,14 @@ _BEHIND = (
 
 
 def check_delete(connection: Connection, port: Object) -> None:
-    """Refuse to delete a port that a router or a floating IP needs."""
-    if port["device_owner"] not in KEPT and not port["device_id"]:
-        return
-    is_routers = sa.select(_rp.port_id).where(_rp.port_id == port["id"])
-    is_floating = sa.select(_f.id).where(_f.floating_port_id == port["id"])
-    if connection.execute(is_routers.union_all(is_floating)).first() is not None:
-        raise errors.ServicePortInUse(port_id=port["id"], reason=f"its device_owner is {port['device_owner']}")
+    """Refuse to delete a port that a router or a floating IP needs, whatever the port itself says of its device."""
+    if is_kept(connection, port["id"]):
+        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP has it")
+
+
+def is_kept(connection: Connection, port_id: str) -> bool:
+    """Whether a router or a floating IP has this port."""
+    return connection.execute(_KEEPERS, {"port": port_id}).first() is not None
 
 
 def follow(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:

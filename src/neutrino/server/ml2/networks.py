@@ -96,7 +96,7 @@ class Networks:
             one_way_of_segments(row)
         return rows
 
-    def load(self, connection: Connection, key: str, project: str = "") -> Object:
+    def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
         found = VIEW.load(connection, key, project)
         if found is None:
             raise errors.NetworkNotFound(id=key)
@@ -111,7 +111,7 @@ class Networks:
         self._just.put((key, context.project_id), VIEW.decoded(found))
         return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
 
-    def load_again(self, connection: Connection, key: str, project: str) -> Object:
+    def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
         """The network, which `owner` may have just read for the same request."""
         return self._just.take((key, project)) or self.load(connection, key, project)
 

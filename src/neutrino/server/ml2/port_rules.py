@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neutrino.server import errors
+from neutrino.server.api.types import first_duplicate
 
 Object = dict[str, Any]
 
@@ -23,9 +24,9 @@ def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, most: int) -> li
     if 0 <= most < len(pairs):
         raise errors.AllowedAddressPairExhausted(quota=most)
     full = [{"mac_address": p.get("mac_address", mac), "ip_address": p["ip_address"]} for p in pairs]
-    for i, pair in enumerate(full):
-        if pair in full[:i]:
-            raise errors.DuplicateAddressPairInRequest(**pair)
+    twice = first_duplicate(full)
+    if twice is not None:
+        raise errors.DuplicateAddressPairInRequest(**twice)
     return full
 
 

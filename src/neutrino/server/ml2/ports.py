@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.api.types import comparable
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
@@ -392,7 +393,8 @@ class Ports:
 
 def _new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
     """The new list, or the old one where it has the same items: their order means nothing and is no change."""
-    return old if len(new) == len(old) and all(item in old for item in new) else new
+    same = len(new) == len(old) and {comparable(item) for item in new} <= {comparable(item) for item in old}
+    return old if same else new
 
 
 def _mac_taken(connection: Connection, port: Object) -> bool:

@@ -184,8 +184,9 @@ class SecurityGroups:
         """A list shows the default group of the project it is about, if that project is the caller's to look into."""
         asked = query.filters.get("project_id")
         project = asked[0] if asked else context.project_id
-        nameable = 0 < len(project) <= 255  # a filter may be any text: what cannot be a project has no group
-        if nameable and (context.is_admin or project == context.project_id):
+        if not project or len(project) > 255:  # a filter may be any text: what cannot be a project has no group
+            return
+        if context.is_admin or project == context.project_id:
             self.ensure_default(project)
 
     def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import PROJECT, shared_with_viewer
+from neutrino.server.db.view import PROJECT, shared_with_viewer, viewed_by
 
 _IDS = sa.bindparam("ids", expanding=True, type_=sa.String)
 
@@ -66,4 +66,4 @@ def check_address_groups(
 
 
 def _parameters(context: Context, ids: set[str], project_id: str | None) -> dict[str, Any]:
-    return {"ids": list(ids), "viewer_project": context.project_id if project_id is None else project_id}
+    return {"ids": list(ids), **viewed_by(context.project_id if project_id is None else project_id)}

@@ -56,7 +56,7 @@ RULES = View(
 )
 
 
-def list_groups(connection: Connection, query: Query, project: str) -> list[Object]:
+def list_groups(connection: Connection, query: Query, project: str | None) -> list[Object]:
     fields, with_rules = _wanted(query.fields)
     groups = GROUPS.many(connection, replace(query, fields=fields), project)
     if with_rules:
@@ -65,7 +65,7 @@ def list_groups(connection: Connection, query: Query, project: str) -> list[Obje
 
 
 def show_group(
-    connection: Connection, key: str, *, project: str, everyone: bool, fields: Sequence[str] | None = None
+    connection: Connection, key: str, *, project: str | None, everyone: bool, fields: Sequence[str] | None = None
 ) -> Object | None:
     wanted, with_rules = _wanted(fields)
     group = GROUPS.show(connection, key, project=project, everyone=everyone, fields=wanted)

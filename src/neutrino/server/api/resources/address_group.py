@@ -7,6 +7,8 @@ from neutrino.server.api.definition import Action, Attribute, Resource
 from neutrino.server.api.resources.common import ID, NAME_ATTRIBUTE, PROJECT, REVISION, TIMESTAMPS, description
 from neutrino.server.api.types import Bool, Cidr, ListOf, Text
 
+MOST_ADDRESSES = 1000  # in one request
+
 ADDRESS_GROUP = Resource(
     name="address_group",
     collection="address_groups",
@@ -20,7 +22,7 @@ ADDRESS_GROUP = Resource(
         NAME_ATTRIBUTE,
         description(Text(255)),
         PROJECT,
-        Attribute("addresses", ListOf(Cidr(), nullable=True), post=True),
+        Attribute("addresses", ListOf(Cidr(), nullable=True, most=MOST_ADDRESSES), post=True),
         Attribute("shared", Bool()),
         *TIMESTAMPS,
         *REVISION,

@@ -24,7 +24,7 @@ FLAVOR = Resource(
         NAME_ATTRIBUTE,
         _DESCRIPTION,
         Attribute("service_type", OneOf(SERVICE_TYPES), post=True, default=REQUIRED, filter=True, sort=True),
-        Attribute("service_profiles", ListOf(Uuid()), post=True, put=True, default=[]),
+        Attribute("service_profiles", ListOf(Uuid(), most=100), post=True, put=True, default=[]),
         _ENABLED,
     ),
 )

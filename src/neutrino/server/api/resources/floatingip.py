@@ -159,6 +159,6 @@ FLOATINGIP_POOL = Resource(
         Attribute("subnet_name", Text(255)),
         Attribute("network_id", Uuid()),
         Attribute("cidr", Cidr()),
-        Attribute("project_id", Text(255)),
+        Attribute("project_id", Text(255), shown_null=True),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from neutrino.model.sentinel import UNSET
@@ -10,6 +11,8 @@ from neutrino.server.api.definition import Attribute, Resource
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
+    MOST_DHCP_OPTIONS,
+    MOST_ZONE_HINTS,
     NAME_ATTRIBUTE,
     PROJECT,
     STANDARD,
@@ -32,6 +35,7 @@ from neutrino.server.api.types import (
     Text,
     Type,
     Uuid,
+    first_duplicate,
 )
 
 _SEGMENT = Record(
@@ -56,9 +60,8 @@ def parse_segments(value: Any) -> Any:
         }
         for s in segments
     ]
-    for i, segment in enumerate(full):
-        if segment in full[:i]:
-            raise errors.SegmentsContainDuplicateEntry()
+    if first_duplicate(full) is not None:
+        raise errors.SegmentsContainDuplicateEntry()
     return full
 
 
@@ -129,7 +132,7 @@ NETWORK = Resource(
         Attribute("availability_zones", ListOf(Text()), extension="network_availability_zone"),
         Attribute(
             "availability_zone_hints",
-            ListOf(Text(255)),
+            ListOf(Text(255), most=MOST_ZONE_HINTS),
             post=True,
             default=[],
             sort=True,
@@ -138,14 +141,16 @@ NETWORK = Resource(
         Attribute("ipv4_address_scope", Nullable(Uuid()), extension="address-scope"),
         Attribute("ipv6_address_scope", Nullable(Uuid()), extension="address-scope"),
         Attribute("l2_adjacency", Bool(), extension="l2_adjacency"),
-        Attribute("extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None),
+        Attribute(
+            "extra_dhcp_opts", replace(EXTRA_DHCP_OPTS, most=MOST_DHCP_OPTIONS), post=True, put=True, default=None
+        ),
         Attribute("ha", Bool(), post=True, default=False, visible=False, guarded=True, extension="network_ha"),
         _provider("network_type", Text(32), _NETWORK_TYPES),
         _provider("physical_network", Nullable(Text(64))),
         _provider("segmentation_id", Nullable(Integer())),
         Attribute(
             "segments",
-            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}),
+            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}, most=100),
             post=True,
             put=True,
             guarded=True,

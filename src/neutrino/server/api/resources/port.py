@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, 
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
+    MOST_DHCP_OPTIONS,
+    MOST_FIXED_IPS,
     MOST_TAGS,
     NAME_ATTRIBUTE,
     PROJECT,
@@ -53,6 +56,7 @@ VNIC_TYPES = (
     "remote-managed",
 )
 PROFILE_MAX = 4095
+MOST_ADDRESS_PAIRS = 1000  # in one request; how many a port may have is the option max_allowed_address_pair
 # Octavia says more of an address than these.
 FIXED_IP = Record(
     {"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)}, others=True
@@ -70,6 +74,9 @@ def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
     if len(set(addresses)) != len(addresses):
         raise Invalid("a fixed IP address is given twice")
     return fixed
+
+
+FIXED_IPS = Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema(), most=MOST_FIXED_IPS)
 
 
 def parse_pair_address(value: Any) -> str:
@@ -91,6 +98,7 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise Invalid(f"'{value}' is not a list of address pairs")
     pairs: list[dict[str, Any]] = []
+    seen = set()
     for item in value:
         if not isinstance(item, dict):
             raise Invalid(f"'{item}' is not an address pair")
@@ -102,10 +110,12 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
         pair: dict[str, Any] = {"ip_address": parse_pair_address(item["ip_address"])}
         if item.get("mac_address") is not None:
             pair["mac_address"] = Mac().parse(item["mac_address"])
-        if pair in pairs:
+        key = pair["ip_address"], pair.get("mac_address")
+        if key in seen:
             raise errors.DuplicateAddressPairInRequest(
                 mac_address=pair.get("mac_address"), ip_address=pair["ip_address"]
             )
+        seen.add(key)
         pairs.append(pair)
     return pairs
 
@@ -127,10 +137,7 @@ PROFILE = Parsed(parse_profile, AnyObject().schema())
 
 
 def parse_tags(value: Any) -> list[str]:
-    tags = ListOf(Text(255)).parse(value)
-    if len(tags) > MOST_TAGS:
-        raise Invalid(f"an object has at most {MOST_TAGS} tags")
-    return sorted(tags)
+    return sorted(ListOf(Text(255)).parse(value))
 
 
 def _binding(name: str, type_: Any, **rest: Any) -> Attribute:
@@ -166,7 +173,7 @@ PORT = Resource(
         Attribute("device_owner", Text(255), post=True, put=True, default="", filter=True, sort=True, guarded=True),
         Attribute(
             "fixed_ips",
-            Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema()),
+            FIXED_IPS,
             post=True,
             put=True,
             filter=True,
@@ -175,7 +182,7 @@ PORT = Resource(
         Attribute("port_security_enabled", Bool(), post=True, put=True, guarded=True, extension="port-security"),
         Attribute(
             "security_groups",
-            ListOf(Uuid(), nullable=True),
+            ListOf(Uuid(), nullable=True, most=100),
             post=True,
             put=True,
             filter=True,
@@ -188,13 +195,21 @@ PORT = Resource(
                 ListOf(
                     Record({"ip_address": Key(Text(64)), "mac_address": Key(Mac(), required=False)}), nullable=True
                 ).schema(),
+                most=MOST_ADDRESS_PAIRS,
             ),
             post=True,
             put=True,
             guarded=True,
             extension="allowed-address-pairs",
         ),
-        Attribute("extra_dhcp_opts", EXTRA_DHCP_OPTS, post=True, put=True, default=None, extension="extra_dhcp_opt"),
+        Attribute(
+            "extra_dhcp_opts",
+            replace(EXTRA_DHCP_OPTS, most=MOST_DHCP_OPTIONS),
+            post=True,
+            put=True,
+            default=None,
+            extension="extra_dhcp_opt",
+        ),
         _binding("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal"),
         _binding("host_id", Nullable(Text(255)), post=True, put=True, filter=True),
         _binding("profile", PROFILE, post=True, put=True),
@@ -228,7 +243,7 @@ PORT = Resource(
         *STANDARD_BUT_TAGS,
         Attribute(
             "tags",
-            Parsed(parse_tags, {**ListOf(Text(255)).schema(), "maxItems": MOST_TAGS}),
+            Parsed(parse_tags, ListOf(Text(255)).schema(), most=MOST_TAGS),
             post=True,
             default=[],
             guarded=True,

@@ -9,12 +9,13 @@ from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, 
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
+    MOST_ZONE_HINTS,
     NAME_ATTRIBUTE,
     PROJECT,
     STANDARD,
     TAG_FILTERS,
 )
-from neutrino.server.api.resources.port import FIXED_IP, parse_fixed_ips
+from neutrino.server.api.resources.port import FIXED_IPS
 from neutrino.server.api.types import (
     AnyObject,
     Bool,
@@ -33,12 +34,13 @@ from neutrino.server.api.types import (
 )
 
 ROUTE = Record({"destination": Key(Cidr()), "nexthop": Key(IpAddress())})
-ROUTES = ListOf(ROUTE, nullable=True)
+# The most in one request; how many a router may have is a quota, router_route.
+ROUTES = ListOf(ROUTE, nullable=True, most=1000)
 _GATEWAY = Record(
     {
         "network_id": Key(Uuid()),
         "enable_snat": Key(Bool(), required=False),
-        "external_fixed_ips": Key(Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema()), required=False),
+        "external_fixed_ips": Key(FIXED_IPS, required=False),
     }
 )
 PROTOCOLS = {
@@ -101,7 +103,7 @@ ROUTER = Resource(
         Attribute("availability_zones", ListOf(Text()), extension="router_availability_zone"),
         Attribute(
             "availability_zone_hints",
-            ListOf(Text(255)),
+            ListOf(Text(255), most=MOST_ZONE_HINTS),
             post=True,
             default=[],
             extension="router_availability_zone",

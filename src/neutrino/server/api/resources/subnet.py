@@ -35,6 +35,8 @@ from neutrino.server.api.types import (
 )
 
 IPV6_MODES = ("dhcpv6-stateful", "dhcpv6-stateless", "slaac", None)
+# In one request; how many a subnet may have are the options max_dns_nameservers and max_subnet_host_routes.
+MOST_NAMESERVERS, MOST_HOST_ROUTES = 100, 1000
 # A device_owner, as "compute:nova": what other services call theirs is not known here.
 SERVICE_TYPE = re.compile(r"\S+:|[Oo]ctavia")
 
@@ -115,14 +117,14 @@ SUBNET = Resource(
         Attribute("prefixlen", Integer(min=0, max=128), post=True, visible=False),
         Attribute("cidr", Nullable(Cidr(Unconvertible)), post=True, filter=True, sort=True),
         Attribute("gateway_ip", Nullable(IpAddress()), post=True, put=True, filter=True, sort=True),
-        Attribute("allocation_pools", Parsed(parse_pools, _POOLS_SCHEMA), post=True, put=True),
+        Attribute("allocation_pools", Parsed(parse_pools, _POOLS_SCHEMA, most=100), post=True, put=True),
         Attribute(
             "dns_nameservers",
-            Parsed(parse_nameservers, ListOf(IpAddress(), nullable=True).schema()),
+            Parsed(parse_nameservers, ListOf(IpAddress(), nullable=True).schema(), most=MOST_NAMESERVERS),
             post=True,
             put=True,
         ),
-        Attribute("host_routes", ListOf(_ROUTE, nullable=True), post=True, put=True),
+        Attribute("host_routes", ListOf(_ROUTE, nullable=True, most=MOST_HOST_ROUTES), post=True, put=True),
         Attribute("enable_dhcp", Bool(), post=True, put=True, default=True, filter=True, sort=True),
         Attribute("ipv6_ra_mode", OneOf(IPV6_MODES), post=True, filter=True, sort=True),
         Attribute("ipv6_address_mode", OneOf(IPV6_MODES), post=True, filter=True, sort=True),
@@ -137,9 +139,10 @@ SUBNET = Resource(
         ),
         Attribute(
             "service_types",
-            Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}),
+            Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}, most=64),
             post=True,
             put=True,
+            guarded=True,
             extension="subnet-service-types",
         ),
         Attribute("dns_publish_fixed_ip", Bool()),

@@ -14,6 +14,8 @@ from neutrino.server.api.resources.common import (
 )
 from neutrino.server.api.types import Bool, Cidr, Integer, ListOf, Text
 
+MOST_PREFIXES = 1000
+
 
 def _prefixlen(name: str) -> Attribute:
     return Attribute(name, Integer(min=0, max=2**31 - 1, as_text=True), post=True, put=True, filter=True, sort=True)
@@ -31,7 +33,7 @@ SUBNETPOOL = Resource(
         ID,
         Attribute("name", Text(255, min=1, blank=False), post=True, put=True, default=REQUIRED, filter=True, sort=True),
         PROJECT,
-        Attribute("prefixes", ListOf(Cidr()), post=True, put=True, default=REQUIRED),
+        Attribute("prefixes", ListOf(Cidr(), most=MOST_PREFIXES), post=True, put=True, default=REQUIRED),
         Attribute("default_quota", Integer(min=0), post=True, put=True, filter=True, sort=True, shown_null=True),
         Attribute("ip_version", Integer(), filter=True, sort=True),
         _prefixlen("default_prefixlen"),

@@ -14,7 +14,7 @@ from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 
-PROJECT_NAMES = ("project_id", "tenant_id")
+MOST_AT_ONCE = 500  # each is checked before the policy is asked, and all are written in one transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
             raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")
+        if len(several) > MOST_AT_ONCE:
+            raise errors.HTTPBadRequest(
+                f"Invalid input for {resource.collection}: it has {len(several)} items, and at most {MOST_AT_ONCE} are "
+                "created at once."
+            )
         return [_to_create(resource, _unwrapped(resource, one), context) for one in several], True
     return [_to_create(resource, _only(resource, body), context)], False
 
@@ -99,8 +104,8 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
 def _owner(asked: str | None, context: Context) -> str:
     """Only administrators and services make things for a project that is not theirs."""
     if not asked:
-        if not context.project_id and not context.is_admin:
-            raise errors.HTTPBadRequest("Running without a project: 'project_id' is required.")
+        if context.project_id is None:
+            raise errors.HTTPBadRequest("The caller has no project: 'project_id' is required.")
         return context.project_id
     if asked != context.project_id and not context.is_admin and not context.roles & {"service", "advsvc"}:
         raise errors.HTTPBadRequest("A project_id other than the caller's own needs administrative rights.")

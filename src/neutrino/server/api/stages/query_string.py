@@ -31,6 +31,9 @@ DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
 NUMBERS = {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}
 MOST_TAGS = 100  # in one filter: each is a subquery of its own
+MOST_VALUES = 1600  # in one filter: with ids as values, what fits a request line of 64 KiB, the most that uWSGI takes
+MOST_PARAMETERS = 2000
+MOST_SORT_KEYS = 16
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?")
 # Names in the API that are one and the same.
 SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
@@ -38,9 +41,11 @@ SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
 
 def pairs_of(query_string: str) -> Pairs:
     try:
-        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=2000)
+        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)
     except ValueError:
-        raise errors.HTTPBadRequest("The query string is not valid.") from None
+        raise errors.HTTPBadRequest(
+            f"The query string is not valid: it has more than {MOST_PARAMETERS} parameters, or is no UTF-8."
+        ) from None
 
 
 def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = None) -> Query:
@@ -90,7 +95,10 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
         elif name == "changed_since" and "updated_at" in resource.by_name:
             filters[name] = (_time(given[-1]),)
         elif attribute is not None and attribute.filter:
-            filters[attribute.name] = tuple(_value(attribute, text) for text in given)
+            texts = tuple(dict.fromkeys(given))
+            if len(texts) > MOST_VALUES:
+                raise errors.HTTPBadRequest(f"Invalid input for {name}: a filter has at most {MOST_VALUES} values.")
+            filters[attribute.name] = tuple(_value(attribute, text) for text in texts)
         else:
             unknown.append(name)
     if unknown:
@@ -154,18 +162,21 @@ def _time(text: str) -> str:
 
 def _sorts(resource: Resource, values: dict[str, list[str]]) -> tuple[Sort, ...]:
     keys, directions = values.get("sort_key", []), values.get("sort_dir", [])
+    if len(keys) > MOST_SORT_KEYS:
+        raise errors.HTTPBadRequest(f"Invalid input for sort_key: at most {MOST_SORT_KEYS} are allowed.")
     for direction in directions:
         if direction not in DIRECTIONS:
             raise errors.HTTPBadRequest(f"Invalid sort_dir {direction!r}: it is asc or desc.")
-    out = []
+    out: dict[str, Sort] = {}  # rows that are equal in a key are so the second time too
     for i, key in enumerate(keys):
         attribute = resource.by_name.get(SYNONYMS.get(key, key))
         if attribute is None or not attribute.sort:
             raise errors.HTTPBadRequest(f"A list cannot be sorted by {key!r} (sort_key).")
-        out.append(Sort(attribute.name, DIRECTIONS[directions[i]] if i < len(directions) else False))
+        descending = DIRECTIONS[directions[i]] if i < len(directions) else False
+        out.setdefault(attribute.name, Sort(attribute.name, descending))
     if directions and len(directions) != len(keys):
         raise errors.HTTPBadRequest("Give one sort_dir for each sort_key, or none at all.")
-    return tuple(out)
+    return tuple(out.values())
 
 
 def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:

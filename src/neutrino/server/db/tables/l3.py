@@ -27,7 +27,8 @@ routers = table(
     sa.UniqueConstraint("ha_network_id", "ha_vr_id"),
 )
 
-# The ports of a router, by what each was made for: a port's device_owner may be changed by its project.
+# The ports of a router, by what each was made for. A port belongs to a router by its row here: its device_owner alone
+# says nothing, since clients set it.
 router_ports = table(
     "router_ports",
     sa.Column("port_id", Id, sa.ForeignKey("ports.id", ondelete="CASCADE"), primary_key=True),

@@ -1,0 +1,105 @@
+"""Lists by attributes that the caller may not see tell nothing of their values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neutrino.server.main import Server
+from tests.api.client import Api
+
+
+def ids(api: Api, path: str, *query: tuple[str, Any]) -> list[str]:
+    found = api.get(path, list(query)).expect(200).body
+    (collection,) = [name for name in found if not name.endswith("_links")]
+    return [one["id"] for one in found[collection]]
+
+
+def hidden_and_filtered(server: Server) -> list[tuple[str, str]]:
+    """Every attribute that lists are filtered by and that members may not see."""
+    from neutrino.server.policy.rules import DEFAULTS
+
+    admins = {"rule:admin_only", "(rule:admin_only) or (rule:service_api)"}
+    return [
+        (resource.url, attribute.name)
+        for resource in server.resources
+        for attribute in resource.attributes
+        if attribute.filter and DEFAULTS.get(f"get_{resource.name}:{attribute.name}") in admins
+    ]
+
+
+def test_the_table_is_complete(server: Server) -> None:
+    assert sorted(hidden_and_filtered(server)) == sorted(VALUES)
+
+
+VALUES: dict[tuple[str, str], Any] = {
+    ("networks", "provider:network_type"): "vlan",
+    ("networks", "provider:physical_network"): "physnet1",
+    ("networks", "provider:segmentation_id"): None,
+    ("ports", "binding:host_id"): "h1",
+}
+
+
+@pytest.mark.parametrize(("path", "name"), VALUES)
+def test_a_filter_by_a_hidden_attribute_matches_nothing(api: Api, admin: Api, path: str, name: str) -> None:
+    network = admin.network(provider__network_type="vlan", provider__physical_network="physnet1")
+    made = network if path == "networks" else admin.port(network, binding__host_id="h1")
+    value = made[name] if VALUES[path, name] is None else VALUES[path, name]
+    assert made["id"] in ids(api, f"/{path}")
+    assert made["id"] in ids(admin, f"/{path}", (name, value))
+    # The same answer, whether the guess is right or wrong, and with pages.
+    for page in ((), (("limit", 1),), (("limit", 1), ("page_reverse", "True"))):
+        for guess in (value, "7" if name.endswith("_id") else "true"):
+            answer = api.get(f"/{path}", [(name, guess), *page]).expect(200).body
+            assert answer[path] == []
+            assert made["id"] not in json.dumps(answer)
+
+
+def with_rules(another_server: Callable[..., Server], tmp_path: Path, **rules: str) -> Api:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps({f"get_network:{name}": rule for name, rule in rules.items()}))
+    return Api(another_server({"oslo_policy": {"policy_file": str(path)}}).app)
+
+
+def test_an_order_by_a_hidden_attribute_is_none(another_server: Callable[..., Server], tmp_path: Path) -> None:
+    api = with_rules(another_server, tmp_path, description="rule:admin_only")
+    networks = [api.network(description=text)["id"] for text in ("c", "a", "b")]
+    by_id = sorted(networks)
+    for direction in ("asc", "desc"):
+        order = [("sort_key", "description"), ("sort_dir", direction)]
+        assert ids(api, "/networks", *order) == by_id
+        assert ids(api, "/networks", *order, ("limit", 5), ("marker", by_id[0])) == by_id[1:]
+    assert ids(api.as_admin(), "/networks", ("sort_key", "description")) == [networks[i] for i in (1, 2, 0)]
+    assert ids(api, "/networks", ("description", "a")) == []
+
+
+def test_a_filter_by_what_is_hidden_in_some_rows(another_server: Callable[..., Server], tmp_path: Path) -> None:
+    """An attribute that its owner alone sees: a filter finds the caller's own rows, in full pages."""
+    api = with_rules(another_server, tmp_path, description="rule:admin_or_owner", tags="rule:admin_or_owner")
+    owner, admin = api.as_stranger(), api.as_admin()
+    own, others = [], []
+    for _ in range(6):
+        others.append(owner.network(description="x")["id"])
+        owner.put(f"/networks/{others[-1]}/tags/t").expect(201)
+        admin.change("network", others[-1], shared=True)
+        own.append(api.network(description="x")["id"])
+        api.put(f"/networks/{own[-1]}/tags/t").expect(201)
+    own.sort()
+    for name, value in (("description", "x"), ("tags", "t"), ("tags-any", "t"), ("not-tags", "none")):
+        assert sorted(ids(api, "/networks", (name, value))) == own
+        seen, marker = [], []
+        while page := ids(api, "/networks", (name, value), ("limit", 2), *marker):
+            assert len(page) == 2
+            seen += page
+            marker = [("marker", page[-1])]
+        assert seen == own
+        back = [("page_reverse", "True"), ("marker", own[4])]
+        assert ids(api, "/networks", (name, value), ("limit", 2), *back) == own[2:4]
+        answer = api.get("/networks", [(name, value), ("limit", 100)]).body
+        assert not any(other in json.dumps(answer) for other in others)
+    assert set(others) <= set(ids(api, "/networks"))
+    assert set(ids(admin, "/networks", ("description", "x"))) == {*own, *others}
