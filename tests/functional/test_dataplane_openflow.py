@@ -11,7 +11,7 @@ from neutrino.agent.l2.desired import HostState, Options
 from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, MASK
 from neutrino.agent.l2.plan import plan
 from neutrino.dataplane.openflow import packet
-from neutrino.dataplane.openflow.api import OpenFlow, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, OpenFlow, OpenFlowError, flow
 from neutrino.dataplane.openflow.fake import FakeSwitch
 from neutrino.dataplane.openflow.packet import Packet
 from neutrino.dataplane.openflow.real import OvsOfctl
@@ -97,6 +97,75 @@ def test_deletion_is_by_priority_and_exact_match(openflow):
 def test_a_bridge_that_is_not_there(openflow):
     with pytest.raises(OpenFlowError):
         openflow.read_flows("br-none", COOKIE, MASK)
+
+
+@pytest.fixture
+def restricted(request: pytest.FixtureRequest, openflow: OpenFlow) -> Iterator[OpenFlow]:
+    """The same, on a datapath that can do no more than the kernel's."""
+    if isinstance(openflow, FakeSwitch):
+        openflow.features = DatapathFeatures(nd_extension=False)
+        yield openflow
+        return
+    server: OpenVSwitch = request.getfixturevalue("switch")
+    server.appctl("dpif/set-dp-features", "br-test", "nd_ext", "false")
+    yield openflow
+    server.appctl("dpif/set-dp-features", "br-test", "nd_ext", "true")
+
+
+def test_the_features_of_the_datapath_are_read(openflow):
+    assert openflow.read_features("br-test") == DatapathFeatures(nd_extension=True)
+    with pytest.raises(OpenFlowError):
+        openflow.read_features("br-none")
+
+
+ANSWERS = [
+    flow(21, 1, f"icmp6,dl_vlan=7,icmp_code=0,icmp_type=135,nd_target=2001:db8::{number}", actions, cookie=OURS)
+    for number, actions in enumerate(("set_field:2->nd_options_type,resubmit(,22)", "set_field:0->nd_reserved,IN_PORT"))
+]
+
+
+def test_flows_that_the_datapath_cannot_carry_out_are_rejected_by_name_and_undo_the_whole_change(restricted):
+    assert restricted.read_features("br-test") == DatapathFeatures(nd_extension=False)
+    apply(restricted, ours(FLOWS[0]))
+    with pytest.raises(FlowsRejected) as caught:
+        apply(restricted, ours(FLOWS[3]), *ANSWERS, ours(FLOWS[4]), delete=[ours(FLOWS[0])])
+    assert caught.value.reasons == {entry.key: "OFPBAC_BAD_SET_ARGUMENT" for entry in ANSWERS}
+    assert restricted.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[0])}
+
+
+def test_the_flows_of_a_restricted_datapath_are_taken_by_it(restricted):
+    cloud = Cloud("h1", "h2", "h3", features=DatapathFeatures(nd_extension=False))
+    cloud.apply(*OBJECTS)
+    host = cloud.hosts["h1"]
+    for wanted in host.renderer.render(host.desired).values():
+        apply(restricted, *wanted.values())
+
+
+def test_a_flow_that_cannot_be_written_down_is_rejected_by_name(switch):
+    switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
+    try:
+        real = OvsOfctl(switch.run_directory)
+        gone, bad = ours(FLOWS[1]), ours(FLOWS[0])._replace(actions="ct(commit)")
+        with pytest.raises(FlowsRejected) as caught:
+            real.apply_flows("br-test", add=[ours(FLOWS[2]), bad], delete=[gone])
+        assert caught.value.reasons.keys() == {bad.key}
+    finally:
+        switch.vsctl("del-br", "br-test")
+
+
+def test_a_flow_too_many_for_its_table_is_rejected_by_name(switch):
+    """Which the switch notices only when it carries out the change, so it names the first alone."""
+    switch.vsctl(
+        "add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure",
+        "flow_tables:24=@table", "--", "--id=@table", "create", "Flow_Table", "flow_limit=1",
+    )  # fmt: skip
+    try:
+        real = OvsOfctl(switch.run_directory)
+        with pytest.raises(FlowsRejected) as caught:
+            real.apply_flows("br-test", add=[ours(FLOWS[2]), ours(FLOWS[3]), ours(FLOWS[4])], delete=[])
+        assert caught.value.reasons == {FLOWS[4].key: "OFPFMFC_TABLE_FULL"}
+    finally:
+        switch.vsctl("del-br", "br-test")
 
 
 def test_a_refused_flow_undoes_the_whole_change(switch):
