@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test check bench format clean
+.PHONY: help up demo test kernel check bench format clean
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -21,6 +21,10 @@ test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@$(MAKE) --no-print-directory check
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+kernel: ## ask the kernel's Open vSwitch datapath, in a guest: every flow of ours, and packets (a quarter of an hour)
+	@scripts/setup kernel
+	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
 
 check: ## lint, format, types, import rules
 	@scripts/setup test

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.desired import HostState, Options
+from neutrino.agent.l2.desired import HostState
 from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, MASK
 from neutrino.agent.l2.plan import plan
 from neutrino.dataplane.openflow import packet
@@ -15,8 +15,8 @@ from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, Ope
 from neutrino.dataplane.openflow.fake import FakeSwitch
 from neutrino.dataplane.openflow.packet import Packet
 from neutrino.dataplane.openflow.real import OvsOfctl
-from neutrino.model.state import AddressGroup, AddressPair, GroupMembers, Member
-from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, group, mac, network, port, rule
+from tests.support.every_flow import OBJECTS, VARIANTS, hosts
+from tests.support.l2 import Cloud, FakeHost, mac
 from tests.support.openvswitch import OpenVSwitch
 
 
@@ -133,10 +133,9 @@ def test_flows_that_the_datapath_cannot_carry_out_are_rejected_by_name_and_undo_
     assert restricted.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[0])}
 
 
-def test_the_flows_of_a_restricted_datapath_are_taken_by_it(restricted):
-    cloud = Cloud("h1", "h2", "h3", features=DatapathFeatures(nd_extension=False))
-    cloud.apply(*OBJECTS)
-    host = cloud.hosts["h1"]
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_flows_of_a_restricted_datapath_are_taken_by_it(restricted, name):
+    host = hosts(DatapathFeatures(nd_extension=False))[name]
     for wanted in host.renderer.render(host.desired).values():
         apply(restricted, *wanted.values())
 
@@ -182,40 +181,6 @@ def test_a_refused_flow_undoes_the_whole_change(switch):
 
 # --- what the agent renders, on both ---
 
-RULES = [
-    *(rule(direction, family) for direction in ("egress",) for family in ("IPv4", "IPv6")),
-    rule(protocol=6, port_min=80, port_max=443),
-    rule(protocol=1, port_min=8, port_max=0),
-    rule("ingress", "IPv6", protocol=58, port_min=128),
-    rule(protocol=17, remote_ip_prefix="10.0.0.0/30"),
-    rule(protocol=132, port_min=5, port_max=5, remote_group_id="g"),
-    rule(protocol=6, port_min=1000, port_max=1001, remote_group_id="g"),
-    rule(protocol=6, port_min=1000, port_max=1000, remote_address_group_id="a"),
-    rule("ingress", "IPv6", remote_group_id="g"),
-]
-MEMBERS = frozenset({Member("10.0.0.1", mac(1)), Member("2001:db8::1", mac(1)), Member("10.0.9.0/24", mac(9))})
-OBJECTS = (
-    network("net", "vxlan", 5000),
-    network("vlan", "vlan", 205, "physnet1"),
-    network("flat", "flat", 0, "physnet1"),
-    OPEN,
-    OUT,
-    group("web", *RULES),
-    group("free", rule(protocol=17, port_min=7, port_max=7), stateful=False),
-    GroupMembers(id="g", members=MEMBERS),
-    AddressGroup(id="a", addresses=frozenset({"10.0.0.3/32", "10.0.0.0/31"})),
-    port("p1", 1, groups=["out"]),
-    port("p2", 2, groups=["web", "free"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
-    port("p3", 3, groups=["out"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
-    port("p4", 4, "vlan", groups=["web"]),
-    port("p5", 5, "flat", port_security_enabled=False),
-    port("p6", 6, admin_state_up=False),
-    port("p7", 7, host="h2"),
-    port("p8", 8, host="h3"),
-    port("p9", 9, "vlan", groups=["open"], hybrid_plug=True),
-    port("p10", 10, groups=["free"]),
-)
-
 
 def wired(switch: OpenVSwitch, host: FakeHost) -> None:
     """The bridges and ports of a fake host, by the same numbers, on the real switch; tunnels are devices like others."""
@@ -257,15 +222,9 @@ def test_the_second_plan_is_empty(twin):
         assert [bridge_plan.text() for bridge_plan in host.plans(host.desired, openflow)] == ["", "", ""]
 
 
-ETHERTYPES = (0x88CC, 0x8847, 0x8848, 0x894F, 0x0842)  # some have names of their own when they are read back
-
-
-@pytest.mark.parametrize("options", [Options(), Options(l2_population=False), Options(permitted_ethertypes=ETHERTYPES)])
-def test_flows_of_every_bridge_are_read_back_equal(openflow, options):
-    cloud = Cloud("h1", "h2", "h3", options=options)
-    cloud.silent = {"h3"}  # learned from
-    cloud.apply(*OBJECTS)
-    host = cloud.hosts["h1"]
+@pytest.mark.parametrize("name", VARIANTS)
+def test_flows_of_every_bridge_are_read_back_equal(openflow, name):
+    host = hosts(DatapathFeatures())[name]
     for wanted in host.renderer.render(host.desired).values():
         before = openflow.read_flows("br-test", COOKIE, MASK)
         planned = plan("br-test", wanted, before)

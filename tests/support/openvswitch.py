@@ -43,6 +43,8 @@ class OpenVSwitch(TemporaryServer):
     """`with OpenVSwitch() as switch:` runs one; `vsctl` and `appctl` talk to it."""
 
     name = "ovs"
+    before: tuple[str, ...] = ()  # what the switch is started by
+    options: tuple[str, ...] = ("-vconsole:off", "--disable-system", "--enable-dummy")
 
     @property
     def database(self) -> str:
@@ -72,8 +74,8 @@ class OpenVSwitch(TemporaryServer):
     def start_switch(self) -> None:
         self.spawn(
             [
-                *("ovs-vswitchd", self.database, f"--pidfile={self.directory}/ovs-vswitchd.pid"),
-                *(f"--log-file={self.directory}/switch.log", "-vconsole:off", "--disable-system", "--enable-dummy"),
+                *(*self.before, "ovs-vswitchd", self.database, f"--pidfile={self.directory}/ovs-vswitchd.pid"),
+                *(f"--log-file={self.directory}/switch.log", *self.options),
             ],
             ready=self._switch_listens,
             env=self.environment(),
