@@ -56,8 +56,9 @@ def place() -> Iterator[Place]:
     with kernel_hosts("h1", "h2") as hosts:
         made = Place(Cloud(*hosts), hosts)
         made.apply()
-        for machine in PORTS:
-            hosts[machine.host].plug(machine, internal=machine is DHCP)
+        for name, host in hosts.items():
+            ports = [machine for machine in PORTS if machine.host == name]
+            host.plug(ports, internal=[machine for machine in ports if machine is DHCP])
         made.apply(*OBJECTS)
         yield made
 

@@ -19,6 +19,7 @@ SECONDS = 3600.0
 PYTEST = (
     *("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTHONDONTWRITEBYTECODE=1"),
     *(sys.executable, "-m", "pytest", "--verbose", "--noconftest", "-p", "no:cacheprovider", "--durations=5"),
+    "--maxfail=3",
 )
 FILES = ("tests/kernel/flows.py", "tests/kernel/packets.py")
 

@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from tests.support.l2 import Cloud
 from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import wait_until
 
-SECONDS = 120.0  # an emulated guest takes its time
+SECONDS = 300.0  # an emulated guest takes its time
 TUNNELS = ("vxlan", "gre", "geneve")
 MTU = 1400  # what every kind of tunnel leaves of 1500
 T = TypeVar("T")
@@ -33,6 +34,18 @@ T = TypeVar("T")
 def ip(*arguments: str) -> None:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+
+
+def ip_batch(lines: Iterable[str], *options: str) -> None:
+    """Many commands of `ip` as one process, which is what takes time in an emulated guest."""
+    done = subprocess.run(
+        ["ip", *options, "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def device_of(port: state.Port) -> str:
+    return f"tap{port.id}"[:15]
 
 
 def inside(name: str, work: Callable[[], T]) -> T:
@@ -47,10 +60,16 @@ class KernelSwitch(OpenVSwitch):
     """In the named network namespace, which then has a datapath of its own."""
 
     options = ("-vconsole:off",)
+    seconds = 300
 
     def __init__(self, namespace: str) -> None:
         super().__init__()
         self.before = ("nsenter", f"--net=/run/netns/{namespace}")
+
+    def start_database(self) -> None:
+        super().start_database()
+        threads = ("n-handler-threads=1", "n-revalidator-threads=1")
+        self.vsctl("--no-wait", "--", "init", "--", "set", "Open_vSwitch", ".", *(f"other_config:{e}" for e in threads))
 
 
 class KernelHost:
@@ -67,26 +86,32 @@ class KernelHost:
     def close(self) -> None:
         self._ovsdb.close()
 
-    def plug(self, port: state.Port, *, internal: bool = False) -> None:
-        """A machine of the port's name: a veth pair as for an instance, or a device that the switch makes, as for DHCP."""
-        device = own = f"tap{port.id}"[:15]
-        ip("netns", "add", port.id)
-        if not internal:
-            own = "eth0"
-            pair = ("type", "veth", "peer", "name", own, "address", port.mac_address, "netns", port.id)
-            ip("-n", self.name, "link", "add", device, *pair)
-            ip("-n", self.name, "link", "set", device, "up")
-        kind = ["type=internal"] if internal else []
-        interface = ("--", "set", "interface", device, f"external_ids:iface-id={port.id}", *kind)
-        self.switch.vsctl("add-port", "br-int", device, *interface)
-        if internal:
-            wait_until(lambda: self._has(device), timeout=SECONDS, what=device, failed=lambda: None)
+    def plug(self, ports: Iterable[state.Port], internal: Collection[state.Port] = ()) -> None:
+        """A machine of each port's name: a veth pair as for an instance, or a device that the switch makes, as for DHCP."""
+        lines, added = [], []
+        for port in ports:
+            device = device_of(port)
+            lines.append(f"netns add {port.id}")
+            added += ["--", "add-port", "br-int", device]
+            added += ["--", "set", "interface", device, f"external_ids:iface-id={port.id}"]
+            if port in internal:
+                added.append("type=internal")
+            else:
+                pair = f"type veth peer name eth0 address {port.mac_address} netns {port.id}"
+                lines += [f"link add {device} {pair}", f"link set {device} up"]
+        ip_batch(lines, "-n", self.name)
+        self.switch.vsctl("--no-wait", *added)
+        for port in internal:
+            device = device_of(port)
+            wait_until(partial(self._has, device), timeout=SECONDS, what=device, failed=lambda: None)
             ip("-n", self.name, "link", "set", device, "netns", port.id, "address", port.mac_address)
-        ip("-n", port.id, "link", "set", "lo", "up")
-        for fixed in port.fixed_ips:
-            lengthy = (f"{fixed.ip_address}/64", "nodad") if ":" in fixed.ip_address else (f"{fixed.ip_address}/24",)
-            ip("-n", port.id, "address", "add", lengthy[0], "dev", own, *lengthy[1:])
-        ip("-n", port.id, "link", "set", own, "mtu", str(MTU), "up")
+        for port in ports:
+            own = device_of(port) if port in internal else "eth0"
+            lines = ["link set lo up", f"link set {own} mtu {MTU} up"]
+            for fixed in port.fixed_ips:
+                six = ":" in fixed.ip_address
+                lines.append(f"address add {fixed.ip_address}/{64 if six else 24} dev {own}{' nodad' if six else ''}")
+            ip_batch(lines, "-n", port.id)
 
     def _has(self, device: str) -> bool:
         return inside(self.name, lambda: device in {name for _, name in socket.if_nameindex()})

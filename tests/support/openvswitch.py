@@ -44,6 +44,7 @@ class OpenVSwitch(TemporaryServer):
 
     name = "ovs"
     before: tuple[str, ...] = ()  # what the switch is started by
+    seconds = 20  # for a command
     options: tuple[str, ...] = ("-vconsole:off", "--disable-system", "--enable-dummy")
 
     @property
@@ -115,13 +116,13 @@ class OpenVSwitch(TemporaryServer):
         return {"OVS_RUNDIR": here, "OVS_DBDIR": here, "OVS_LOGDIR": here}
 
     def vsctl(self, *arguments: str) -> str:
-        return self.call("ovs-vsctl", f"--db={self.database}", "--timeout=20", *arguments)
+        return self.call("ovs-vsctl", f"--db={self.database}", f"--timeout={self.seconds}", *arguments)
 
     def appctl(self, *arguments: str) -> str:
         return self.call("ovs-appctl", "-t", self.control, *arguments)
 
     def call(self, *command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * self.seconds, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout.strip()
