@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test fresh check bench format clean
+.PHONY: help up demo test fresh kernel check bench format clean
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -24,6 +24,10 @@ test: ## install what is missing, check the code, run the whole test suite
 
 fresh: ## follow the README on a bare Debian, in namespaces of its own (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
+
+kernel: ## ask the kernel's Open vSwitch datapath, in a guest: every flow of ours, and packets (a quarter of an hour)
+	@scripts/setup kernel
+	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
 
 check: ## lint, format, types, import rules
 	@scripts/setup test

@@ -194,6 +194,43 @@ def test_a_restarted_switch_is_wired_again(
     unplug(switch, port_id)
 
 
+def test_a_port_elsewhere_with_ipv6_costs_nobody_on_a_datapath_that_cannot_answer_for_it(
+    api: Caller, network: dict[str, Any], server: Neutrino, switch: OpenVSwitch, agent: Agent
+) -> None:
+    """Also where the agent has not noticed what the datapath can do: then the flow is rejected, and the rest applied."""
+
+    def problems() -> dict[str, str]:
+        (seen,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]
+        found: dict[str, str] = seen["configurations"]["problems"]
+        return found
+
+    api.create("subnet", network_id=network["id"], ip_version=6, cidr="fd00:10::/64", enable_dhcp=False)
+    here = bound(api, network)
+    plug(switch, here)
+    wait_for_status(api, here, "ACTIVE")
+    with OpenVSwitch() as other:
+        other.vsctl("add-br", "br-phys", "--", "set", "bridge", "br-phys", "datapath_type=dummy")
+        switch.appctl("dpif/set-dp-features", "br-int", "nd_ext", "false")
+        with Agent(server, other, "h2", {"ovs": {"local_ip": "192.0.2.2"}}):
+            there = api.create("port", network_id=network["id"], **{"binding:host_id": "h2"})["id"]
+            plug(other, there)
+            wait_for_status(api, there, "ACTIVE")
+            wait_until(lambda: "rejected" in agent.log, timeout=20, what="a rejected flow", failed=lambda: None)
+            later = bound(api, network)
+            plug(switch, later)
+            wait_for_status(api, later, "ACTIVE")
+            answering = [line for line in flows(switch, "br-tun") if "table=21" in line and "arp_tpa" in line]
+            assert len(answering) == 1
+            wait_until(lambda: problems() == {}, timeout=20, what="the problem to be over", failed=lambda: None)
+            assert agent.look("verify").returncode == 0
+            api("DELETE", f"/v2.0/ports/{there}")
+    switch.appctl("dpif/set-dp-features", "br-int", "nd_ext", "true")
+    agent.end()
+    agent.start()
+    for port_id in (here, later):
+        unplug(switch, port_id)
+
+
 def test_a_restarted_agent_says_at_once_that_it_is_not_behind(api: Caller, agent: Agent) -> None:
     """Its first report, before it has compared anything, says that it is; the next regular one is half a minute away."""
     (before,) = api("GET", "/v2.0/agents?host=h1").json()["agents"]

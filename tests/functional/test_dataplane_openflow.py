@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.desired import HostState, Options
+from neutrino.agent.l2.desired import HostState
 from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, MASK
 from neutrino.agent.l2.plan import plan
 from neutrino.dataplane.openflow import packet
-from neutrino.dataplane.openflow.api import OpenFlow, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, OpenFlow, OpenFlowError, flow
 from neutrino.dataplane.openflow.fake import FakeSwitch
 from neutrino.dataplane.openflow.packet import Packet
 from neutrino.dataplane.openflow.real import OvsOfctl
-from neutrino.model.state import AddressGroup, AddressPair, GroupMembers, Member
-from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, group, mac, network, port, rule
+from tests.support.every_flow import OBJECTS, VARIANTS, hosts
+from tests.support.l2 import Cloud, FakeHost, mac
 from tests.support.openvswitch import OpenVSwitch
 
 
@@ -99,6 +99,74 @@ def test_a_bridge_that_is_not_there(openflow):
         openflow.read_flows("br-none", COOKIE, MASK)
 
 
+@pytest.fixture
+def restricted(request: pytest.FixtureRequest, openflow: OpenFlow) -> Iterator[OpenFlow]:
+    """The same, on a datapath that can do no more than the kernel's."""
+    if isinstance(openflow, FakeSwitch):
+        openflow.features = DatapathFeatures(nd_extension=False)
+        yield openflow
+        return
+    server: OpenVSwitch = request.getfixturevalue("switch")
+    server.appctl("dpif/set-dp-features", "br-test", "nd_ext", "false")
+    yield openflow
+    server.appctl("dpif/set-dp-features", "br-test", "nd_ext", "true")
+
+
+def test_the_features_of_the_datapath_are_read(openflow):
+    assert openflow.read_features("br-test") == DatapathFeatures(nd_extension=True)
+    with pytest.raises(OpenFlowError):
+        openflow.read_features("br-none")
+
+
+ANSWERS = [
+    flow(21, 1, f"icmp6,dl_vlan=7,icmp_code=0,icmp_type=135,nd_target=2001:db8::{number}", actions, cookie=OURS)
+    for number, actions in enumerate(("set_field:2->nd_options_type,resubmit(,22)", "set_field:0->nd_reserved,IN_PORT"))
+]
+
+
+def test_flows_that_the_datapath_cannot_carry_out_are_rejected_by_name_and_undo_the_whole_change(restricted):
+    assert restricted.read_features("br-test") == DatapathFeatures(nd_extension=False)
+    apply(restricted, ours(FLOWS[0]))
+    with pytest.raises(FlowsRejected) as caught:
+        apply(restricted, ours(FLOWS[3]), *ANSWERS, ours(FLOWS[4]), delete=[ours(FLOWS[0])])
+    assert caught.value.reasons == {entry.key: "OFPBAC_BAD_SET_ARGUMENT" for entry in ANSWERS}
+    assert restricted.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[0])}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_flows_of_a_restricted_datapath_are_taken_by_it(restricted, name):
+    host = hosts(DatapathFeatures(nd_extension=False))[name]
+    for wanted in host.renderer.render(host.desired).values():
+        apply(restricted, *wanted.values())
+
+
+def test_a_flow_that_cannot_be_written_down_is_rejected_by_name(switch):
+    switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
+    try:
+        real = OvsOfctl(switch.run_directory)
+        gone, bad = ours(FLOWS[1]), ours(FLOWS[0])._replace(actions="ct(commit)")
+        with pytest.raises(FlowsRejected) as caught:
+            real.apply_flows("br-test", add=[ours(FLOWS[2]), bad], delete=[gone])
+        assert caught.value.reasons.keys() == {bad.key}
+    finally:
+        switch.vsctl("del-br", "br-test")
+
+
+def test_a_flow_too_many_for_its_table_is_rejected_by_name(switch):
+    """Which the switch notices only when it carries out the change, so it names the first alone."""
+    switch.vsctl(
+        "add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure",
+        "flow_tables:24=@table", "--", "--id=@table", "create", "Flow_Table", "flow_limit=1",
+    )  # fmt: skip
+    try:
+        real = OvsOfctl(switch.run_directory)
+        with pytest.raises(FlowsRejected) as caught:
+            real.apply_flows("br-test", add=[ours(FLOWS[2]), ours(FLOWS[3]), ours(FLOWS[4])], delete=[])
+        assert caught.value.reasons == {FLOWS[4].key: "OFPFMFC_TABLE_FULL"}
+    finally:
+        switch.vsctl("del-br", "br-test")
+
+
 def test_a_refused_flow_undoes_the_whole_change(switch):
     switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
     try:
@@ -112,40 +180,6 @@ def test_a_refused_flow_undoes_the_whole_change(switch):
 
 
 # --- what the agent renders, on both ---
-
-RULES = [
-    *(rule(direction, family) for direction in ("egress",) for family in ("IPv4", "IPv6")),
-    rule(protocol=6, port_min=80, port_max=443),
-    rule(protocol=1, port_min=8, port_max=0),
-    rule("ingress", "IPv6", protocol=58, port_min=128),
-    rule(protocol=17, remote_ip_prefix="10.0.0.0/30"),
-    rule(protocol=132, port_min=5, port_max=5, remote_group_id="g"),
-    rule(protocol=6, port_min=1000, port_max=1001, remote_group_id="g"),
-    rule(protocol=6, port_min=1000, port_max=1000, remote_address_group_id="a"),
-    rule("ingress", "IPv6", remote_group_id="g"),
-]
-MEMBERS = frozenset({Member("10.0.0.1", mac(1)), Member("2001:db8::1", mac(1)), Member("10.0.9.0/24", mac(9))})
-OBJECTS = (
-    network("net", "vxlan", 5000),
-    network("vlan", "vlan", 205, "physnet1"),
-    network("flat", "flat", 0, "physnet1"),
-    OPEN,
-    OUT,
-    group("web", *RULES),
-    group("free", rule(protocol=17, port_min=7, port_max=7), stateful=False),
-    GroupMembers(id="g", members=MEMBERS),
-    AddressGroup(id="a", addresses=frozenset({"10.0.0.3/32", "10.0.0.0/31"})),
-    port("p1", 1, groups=["out"]),
-    port("p2", 2, groups=["web", "free"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
-    port("p3", 3, groups=["out"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
-    port("p4", 4, "vlan", groups=["web"]),
-    port("p5", 5, "flat", port_security_enabled=False),
-    port("p6", 6, admin_state_up=False),
-    port("p7", 7, host="h2"),
-    port("p8", 8, host="h3"),
-    port("p9", 9, "vlan", groups=["open"], hybrid_plug=True),
-    port("p10", 10, groups=["free"]),
-)
 
 
 def wired(switch: OpenVSwitch, host: FakeHost) -> None:
@@ -188,15 +222,9 @@ def test_the_second_plan_is_empty(twin):
         assert [bridge_plan.text() for bridge_plan in host.plans(host.desired, openflow)] == ["", "", ""]
 
 
-ETHERTYPES = (0x88CC, 0x8847, 0x8848, 0x894F, 0x0842)  # some have names of their own when they are read back
-
-
-@pytest.mark.parametrize("options", [Options(), Options(l2_population=False), Options(permitted_ethertypes=ETHERTYPES)])
-def test_flows_of_every_bridge_are_read_back_equal(openflow, options):
-    cloud = Cloud("h1", "h2", "h3", options=options)
-    cloud.silent = {"h3"}  # learned from
-    cloud.apply(*OBJECTS)
-    host = cloud.hosts["h1"]
+@pytest.mark.parametrize("name", VARIANTS)
+def test_flows_of_every_bridge_are_read_back_equal(openflow, name):
+    host = hosts(DatapathFeatures())[name]
     for wanted in host.renderer.render(host.desired).values():
         before = openflow.read_flows("br-test", COOKIE, MASK)
         planned = plan("br-test", wanted, before)

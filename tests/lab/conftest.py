@@ -1,12 +1,13 @@
 """One lab of three hosts for the session. Each test finds it clean, with everything running."""
 
+import contextlib
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
 from neutrino.lab.lab import Lab
-from tests.support.lab import clean, log_sizes, logs_since, temporary_lab
+from tests.support.lab import clean, log_sizes, logs_since, restricted_datapaths, temporary_lab
 from tests.support.routing_lab import Object, floating_ip
 
 _SIZES = pytest.StashKey[dict[str, int]]()
@@ -17,6 +18,13 @@ def session_lab() -> Iterator[Lab]:
     # These tests are about L2; the other roles have labs of their own, with what they need.
     with temporary_lab(hosts=3, roles=("l2",)) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["all features", "kernel's features"])
+def datapaths(session_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The session's lab, as it is and with datapaths that can do no more than the kernel's."""
+    with contextlib.nullcontext() if request.param else restricted_datapaths(session_lab):
+        yield session_lab
 
 
 @pytest.fixture

@@ -82,8 +82,8 @@ def _specs(lab: Lab, kind: str, group: str) -> list[Spec]:
 
 
 @pytest.fixture(scope="module")
-def places(session_lab: Lab) -> Iterator[dict[str, Place]]:
-    with cleaned(session_lab) as lab:
+def places(datapaths: Lab) -> Iterator[dict[str, Place]]:
+    with cleaned(datapaths) as lab:
         group, _ = make_group(lab, "open", *EVERYTHING)
         specs = {kind: _specs(lab, kind, group) for kind in TYPES}
         guests = iter(make_guests(lab, *chain.from_iterable(specs.values())))

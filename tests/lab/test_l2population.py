@@ -46,8 +46,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(session_lab: Lab) -> Iterator[Place]:
-    with cleaned(session_lab) as lab:
+def place(datapaths: Lab) -> Iterator[Place]:
+    with cleaned(datapaths) as lab:
         group, _ = make_group(lab, "open", *EVERYTHING)
         wide, narrow = make_network(lab, "wide"), make_network(lab, "narrow")
         guests = make_guests(
@@ -92,7 +92,24 @@ def test_questions_for_known_addresses_are_answered_on_the_spot(place: Place) ->
     for version in VERSIONS:
         assert f"{second.addresses[version]} lladdr {second.mac}" in known
     assert f"who-has {second.addresses[4]} tell {first.addresses[4]}" not in seen.text
-    assert f"who has {second.addresses[6]}" not in seen.text
+    assert (f"who has {second.addresses[6]}" in seen.text) == (not answers_neighbours(place.lab))
+
+
+def answers_neighbours(lab: Lab) -> bool:
+    """Whether the datapaths can."""
+    return "[run time]:true" in lab.run("h1", ["ovs-appctl", "dpif/set-dp-features", "br-int", "nd_ext"]).stdout
+
+
+def test_neighbour_solicitations_go_to_the_hosts_of_the_network_at_most(place: Place) -> None:
+    with place.lab.capture("h2", TUNNELLED) as there, place.lab.capture("h3", TUNNELLED) as elsewhere:
+        place.narrow.ip("neigh", "flush", "dev", "eth0")
+        assert pings(place.narrow, place.partner.addresses[6])
+        there.wait_for(f"> {place.partner.addresses[6]}: ICMP6, echo request")
+        assert pings(place.first, place.third.addresses[6])
+        elsewhere.wait_for(f"> {place.third.addresses[6]}: ICMP6, echo request")
+    asked = f"{place.narrow.addresses[6]} > "
+    assert (f"who has {place.partner.addresses[6]}" in there.text) == (not answers_neighbours(place.lab))
+    assert asked not in elsewhere.text
 
 
 def test_questions_for_unknown_addresses_go_to_every_host_of_the_network(place: Place) -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from neutrino.lab import processes, programs
 from neutrino.lab.addressing import render_static
+from neutrino.lab.configuration import render_agent
 from neutrino.lab.errors import LabError
+from neutrino.lab.ovs import render_bridges
 from neutrino.lab.plug import Nic, render_devices, render_ports, render_removal
-from neutrino.lab.settings import MOST_HOSTS, Settings, bridge_mac, check, check_vm_name
+from neutrino.lab.settings import MOST_HOSTS, WIRES, Places, Settings, bridge_mac, check, check_vm_name
 
 NIC = Nic("vm1", "11111111-2222-3333-4444-555555555555", "abcdefab-cdef-0000-0000-000000000000", "fa:16:3e:0:0:1", 1450)
 
@@ -77,12 +79,50 @@ def test_names_that_a_vm_cannot_have(name: str) -> None:
         (Settings(hosts=MOST_HOSTS + 1), "--hosts"),
         (Settings(port=0), "--port"),
         (Settings(mtu=1000), "--mtu"),
+        (Settings(datapath="dummy"), "--datapath"),
+        (Settings(central=0), "--central"),
         (Settings(server_config_files=("/nowhere.conf",)), "/nowhere.conf"),
     ],
 )
 def test_what_cannot_be_is_refused_by_the_options_name(settings: Settings, option: str) -> None:
     with pytest.raises(LabError, match=option):
         check(settings)
+
+
+@pytest.mark.parametrize("datapath", ["system", "netdev"])
+def test_the_datapath_is_the_same_for_every_bridge_and_the_agent(datapath: str) -> None:
+    settings = Settings(datapath=datapath)
+    bridges = [part for part in render_bridges("h1", datapath) if part.startswith("datapath_type=")]
+    assert bridges == [f"datapath_type={datapath}"] * len(WIRES)
+    assert f"datapath_type = {datapath}\n" in render_agent(settings, Places(Path("/lab")), "h1")
+
+
+def test_the_first_hosts_take_routers_of_every_kind() -> None:
+    def modes(settings: Settings) -> list[str]:
+        rendered = (render_agent(settings, Places(Path("/lab")), host) for host in settings.host_names)
+        return [line for text in rendered for line in text.splitlines() if line.startswith("agent_mode")]
+
+    assert modes(Settings()) == ["agent_mode = dvr_snat", "agent_mode = dvr_snat", "agent_mode = dvr"]
+    assert modes(Settings(hosts=2, central=1)) == ["agent_mode = dvr_snat", "agent_mode = dvr"]
+    assert modes(Settings(roles=("l2", "dhcp"))) == []
+
+
+def test_a_kernel_without_the_datapath_is_refused_with_what_to_do() -> None:
+    asked: list[str] = []
+
+    def missing(module: str) -> str | None:
+        asked.append(module)
+        return "modprobe: FATAL: Module openvswitch not found"
+
+    with pytest.raises(LabError) as refused:
+        programs.check_datapath("system", missing)
+    assert str(refused.value) == (
+        "--datapath system: this kernel has no module openvswitch (modprobe: FATAL: Module openvswitch not found); "
+        "--datapath netdev has the switches run in userspace"
+    )
+    programs.check_datapath("netdev", missing)
+    assert asked == ["openvswitch"]
+    programs.check_datapath("system", lambda module: None)
 
 
 def test_each_host_has_its_own_mac_address_on_each_wire() -> None:

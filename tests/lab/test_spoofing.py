@@ -61,8 +61,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(session_lab: Lab) -> Iterator[Place]:
-    with cleaned(session_lab) as lab:
+def place(datapaths: Lab) -> Iterator[Place]:
+    with cleaned(datapaths) as lab:
         group, _ = make_group(lab, "open", *EVERYTHING)
         net = make_network(lab, "blue")
         secured, free, near, far, *peers = make_guests(

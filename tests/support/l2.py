@@ -24,7 +24,7 @@ from neutrino.agent.l2.local_vlans import SegmentKey, allocate
 from neutrino.agent.l2.ownership import COOKIE, MASK
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
-from neutrino.dataplane.openflow.api import OpenFlow
+from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
 from neutrino.dataplane.openflow.fake import Delivery, FakePort, FakeSwitch
 from neutrino.dataplane.openflow.packet import Packet
 from neutrino.model import state
@@ -114,6 +114,7 @@ class FakeHost:
             patch_tun=2,
             patch_int=1,
             tunnels=self.tunnels(),
+            features=self.switch.features,
         )
 
     def resolve(self, host_state: HostState) -> Desired:
@@ -143,7 +144,7 @@ class FakeHost:
 class Cloud:
     """Hosts that share networks; every host is told what the server would tell it."""
 
-    def __init__(self, *hosts: str, options: Options | None = None) -> None:
+    def __init__(self, *hosts: str, options: Options | None = None, features: DatapathFeatures | None = None) -> None:
         self.hosts = {
             name: FakeHost(
                 name,
@@ -152,6 +153,8 @@ class Cloud:
             )
             for name in hosts
         }
+        for host in self.hosts.values():
+            host.switch.features = features or DatapathFeatures()
         self.silent: set[str] = set()
 
     def apply(self, *objects: state.Object) -> None:

@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,26 @@ def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
     finally:
         build.down(state)
         shutil.rmtree(directory)
+
+
+@contextlib.contextmanager
+def restricted_datapaths(lab: Lab) -> Iterator[Lab]:
+    """The switches in userspace can do no more than the kernel's for a time, or until they are started again."""
+    _set_features(lab, "false")
+    try:
+        yield lab
+    finally:
+        _set_features(lab, "true")
+
+
+def _set_features(lab: Lab, value: str) -> None:
+    def set_features(host: str) -> None:
+        lab.run(host, ["ovs-appctl", "dpif/set-dp-features", "br-int", "nd_ext", value])
+        lab.stop_agent(host)  # which looks when it starts
+        lab.start_agent(host)
+
+    with ThreadPoolExecutor(max_workers=len(lab.hosts)) as pool:
+        list(pool.map(set_features, lab.hosts))
 
 
 # --- between tests ----------------------------------------------------------------------------------------------------
@@ -258,6 +279,7 @@ __all__ = [
     "open_group",
     "pings",
     "port",
+    "restricted_datapaths",
     "temporary_lab",
     "traces",
     "wait_until",

@@ -21,6 +21,9 @@ class OpenVSwitch(TemporaryServer):
     """`with OpenVSwitch() as switch:` runs one; `vsctl` and `appctl` talk to it."""
 
     name = "ovs"
+    before: tuple[str, ...] = ()  # what the switch is started by
+    seconds = 20  # for a command
+    options: tuple[str, ...] = ("-vconsole:off", "--disable-system", "--enable-dummy")
 
     @property
     def database(self) -> str:
@@ -50,8 +53,8 @@ class OpenVSwitch(TemporaryServer):
     def start_switch(self) -> None:
         self.spawn(
             [
-                *("ovs-vswitchd", self.database, f"--pidfile={self.directory}/ovs-vswitchd.pid"),
-                *(f"--log-file={self.directory}/switch.log", "-vconsole:off", "--disable-system", "--enable-dummy"),
+                *(*self.before, "ovs-vswitchd", self.database, f"--pidfile={self.directory}/ovs-vswitchd.pid"),
+                *(f"--log-file={self.directory}/switch.log", *self.options),
             ],
             ready=self._switch_listens,
             env=self.environment(),
@@ -91,13 +94,13 @@ class OpenVSwitch(TemporaryServer):
         return {"OVS_RUNDIR": here, "OVS_DBDIR": here, "OVS_LOGDIR": here}
 
     def vsctl(self, *arguments: str) -> str:
-        return self.call("ovs-vsctl", f"--db={self.database}", "--timeout=20", *arguments)
+        return self.call("ovs-vsctl", f"--db={self.database}", f"--timeout={self.seconds}", *arguments)
 
     def appctl(self, *arguments: str) -> str:
         return self.call("ovs-appctl", "-t", self.control, *arguments)
 
     def call(self, *command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * self.seconds, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout.strip()

@@ -38,13 +38,15 @@ INTERFACES = (
 
 @contextlib.contextmanager
 def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
-    """A lab whose hosts route, and put right what is not right every two seconds."""
+    """A lab whose hosts route, and put right what is not right every two seconds. They have no part in distributed routers,
+    unless the configuration files given say so."""
     with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
         options = Path(directory) / "l3.conf"
         options.write_text(
-            "[DEFAULT]\nmin_rtr_adv_interval = 3\nmax_rtr_adv_interval = 4\n[agent]\nrepair_interval = 2\n"
+            "[DEFAULT]\nmin_rtr_adv_interval = 3\nmax_rtr_adv_interval = 4\nagent_mode = legacy\n"
+            "[agent]\nrepair_interval = 2\nenable_distributed_routing = false\n"
         )
-        files = (*settings.pop("agent_config_files", ()), str(options))
+        files = (str(options), *settings.pop("agent_config_files", ()))
         with temporary_lab(hosts=hosts, roles=("l2", "l3"), agent_config_files=files, **settings) as lab:
             for host in lab.hosts:
                 wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]

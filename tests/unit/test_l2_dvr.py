@@ -6,6 +6,7 @@ import pytest
 
 from neutrino.agent.l2.desired import Options
 from neutrino.dataplane.openflow import packet
+from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
 from tests.support.l2 import OPEN, Cloud, mac, network, port
@@ -35,8 +36,8 @@ def gateway(host: str) -> state.Port:
     return port(f"gw-{host}", 254, host=host, device_owner="network:router_interface_distributed", distributed=True)
 
 
-def cloud(net: state.Network, **options: object) -> Cloud:
-    made = Cloud(*HOSTS, options=Options(distributed=True, **options))  # type: ignore[arg-type]
+def cloud(net: state.Network, features: DatapathFeatures | None = None) -> Cloud:
+    made = Cloud(*HOSTS, options=Options(distributed=True), features=features)
     macs = [state.DvrMac(id=host, mac_address=MACS[host]) for host in HOSTS]
     ports = [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2)]
     made.apply(net, OPEN, *macs, *ports, gateway("h1"), gateway("h2"))
@@ -56,8 +57,9 @@ def test_what_was_routed_leaves_with_the_hosts_mac_and_arrives_with_the_routers(
     assert hosts.send("h1", "gw-h1", sent) == {"p2": sent}
 
 
-def test_who_asks_for_the_router_is_answered_on_its_own_host(net: state.Network) -> None:
-    hosts = cloud(net)
+@pytest.mark.parametrize("nd_extension", [True, False])
+def test_who_asks_for_the_router_is_answered_on_its_own_host(net: state.Network, nd_extension: bool) -> None:
+    hosts = cloud(net, DatapathFeatures(nd_extension))
     asked = packet.arp_request(mac(1), "10.0.0.1", GATEWAY_IP)
     assert set(hosts.send("h1", "p1", asked)) == {"gw-h1"}
     for target in ("2001:db8::fe", str(link_local(GATEWAY))):

@@ -1,15 +1,21 @@
-"""The L2 role: a round that cannot be is told and tried again; what is there goes on; what is held stays."""
+"""The L2 role: a round that cannot be is told and tried again; what is there goes on; what is held stays; what the switch
+rejects is reported.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+
+import pytest
 
 from neutrino.agent.l2.ownership import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import ConflictingFlows
-from neutrino.agent.l2.role import L2Role
+from neutrino.agent.l2.role import Intervals, L2Role
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.wires import Wires
+from neutrino.dataplane.openflow.api import Flow, FlowsRejected
 from neutrino.model import agents
 from tests.support.l2 import network, port
 from tests.support.metadata import Feed, until
@@ -106,6 +112,58 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
         assert flows() == before
         wires.free("somebody")
         await until(lambda: host.tag("p1") == DEAD_VLAN)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_rejected_flow_is_a_problem_of_its_port_until_the_switch_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, feed = SwitchHost(), Feed()
+    host.wire()
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    role = L2Role(
+        feed,
+        lambda: (host.switch.ovsdb, host.wirer),
+        Watch(),  # type: ignore[arg-type]
+        "br-int",
+        describe,
+        intervals=Intervals(check=0.01, repair=0.05),
+    )
+    up: set[str] = set()
+    rejecting = True
+    monkeypatch.setattr(feed, "port_up", lambda port_id, revision: up.add(port_id))
+    apply = host.switch.openflow.apply_flows
+
+    def apply_flows(bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
+        found = {each.key: "OFPBAC_BAD" for each in add if rejecting and "arp_spa=10.0.0.1," in each.match}
+        if found:
+            raise FlowsRejected("OFPBAC_BAD", found)
+        apply(bridge, add=add, delete=delete)
+
+    monkeypatch.setattr(host.switch.openflow, "apply_flows", apply_flows)
+
+    def said() -> tuple[str, dict[str, str]]:
+        (state,) = role.describe()
+        configurations = state.configurations
+        return str(configurations[agents.DATAPLANE]), configurations[agents.PROBLEMS]  # type: ignore[return-value]
+
+    async def scenario() -> None:
+        nonlocal rejecting
+        running = asyncio.create_task(role.run())
+        feed.put("network", "net1", network("net1", number=1))
+        for number in (1, 2):
+            host.plug(f"p{number}")
+            feed.put("port", f"p{number}", port(f"p{number}", number, "net1"))
+        role.synced()
+        await until(lambda: up == {"p2"} and "p1" in said()[1])
+        dataplane, problems = said()
+        assert dataplane == "up"
+        assert problems.keys() == {"p1"}
+        for part in ("ARP_SPOOFING", "OFPBAC_BAD", "arp_spa=10.0.0.1,"):
+            assert part in problems["p1"]
+        rejecting = False
+        await until(lambda: up == {"p1", "p2"} and said() == ("up", {}))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from neutrino.agent.l2.desired import Options
 from neutrino.dataplane.openflow import packet
+from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.dataplane.openflow.fake import FakePort
 from neutrino.model.state import AddressPair
 from tests.support.l2 import OPEN, Cloud, mac, network, port
@@ -130,6 +131,23 @@ def test_arp_and_neighbour_requests_are_answered_on_the_host():
     assert [left.port for left in cloud.on_wire("h1", "p1", probe)] == ["vxlan-h2"]
     unknown = packet.arp_request(mac(1), "10.0.0.1", "10.0.0.77")
     assert [left.port for left in cloud.on_wire("h1", "p1", unknown)] == ["vxlan-h2"]
+
+
+def test_neighbour_requests_reach_the_hosts_of_the_network_where_the_datapath_cannot_answer_them():
+    cloud = Cloud("h1", "h2", "h3", "h4", features=DatapathFeatures(nd_extension=False))
+    ports = [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)]
+    cloud.apply(network("net"), network("other", number=7), OPEN, *ports, port("p4", 4, "other", host="h4"))
+    multicast = ("33:33:ff:00:00:02", "ff02::1:ff00:2")
+    asked = packet.neighbour(packet.NEIGHBOUR_SOLICITATION, end6(1), multicast, "2001:db8::2")
+    assert sorted(left.port for left in cloud.on_wire("h1", "p1", asked)) == ["vxlan-h2", "vxlan-h3"]
+    assert cloud.send("h1", "p1", asked) == {"p2": asked, "p3": asked}
+    answer = packet.neighbour(packet.NEIGHBOUR_ADVERTISEMENT, end6(2), end6(1), "2001:db8::2")
+    assert [left.port for left in cloud.on_wire("h2", "p2", answer)] == ["vxlan-h1"]
+    assert cloud.send("h2", "p2", answer) == {"p1": answer}
+    pretended = packet.neighbour(packet.NEIGHBOUR_ADVERTISEMENT, end6(3), end6(1), "2001:db8::2")
+    assert cloud.send("h3", "p3", pretended) == {}
+
+    assert cloud.on_wire("h1", "p1", packet.arp_request(mac(1), "10.0.0.1", "10.0.0.2")) == []  # as ever
 
 
 def test_without_l2_population_hosts_learn():

@@ -10,7 +10,7 @@ import pytest
 from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.wiring import WiringOptions
-from neutrino.dataplane.openflow.api import Flow, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
 from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
 from neutrino.model import state
 from tests.support.l2 import OPEN, group, network, port, rule
@@ -247,30 +247,193 @@ def test_a_port_on_another_bridge_is_told_as_up_and_not_wired(host: SwitchHost) 
     assert host.flows() == before
 
 
-def test_a_flow_that_the_switch_refuses_costs_its_own_port_and_no_other(host: SwitchHost) -> None:
+# --- what the datapath cannot do, and what the switch rejects ---
+
+REMOTE = state.Forwarding(
+    id="r1", network_id="net", host="h2", mac_address="fa:16:3e:00:00:09", ip_addresses=("10.0.0.9", "2001:db8::9")
+)
+
+
+def answers_neighbours(host: SwitchHost) -> bool:
+    return any("nd_options_type" in line for line in host.flows("br-tun"))
+
+
+def test_neighbours_are_answered_where_the_datapath_can_do_it(host: SwitchHost) -> None:
+    host.switch.openflow.features = DatapathFeatures(nd_extension=False)
     host.wire()
     host.plug("p1")
-    host.plug("p2")
+    objects = (NET, OPEN, PEER, REMOTE, port("p1", 1, groups=["open"]))
+    for _ in range(2):  # the tunnel gets its number
+        outcome = host.wire(*objects)
+    assert (outcome.wired.keys(), outcome.problems, outcome.faults) == ({"p1"}, {}, {})
+    assert not answers_neighbours(host)
+    assert any("arp_tpa=10.0.0.9" in line for line in host.flows("br-tun"))
+    # A switch that is started anew may be another one.
+    host.switch.openflow.features = DatapathFeatures(nd_extension=True)
+    host.switch.restart()
+    host.wirer.forget()
+    host.wire(*objects)
+    assert answers_neighbours(host)
 
-    class Refusing:
-        """A switch that does not take flows with the MAC of the first port."""
 
-        def __init__(self) -> None:
-            self.switch = host.switch.openflow
+def test_a_datapath_of_which_nothing_can_be_learned_gets_what_every_datapath_takes(
+    host: SwitchHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(bridge: str) -> DatapathFeatures:
+        raise OpenFlowError("no answer")
 
-        def __getattr__(self, name: str) -> object:
-            return getattr(self.switch, name)
+    host.wire()
+    host.plug("p1")
+    objects = (NET, OPEN, PEER, REMOTE, port("p1", 1, groups=["open"]))
+    host.new_wirer()
+    with monkeypatch.context() as patched:
+        patched.setattr(host.switch.openflow, "read_features", unreadable)
+        host.wire(*objects)
+        assert host.wire(*objects).wired.keys() == {"p1"}
+        assert not answers_neighbours(host)
+    host.wire(*objects)
+    assert answers_neighbours(host)
 
-        def apply_flows(self, bridge: str, *, add: tuple[Flow, ...], delete: tuple[Flow, ...]) -> None:
-            if any("arp_spa=10.0.0.1," in f"{each.match}," for each in add):
-                raise OpenFlowError("bad flow")
-            self.switch.apply_flows(bridge, add=add, delete=delete)
 
-    host.wirer._openflow = Refusing()  # type: ignore[assignment]
-    outcome = host.wire(NET, OPEN, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]))
-    assert list(outcome.wired) == ["p2"]
+def test_a_datapath_that_cannot_do_what_it_could_is_looked_at_again(host: SwitchHost) -> None:
+    host.wire()
+    host.plug("p1")
+    objects = (NET, OPEN, PEER, port("p1", 1, groups=["open"]))
+    host.wire(*objects)
+    host.wire(*objects)
+    host.switch.openflow.features = DatapathFeatures(nd_extension=False)
+    outcome = host.wire(*objects, REMOTE)
     assert outcome.refused
-    assert "bad flow" in outcome.problems["p1"]
+    assert "OFPBAC_BAD_SET_ARGUMENT" in outcome.faults["network net"]
+    outcome = host.wire(*objects, REMOTE)
+    assert (outcome.refused, outcome.faults) == (False, {})
+
+
+class Rejecting:
+    """A switch that rejects flows with a text; `names` is whether it says which."""
+
+    def __init__(self, host: SwitchHost, text: str, *, names: bool = True) -> None:
+        self.switch, self.text, self.names = host.switch.openflow, text, names
+        self.tries: list[tuple[Flow, ...]] = []
+        host.wirer._openflow = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.switch, name)
+
+    def apply_flows(self, bridge: str, *, add: tuple[Flow, ...], delete: tuple[Flow, ...]) -> None:
+        self.tries.append(tuple(add))
+        found = {each.key: "OFPBAC_BAD" for each in add if self.text in each.text()}
+        if found:
+            raise FlowsRejected("OFPBAC_BAD", found if self.names else {})
+        self.switch.apply_flows(bridge, add=add, delete=delete)
+
+
+NAMES = pytest.mark.parametrize("names", [True, False], ids=["named", "not named"])
+
+
+@NAMES
+def test_a_rejected_flow_of_a_port_costs_that_port_and_no_other(host: SwitchHost, names: bool) -> None:
+    host.wire()
+    for name in ("p1", "p2", "p3"):
+        host.plug(name)
+    switch = Rejecting(host, "arp_spa=10.0.0.1,", names=names)
+    ports = [port(f"p{number}", number, groups=["open"]) for number in (1, 2, 3)]
+    outcome = host.wire(NET, OPEN, *ports)
+    assert outcome.wired.keys() == {"p2", "p3"}
+    assert outcome.refused
+    assert outcome.problems.keys() == {"p1"}
+    for part in ("rejected a flow of br-int", "OFPBAC_BAD"):
+        assert part in outcome.problems["p1"]
+    if names:
+        assert "ARP_SPOOFING" in outcome.problems["p1"]
+        assert "arp_spa=10.0.0.1" in outcome.problems["p1"]
+    # None of its flows is there: it must not send without the ones that check what it sends.
+    cookie = cookie_of("port p1")
+    assert not host.switch.openflow.read_flows("br-int", cookie, 0xFFFFFFFFFFFFFFFF)
+    assert host.wirer.counts_differ() == []
+    assert host.wirer.drift() == {}
+
+    # It is not sent again and again, and what others need is one bundle as ever.
+    switch.tries.clear()
+    host.plug("p4")
+    outcome = host.wire(NET, OPEN, *ports, port("p4", 4, groups=["open"]))
+    assert (len(switch.tries), outcome.refused) == (1, False)
+    assert outcome.wired.keys() == {"p2", "p3", "p4"}
+    assert outcome.problems.keys() == {"p1"}
+
+    # Now and then it is; and when the switch takes it, the port is there.
+    assert host.wirer.retry_rejected()
+    switch.text = "nothing"
+    outcome = host.wire(NET, OPEN, *ports, port("p4", 4, groups=["open"]))
+    assert outcome.wired.keys() == {"p1", "p2", "p3", "p4"}
+    assert not host.wirer.retry_rejected()
+
+
+@NAMES
+def test_a_change_of_a_port_that_is_rejected_leaves_it_as_it_was(host: SwitchHost, names: bool) -> None:
+    host.wire()
+    host.plug("p1")
+    web = group("g", rule(protocol=6, port_min=80, port_max=80))
+    host.wire(NET, web, port("p1", 1, groups=["g"]))
+    before = host.flows()
+    Rejecting(host, "tp_dst=99", names=names)
+    other = group("g", rule(protocol=6, port_min=99, port_max=99))
+    assert host.wire(NET, other, port("p1", 1, groups=["g"])).wired == {}
+    assert host.flows() == before
+    third = group("g", rule(protocol=6, port_min=77, port_max=77))
+    assert host.wire(NET, third, port("p1", 1, groups=["g"])).wired.keys() == {"p1"}
+    assert not any("tp_dst=80" in line for line in host.flows())
+    host.wire(NET)
+    assert host.wirer.counts_differ() == []
+
+
+@NAMES
+def test_a_rejected_flow_of_a_network_leaves_the_others_and_the_ports_alone(host: SwitchHost, names: bool) -> None:
+    host.wire()
+    first, second = network("net", number=1), network("other", number=2)
+    for name in ("p1", "p2"):
+        host.plug(name)
+    objects = (first, second, OPEN, PEER, port("p1", 1, groups=["open"]), port("p2", 2, "other", groups=["open"]))
+    host.wire(*objects)
+    Rejecting(host, "arp_tpa=10.0.0.9", names=names)
+    known = msgspec.structs.replace(
+        REMOTE, id="r2", network_id="other", ip_addresses=("10.0.0.8",), mac_address="fa:16:3e:00:00:08"
+    )
+    outcome = host.wire(*objects, REMOTE, known)
+    assert outcome.wired.keys() == {"p1", "p2"}
+    assert outcome.problems == {}
+    assert outcome.faults.keys() == {"network net"}
+    for part in ("br-tun, RESPONDER", "OFPBAC_BAD", "arp_tpa=10.0.0.9"):
+        assert part in outcome.faults["network net"]
+    there = "\n".join(host.flows("br-tun"))
+    assert "arp_tpa=10.0.0.8" in there
+    assert "dl_dst=fa:16:3e:00:00:09" in there  # the rest of what is known of that machine
+    assert host.wire(*objects, REMOTE, known).changed == 0
+    assert host.wire(*objects, known).faults == {}
+
+
+def test_a_switch_that_takes_nothing_more_is_not_asked_for_ever(host: SwitchHost) -> None:
+    host.wire()
+    for number in range(1, 400):
+        host.plug(f"p{number}")
+    switch = Rejecting(host, "table=0,", names=False)
+    ports = [
+        port(f"p{number}", 1, mac_address=f"fa:16:3e:00:{number >> 8:02x}:{number & 255:02x}")
+        for number in range(1, 400)
+    ]
+    assert host.wire(NET, OPEN, *ports).wired == {}
+    assert len(switch.tries) < 250
+
+
+def test_a_switch_that_does_not_answer_is_no_rejection(host: SwitchHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*args: object, **options: object) -> None:
+        raise OpenFlowError("no answer")
+
+    host.wire()
+    host.plug("p1")
+    monkeypatch.setattr(host.switch.openflow, "apply_flows", away)
+    with pytest.raises(OpenFlowError):
+        host.wire(NET, OPEN, port("p1", 1, groups=["open"]))
 
 
 def test_what_a_removed_rule_had_allowed_is_ended(host: SwitchHost) -> None:

@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
     up.add_argument("--mtu", type=int, default=1500, help="MTU of the wires (default: %(default)s)")
     up.add_argument("--underlay-ip-version", type=int, default=4, choices=[4, 6], help="of the tunnels' endpoints")
+    datapath = "of Open vSwitch: the kernel's, or the one in userspace (default: %(default)s)"
+    up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
+    up.add_argument(
+        "--central", type=int, default=2, help="how many hosts take routers of every kind (default: %(default)s)"
+    )
     up.add_argument("--config-file", action="append", default=[], help="more configuration for the server")
     up.add_argument("--agent-config-file", action="append", default=[], help="more configuration for the agents")
     _state(up)
@@ -96,6 +101,8 @@ def _up(args: argparse.Namespace) -> int:
         port=args.port,
         mtu=args.mtu,
         underlay_ip_version=args.underlay_ip_version,
+        datapath=args.datapath,
+        central=args.central,
         server_config_files=tuple(map(os.path.abspath, args.config_file)),
         agent_config_files=tuple(map(os.path.abspath, args.agent_config_file)),
     )

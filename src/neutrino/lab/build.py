@@ -23,7 +23,7 @@ from neutrino.lab import processes
 from neutrino.lab.configuration import render_agent, render_clouds, render_server
 from neutrino.lab.errors import LabError
 from neutrino.lab.lab import Lab
-from neutrino.lab.programs import check_port, check_programs, check_root
+from neutrino.lab.programs import check_datapath, check_port, check_programs, check_root
 from neutrino.lab.settings import EXTERNAL, WIRE, Places, Settings, check
 from neutrino.lab.wires import apply_wires
 
@@ -35,6 +35,7 @@ def up(state: str | os.PathLike[str], settings: Settings, say: Say = lambda text
     check(settings)
     check_root()
     check_programs()
+    check_datapath(settings.datapath)
     places = Places(Path(state).absolute())
     if places.lab.exists():
         raise _already(places)

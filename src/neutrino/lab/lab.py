@@ -86,7 +86,7 @@ class Lab:
 
     def ovs(self, host: str) -> OpenVSwitch:
         self.check_host(host)
-        return OpenVSwitch(self.places, host, self.holder(host), self.hosts)
+        return OpenVSwitch(self.places, host, self.holder(host), self.hosts, self.settings.datapath)
 
     # --- commands inside ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,6 @@
-"""Open vSwitch of one host, in userspace, and the host's bridges on the wires.
+"""Open vSwitch of one host, and the host's bridges on the wires.
+
+Its datapath is in userspace, which works on every machine, or the kernel's, of which each network namespace has its own.
 
 It runs in the host's namespaces with its usual paths, so `ovs-vsctl` and its like need no options there. Both daemons
 detach once they serve, the switch when it has set up what the database says; so starting them is waiting for them.
@@ -15,7 +17,7 @@ from neutrino.lab import processes
 from neutrino.lab.enter import command, host_command, host_file, host_network, in_network, ip_batch, write_sysctls
 from neutrino.lab.errors import LabError
 from neutrino.lab.programs import OVS_SCHEMA
-from neutrino.lab.settings import UNDERLAY, WIRES, Places, bridge_mac, underlay_address, underlay_networks
+from neutrino.lab.settings import NETDEV, UNDERLAY, WIRES, Places, bridge_mac, underlay_address, underlay_networks
 
 RUN = "/run/openvswitch"
 DATABASE, SWITCH = "ovsdb-server", "ovs-vswitchd"
@@ -24,8 +26,11 @@ LONGEST_AGE = 3600  # seconds, all that it takes
 
 
 class OpenVSwitch:
-    def __init__(self, places: Places, host: str, holder: int, peers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, places: Places, host: str, holder: int, peers: Sequence[str] = (), datapath: str = NETDEV
+    ) -> None:
         self._places = places
+        self._datapath = datapath
         self._host = host
         self._holder = holder
         self._peers = peers
@@ -44,12 +49,14 @@ class OpenVSwitch:
             remotes = (f"--remote=punix:{RUN}/db.sock", "--remote=db:Open_vSwitch,Open_vSwitch,manager_options")
             self._run(DATABASE, str(database), *remotes, *self._daemon(DATABASE))
         if is_new:
-            self.vsctl("--no-wait", *render_bridges(self._host))
+            self.vsctl("--no-wait", *render_bridges(self._host, self._datapath))
         if self.pid(SWITCH) is None:
-            self._run(SWITCH, *self._daemon(SWITCH), "--disable-system", f"unix:{RUN}/db.sock")
+            only = ["--disable-system"] if self._datapath == NETDEV else []
+            self._run(SWITCH, *self._daemon(SWITCH), *only, f"unix:{RUN}/db.sock")
             # The bridge's device may be a new one, with no memory of its addresses.
             in_network(host_network(self._holder), lambda: apply_underlay(self._host))
-            self._introduce_peers()
+            if self._datapath == NETDEV:
+                self._introduce_peers()
 
     def stop(self, *, kill: bool = False, database: bool = True) -> None:
         for program in (SWITCH, DATABASE) if database else (SWITCH,):
@@ -95,7 +102,7 @@ class OpenVSwitch:
         return host_file(self._holder, f"{RUN}/{program}.pid")
 
 
-def render_bridges(host: str) -> list[str]:
+def render_bridges(host: str, datapath: str = NETDEV) -> list[str]:
     """The one call of ovs-vsctl that a new database needs, before the switch starts. One thread of each kind is enough."""
     arguments = [
         *("init", "--", "set", "Open_vSwitch", "."),
@@ -104,7 +111,7 @@ def render_bridges(host: str) -> list[str]:
     ]
     for wire, bridge in WIRES.items():
         arguments += [
-            *("--", "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev"),
+            *("--", "add-br", bridge, "--", "set", "Bridge", bridge, f"datapath_type={datapath}"),
             f'other_config:hwaddr="{bridge_mac(host, wire)}"',
             *("--", "add-port", bridge, wire),
         ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.lab.errors import LabError
+from neutrino.lab.settings import NETDEV, SYSTEM
 
 OVS_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 PACKAGES: Mapping[str, str] = {
@@ -24,6 +26,17 @@ PACKAGES: Mapping[str, str] = {
 }
 
 
+def load_module(name: str) -> str | None:
+    """Have the kernel load a module, unless it is there; why it cannot."""
+    if os.path.exists(f"/sys/module/{name}"):
+        return None
+    try:
+        done = subprocess.run(["modprobe", name], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"modprobe: {error.strerror}"
+    return None if done.returncode == 0 else done.stderr.strip() or f"modprobe ended with {done.returncode}"
+
+
 def check_root(status: str = "/proc/self/status") -> None:
     if not has_capability(CAP_NET_ADMIN, status):
         raise LabError("the lab makes network namespaces, which only root may: run this as root")
@@ -36,6 +49,17 @@ def check_programs(found: Callable[[str], str | None] = shutil.which, programs: 
         raise LabError(f"the lab needs {', '.join(missing)}: apt-get install {packages}")
     if not os.path.exists(OVS_SCHEMA):
         raise LabError(f"the lab needs {OVS_SCHEMA}: apt-get install openvswitch-switch")
+
+
+def check_datapath(datapath: str, load: Callable[[str], str | None] = load_module) -> None:
+    """The kernel's datapath needs its modules; hosts, which are namespaces, cannot load them themselves."""
+    for module in ("openvswitch", "vport_vxlan") if datapath == SYSTEM else ():
+        reason = load(module)
+        if reason is not None:
+            raise LabError(
+                f"--datapath {SYSTEM}: this kernel has no module {module} ({reason}); "
+                f"--datapath {NETDEV} has the switches run in userspace"
+            )
 
 
 def check_port(port: int) -> None:

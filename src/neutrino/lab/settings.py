@@ -21,6 +21,7 @@ EXTERNAL = "external"  # the machine on the external network
 UNDERLAY = "underlay"
 WIRES = {UNDERLAY: "br-underlay", "provider": "br-provider", "external": "br-ex"}  # and each host's bridge on it
 PHYSICAL_NETWORKS = {"physnet1": "br-provider", "external": "br-ex"}
+SYSTEM, NETDEV = DATAPATHS = ("system", "netdev")  # the kernel's datapath of Open vSwitch, and the one in userspace
 EXTERNAL_ADDRESSES = ("203.0.113.1/24", "2001:db8:203:113::1/64")
 
 VM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
@@ -35,6 +36,8 @@ class Settings:
     port: int = DEFAULT_PORT
     mtu: int = 1500
     underlay_ip_version: int = 4
+    datapath: str = NETDEV
+    central: int = 2  # so many hosts, the first ones, take routers of every kind; the others only what is distributed
     roles: tuple[str, ...] = ("l2", "dhcp", "l3", "metadata")
     server_config_files: tuple[str, ...] = ()
     agent_config_files: tuple[str, ...] = ()
@@ -42,6 +45,14 @@ class Settings:
     @property
     def host_names(self) -> tuple[str, ...]:
         return tuple(f"h{number}" for number in range(1, self.hosts + 1))
+
+    def agent_mode(self, host: str) -> str:
+        """Of the host's L3 agent."""
+        return "dvr_snat" if host in self.host_names[: self.central] else "dvr"
+
+    @property
+    def routes(self) -> bool:
+        return "l3" in self.roles
 
     @property
     def serves_dhcp(self) -> bool:
@@ -66,6 +77,10 @@ def check(settings: Settings) -> None:
         raise LabError(f"--mtu {settings.mtu}: between {LEAST_MTU} and {MOST_MTU}")
     if settings.underlay_ip_version not in (4, 6):
         raise LabError(f"--underlay-ip-version {settings.underlay_ip_version}: 4 or 6")
+    if settings.datapath not in DATAPATHS:
+        raise LabError(f"--datapath {settings.datapath}: {' or '.join(DATAPATHS)}")
+    if settings.central < 1:
+        raise LabError(f"--central {settings.central}: at least one host has to take routers that are at one place")
     for name in (*settings.server_config_files, *settings.agent_config_files):
         if not Path(name).is_file():
             raise LabError(f"there is no configuration file {name}")

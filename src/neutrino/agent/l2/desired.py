@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from neutrino.agent.l2.distributed import Distributed, resolve_distributed
 from neutrino.agent.l2.local_vlans import Allocation, SegmentKey
+from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
 
@@ -62,13 +63,14 @@ class TunnelPort:
 
 @dataclasses.dataclass(frozen=True)
 class Wiring:
-    """What is plugged, by OpenFlow port number; a port not there, or not ready, is missing here."""
+    """What is plugged, by OpenFlow port number, and what the switch can do; a port not there, or not ready, is missing."""
 
     ports: Mapping[str, int] = dataclasses.field(default_factory=_none)
     uplinks: tuple[Uplink, ...] = ()
     patch_tun: int = 0  # on the integration bridge; 0 where there are no tunnels
     patch_int: int = 0  # on the tunnel bridge
     tunnels: tuple[TunnelPort, ...] = ()
+    features: DatapathFeatures = dataclasses.field(default_factory=DatapathFeatures)
 
 
 @dataclasses.dataclass(frozen=True)

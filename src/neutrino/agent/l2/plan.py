@@ -15,7 +15,7 @@ from functools import partial
 from neutrino.agent.delta import diff
 from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, LocalNetwork, LocalPort
 from neutrino.agent.l2.flows import arp, conjunctions, dvr, firewall, integration, physical, tunnel
-from neutrino.agent.l2.ownership import owned
+from neutrino.agent.l2.ownership import cookie_of, owned
 from neutrino.dataplane.openflow.api import Flow, FlowKey
 
 BridgeFlows = dict[str, dict[FlowKey, Flow]]
@@ -65,6 +65,10 @@ class Renderer:
             _merge(flows[part.bridge], known[1], part)
         self._rendered = rendered
         return dict(flows)
+
+    def owners(self, bridge: str) -> dict[int, str]:
+        """The owners that were rendered last on a bridge, by the cookie of their flows."""
+        return {cookie_of(owner): owner for place, owner in self._rendered if place == bridge}
 
 
 def _by_key(flows: Iterable[Flow], part: Part) -> dict[FlowKey, Flow]:

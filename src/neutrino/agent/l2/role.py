@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 WIRE = "wire"
 NUMBERING_SECONDS = 0.5  # an event comes when the switch has numbered its ports; this is for one that was missed
 FORCE_SECONDS = 1.0  # at most this often is the switch made to forget what it decided
-REFUSED_SECONDS = 5.0  # until a switch that refused a port's flows is asked again
+REFUSED_SECONDS = 5.0  # until a round is done again in which flows were rejected or ports could not be filtered
 NOT_PLUGGED = "it is not plugged"
 KINDS = {
     "networks": "network",
@@ -298,6 +298,9 @@ class L2Role:
                 continue
             if whole:
                 repaired = loop.time()
+                async with self._busy:
+                    if wirer.retry_rejected():
+                        self._queue.put(WIRE)
             if found:
                 self._last_repair = {
                     bridge: f"{missing} flows missing or changed, {extra} too many"

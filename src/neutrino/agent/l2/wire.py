@@ -7,6 +7,9 @@ Each step plans against what is there and changes only what differs, so a round 
 nothing. What is on the bridges is read once, then remembered: nobody else writes our flows. `forget` is for when
 somebody did, or the switch was restarted.
 
+A flow that the switch rejects costs the port that it is for, or is missing by itself; everything else is applied (see
+`rejected`). It is not sent again until it is another, the switch was restarted, or `retry_rejected` says so.
+
 `complete` says whether the server has told everything. Until it has, flows and tunnels are added and nothing else, and not
 to what a port is allowed: what was there before us is newer than what we remember.
 """
@@ -16,8 +19,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, HostState, Options, resolve, wanted_segments
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.plan import HybridPlan
@@ -26,6 +30,7 @@ from neutrino.agent.l2.invalidated import plan_flushes
 from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
 from neutrino.agent.l2.plan import BridgePlan, Contribution, Renderer, plan
+from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
 from neutrino.agent.l2.wiring import (
     ConfigurationPlan,
     WiringOptions,
@@ -38,7 +43,14 @@ from neutrino.agent.l2.wiring import (
 )
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.iptables.api import IptablesError
-from neutrino.dataplane.openflow.api import Flow, FlowKey, OpenFlow, OpenFlowError
+from neutrino.dataplane.openflow.api import (
+    DatapathFeatures,
+    Flow,
+    FlowKey,
+    FlowsRejected,
+    OpenFlow,
+    OpenFlowError,
+)
 from neutrino.dataplane.openflow.decisions import Decisions
 from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
 
@@ -52,9 +64,9 @@ class Outcome:
 
     wired: Mapping[str, int]  # port, to the revision that is in force
     problems: Mapping[str, str]  # port, to why it is not
-    faults: Mapping[str, str]  # physical network or host, to why it cannot be reached
+    faults: Mapping[str, str]  # physical network, host or owner of flows, to what is wrong with it
     ready: bool = True  # False: the switch has still to number what we made
-    refused: bool = False  # the switch did not take the flows of a port
+    refused: bool = False  # something was rejected that was not before, or ports have no filter: look again soon
     changed: int = 0  # flows and settings
 
 
@@ -103,16 +115,26 @@ class Wirer:
         self._decisions = decisions
         self._vlans: dict[SegmentKey, int] = {}
         self._there: dict[str, dict[FlowKey, Flow]] = {}  # our flows, by bridge, as we know them to be
+        self._rejected: dict[str, Rejections] = {}  # wanted flows, by bridge
+        self._features: DatapathFeatures | None = None
         self._before: Desired | None = None
 
     def forget(self, bridge: str | None = None) -> None:
-        """What is on the bridges has to be read again."""
+        """What is on the bridges has to be read again, and of all of them also what the switch can do."""
         if bridge is None:
             self._there.clear()
+            self._rejected.clear()
+            self._features = None
             if self._hybrid is not None:
                 self._hybrid.forget()
         else:
             self._there.pop(bridge, None)
+
+    def retry_rejected(self) -> bool:
+        """Have the next round send again what was rejected, which may have been for want of room; whether there is any."""
+        found = any(self._rejected.values())
+        self._rejected.clear()
+        return found
 
     def forget_decisions(self) -> None:
         """Packets from now on meet the flows that are there, on a switch that cannot be relied on to see to it."""
@@ -136,20 +158,21 @@ class Wirer:
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
             desired = self._without(desired, unfiltered)
-        failed = self._apply_flows(desired, complete)
-        changed += failed.changed
+        applied = self._apply_flows(desired, complete)
+        changed += applied.changed
         self._end_connections(desired, complete)
         self._before = desired
-        faults.update(self._renderer.problems)
-        problems = {**desired.problems, **failed.problems}
-        problems |= {
+        rejected_ports, rejected_others = self._describe_rejected(desired)
+        faults |= {**self._renderer.problems, **rejected_others}
+        unrendered = {
             port.id: reason for port in desired.ports if (reason := self._renderer.problems.get(f"port {port.id}"))
         }
+        problems = {**desired.problems, **rejected_ports, **unrendered}
         wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
         for port_id in read_ancillary(self._wiring, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
-        return Outcome(wired, problems, faults, refused=bool(failed.problems or unfiltered), changed=changed)
+        return Outcome(wired, problems, faults, refused=bool(applied.rejected or unfiltered), changed=changed)
 
     def _configure(self, difference: ConfigurationPlan) -> int:
         if difference.changes:
@@ -166,6 +189,8 @@ class Wirer:
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
         wiring = read_wiring(self._wiring, host_state.hosts.values(), snapshot)
+        if wiring.patch_int:
+            wiring = dataclasses.replace(wiring, features=self._read_features())
         allocation = self._allocate(wanted_segments(host_state, wiring), snapshot, complete)
         self._vlans = dict(allocation.vlans)
         desired = resolve(host_state, wiring, allocation, self._options)
@@ -226,28 +251,86 @@ class Wirer:
 
     @dataclasses.dataclass(frozen=True)
     class _Applied:
-        problems: Mapping[str, str]
         changed: int
+        rejected: bool  # something that was not rejected before
+
+    def _read_features(self) -> DatapathFeatures:
+        """Of the tunnel bridge, where they matter. Not knowing them, ports get flows that every datapath takes."""
+        if self._features is None:
+            try:
+                self._features = self._openflow.read_features(self._options.tunnel_bridge)
+            except OpenFlowError as error:
+                LOG.warning("neighbour solicitations are flooded: %s", error)
+                return DatapathFeatures(nd_extension=False)
+        return self._features
 
     def _apply_flows(self, desired: Desired, complete: bool) -> _Applied:
-        problems: dict[str, str] = {}
-        changed = 0
-        for bridge, wanted in self._renderer.render(desired).items():
+        ports = {cookie_of(f"port {port.id}") for port in desired.ports}
+        changed, rejected = 0, False
+        for bridge, rendered in self._renderer.render(desired).items():
+            there = self._read_flows(bridge)
+            known = self._rejected.get(bridge, {})
+            known = self._rejected[bridge] = {
+                flow: why for flow, why in known.items() if rendered.get(flow.key) == flow
+            }
+            wanted = without(rendered, there, known, ports)
             difference = self._flow_plan(bridge, wanted, desired, complete)
             changed += len(difference.set) + len(difference.delete)
             try:
                 if difference:
                     self._openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
-                self._there[bridge] = wanted if complete else self._there[bridge] | _by_key(difference.add)
-            except OpenFlowError as error:
-                self.forget(bridge)
-                problems.update(self._apply_by_owner(difference, desired, error))
-        return self._Applied(problems, changed)
+                self._there[bridge] = wanted if complete else there | _by_key(difference.add)
+            except FlowsRejected as error:
+                rejected = True
+                self._isolate(difference, ports, error)
+        return self._Applied(changed, rejected)
 
-    def _flow_plan(self, bridge: str, wanted: Mapping[FlowKey, Flow], desired: Desired, complete: bool) -> BridgePlan:
+    def _isolate(self, difference: BridgePlan, ports: Collection[int], error: FlowsRejected) -> None:
+        """The switch rejected the bundle: the others get their flows, and what was rejected is remembered."""
+        bridge = difference.bridge
+
+        def apply(add: Sequence[Flow], delete: Sequence[Flow]) -> None:
+            self._openflow.apply_flows(bridge, add=add, delete=delete)
+
+        self.forget(bridge)
+        self._features = None  # it may be that the datapath is not as we have read it
+        found = apply_others(apply, difference.set, difference.delete, ports, error)
+        self._rejected[bridge] |= found
+        self._read_flows(bridge)
+        LOG.error("bridge %s rejected %d flows: %s", bridge, len(found), error)
+
+    def _describe_rejected(self, desired: Desired) -> tuple[dict[str, str], dict[str, str]]:
+        """Ports, and other objects, to what the switch rejected of theirs."""
+        ports = {port.id for port in desired.ports}
+        texts: defaultdict[str, list[str]] = defaultdict(list)
+        for bridge, rejections in self._rejected.items():
+            owners = self._renderer.owners(bridge)
+            for cookie in sorted({flow.cookie for flow in rejections}):
+                here = {flow: reason for flow, reason in rejections.items() if flow.cookie == cookie}
+                name = object_of(owners.get(cookie, ""), bridge)
+                texts[name].append(describe(self._kind(bridge), bridge, here))
+        told = {name.removeprefix("port "): "; ".join(parts) for name, parts in texts.items()}
+        return (
+            {name: text for name, text in told.items() if name in ports},
+            {name: text for name, text in told.items() if name not in ports},
+        )
+
+    def _kind(self, bridge: str) -> pipeline.Bridge:
+        own = {
+            self._options.integration_bridge: pipeline.Bridge.INTEGRATION,
+            self._options.tunnel_bridge: pipeline.Bridge.TUNNEL,
+        }
+        return own.get(bridge, pipeline.Bridge.PHYSICAL)
+
+    def _read_flows(self, bridge: str) -> dict[FlowKey, Flow]:
+        """Our flows on a bridge, read where they are not known."""
         there = self._there.get(bridge)
         if there is None:
             there = self._there[bridge] = _by_key(self._openflow.read_flows(bridge, COOKIE, MASK))
+        return there
+
+    def _flow_plan(self, bridge: str, wanted: Mapping[FlowKey, Flow], desired: Desired, complete: bool) -> BridgePlan:
+        there = self._read_flows(bridge)
         difference = plan(bridge, wanted, there.values())
         if complete:
             return difference
@@ -256,34 +339,6 @@ class Wirer:
         judging = {cookie_of("remotes"), *(cookie_of(f"port {port.id}") for port in desired.ports)}
         kept = judging & {flow.cookie for flow in there.values()}
         return BridgePlan(bridge, add=tuple(flow for flow in difference.add if flow.cookie not in kept))
-
-    def _apply_by_owner(self, difference: BridgePlan, desired: Desired, error: OpenFlowError) -> dict[str, str]:
-        """The switch refused the bundle: whoever is to blame, the others get their flows. The ports that do not, by id."""
-        owners: defaultdict[int, tuple[list[Flow], list[Flow]]] = defaultdict(lambda: ([], []))
-        for flow in difference.delete:
-            owners[flow.cookie][0].append(flow)
-        for flow in difference.set:
-            owners[flow.cookie][1].append(flow)
-        if len(owners) == 1 or not self._answers(difference.bridge):
-            raise error
-        LOG.error("bridge %s refused a change (%s): each owner's flows by themselves", difference.bridge, error)
-        ports = {cookie_of(f"port {port.id}"): port.id for port in desired.ports}
-        problems = {}
-        for cookie, (delete, add) in owners.items():
-            try:
-                self._openflow.apply_flows(difference.bridge, add=add, delete=delete)
-            except OpenFlowError as refusal:
-                if cookie not in ports:
-                    raise
-                problems[ports[cookie]] = f"the switch refused its flows: {refusal}"
-        return problems
-
-    def _answers(self, bridge: str) -> bool:
-        try:
-            self._openflow.count_flows(bridge, COOKIE, MASK)
-        except OpenFlowError:
-            return False
-        return True
 
     def _end_connections(self, desired: Desired, complete: bool) -> None:
         """Connections that what changed has forbidden. The flows stop most of them already: a failure is told, no more."""

@@ -6,8 +6,9 @@ name a cookie and a mask, and never see or touch what others have put there.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from neutrino.dataplane.openflow.actions import canonical_actions
@@ -18,6 +19,21 @@ FlowKey = tuple[int, int, str]
 
 class OpenFlowError(Exception):
     """The bridge refused a change, or could not be asked; nothing of the change is in force."""
+
+
+class FlowsRejected(OpenFlowError):
+    """The switch rejected flows of a change and applied none of it; `reasons` has those that it named."""
+
+    def __init__(self, message: str, reasons: Mapping[FlowKey, str] | None = None) -> None:
+        super().__init__(message)
+        self.reasons: Mapping[FlowKey, str] = reasons or {}
+
+
+@dataclasses.dataclass(frozen=True)
+class DatapathFeatures:
+    """What the datapath under a bridge can do, of that in which the kernel's and the userspace datapath differ."""
+
+    nd_extension: bool = True  # set the reserved field and the type of the option of a neighbour discovery message
 
 
 class Flow(NamedTuple):
@@ -100,4 +116,8 @@ class OpenFlow(Protocol):
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         """Delete by key, then add or replace by key, all of it at once or not at all."""
+        ...
+
+    def read_features(self, bridge: str) -> DatapathFeatures:
+        """What the bridge's datapath supports. It may be another after ovs-vswitchd was restarted."""
         ...

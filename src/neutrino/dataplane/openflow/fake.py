@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from neutrino.dataplane.openflow.actions import arguments, parse_set_field, split_actions
-from neutrino.dataplane.openflow.api import Flow, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
 from neutrino.dataplane.openflow.fake_conntrack import FakeConntrack
 from neutrino.dataplane.openflow.fake_tables import FakeTables
 from neutrino.dataplane.openflow.fields import field_name
@@ -19,6 +19,7 @@ from neutrino.dataplane.openflow.packet import Packet
 
 _PRESENT = 0x1000
 _LIMIT = 200  # resubmits of one packet
+_ND_EXTENSION = {"nd_reserved", "nd_options_type"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class FakeSwitch:
     def __init__(self) -> None:
         self.bridges: dict[str, FakeBridge] = {}
         self.conntrack = FakeConntrack()
+        self.features = DatapathFeatures()
 
     def add_bridge(self, name: str) -> FakeBridge:
         return self.bridges.setdefault(name, FakeBridge(name))
@@ -71,7 +73,21 @@ class FakeSwitch:
         return len(self.read_flows(bridge, cookie, mask))
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
-        self._bridge(bridge).tables.change(add=add, delete=delete)
+        tables, new = self._bridge(bridge).tables, [*add]
+        reasons = {entry.key: "OFPBAC_BAD_SET_ARGUMENT" for entry in new if not self._supports(entry)}
+        if reasons:
+            raise FlowsRejected("OFPBAC_BAD_SET_ARGUMENT", reasons)
+        tables.change(add=new, delete=delete)
+
+    def read_features(self, bridge: str) -> DatapathFeatures:
+        self._bridge(bridge)
+        return self.features
+
+    def _supports(self, entry: Flow) -> bool:
+        return self.features.nd_extension or not any(
+            action.startswith("set_field:") and parse_set_field(action)[0] in _ND_EXTENSION
+            for action in split_actions(entry.actions)
+        )
 
     def send(self, bridge: str, port: str, packet: Packet) -> list[Delivery]:
         """Where a packet that enters a port leaves the switch."""

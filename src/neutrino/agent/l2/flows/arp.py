@@ -6,12 +6,13 @@ port's MACs. What does not pass is dropped. Ports filtered here and hybrid ports
 
 On the tunnel bridge an ARP request that asks for a known port is turned around: its own fields, swapped and filled with
 the answer, leave where it came in, and no other host sees it. A neighbour solicitation takes two passes through
-RESPONDER, as the switch lets a flow fill in the answer's option only if it matches an advertisement.
+RESPONDER, as the switch lets a flow fill in the answer's option only if it matches an advertisement. Only the userspace
+datapath can do that (see `tunnel.answered_versions`): on the kernel's, the port that is asked for answers itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from ipaddress import ip_address, ip_network
 
 from neutrino.agent.l2 import pipeline
@@ -47,14 +48,17 @@ def render_spoofing(port: LocalPort) -> tuple[Flow, ...]:
     return tuple(flows)
 
 
-def render_responses(vlan: int, entries: Iterable[state.Forwarding]) -> tuple[Flow, ...]:
-    """Answers in the name of the ports of a network that are on other hosts."""
+def render_responses(vlan: int, entries: Iterable[state.Forwarding], versions: Collection[int]) -> tuple[Flow, ...]:
+    """Answers in the name of the ports of a network that are on other hosts, for addresses of these IP versions."""
     flows: dict[tuple[int, int, str], Flow] = {}
     for entry in sorted(entries, key=lambda known: known.id):
         for address in entry.ip_addresses:
             if "/" in address:
                 continue  # a range has no one who answers for it
-            made = _arp_answer if ip_address(address).version == 4 else _neighbour_answer
+            version = ip_address(address).version
+            if version not in versions:
+                continue
+            made = _arp_answer if version == 4 else _neighbour_answer
             for flow in made(vlan, address, entry.mac_address.lower()):
                 flows.setdefault(flow.key, flow)
     return tuple(flows.values())

@@ -2,8 +2,9 @@
 
 From the integration bridge: PATCH sends unicast to UNICAST, which knows from the server on which host a MAC is, or has
 learned it; questions about addresses to RESPONDER (see `arp`), which answers those it can; the rest to FLOOD, which copies
-it to the hosts that have the network. From a tunnel: the table of its type turns the tunnel id into the local VLAN, or
-drops what has none here, and LEARN hands it to the integration bridge. Nothing goes from one tunnel to another.
+it to the hosts that have the network. Neighbour solicitations are among the rest where the datapath cannot answer them.
+From a tunnel: the table of its type turns the tunnel id into the local VLAN, or drops what has none here, and LEARN hands
+it to the integration bridge. Nothing goes from one tunnel to another.
 
 With l2population the server tells where every port is, and nothing is learned, so that a port that moves is not looked
 for where it was. A host that does not take part in it is learned from and always flooded to.
@@ -25,12 +26,26 @@ from neutrino.model import state
 _UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 _LEARNED_FOR = 300
+_QUESTIONS = {
+    4: ("arp", "arp_spa=0.0.0.0"),
+    6: ("icmp6,icmp_type=135", "ipv6_src=::"),
+}  # and when nobody has the address
 
 _LEARN_SENDER = (
     f"learn(table={pipeline.UNICAST.number},hard_timeout={_LEARNED_FOR},priority=1,cookie={LEARNED_COOKIE:#x},"
     "NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:0->NXM_OF_VLAN_TCI[],"
     "load:NXM_NX_TUN_ID[]->NXM_NX_TUN_ID[],output:NXM_OF_IN_PORT[])"
 )
+
+
+def answered_versions(wiring: Wiring, options: Options) -> tuple[int, ...]:
+    """The IP versions of which questions for addresses are answered here; those of others go to all hosts of the network.
+
+    The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a flow.
+    """
+    if not (options.l2_population and options.arp_responder):
+        return ()
+    return (4, 6) if wiring.features.nd_extension else (4,)
 
 
 def render_base(wiring: Wiring, options: Options) -> tuple[Flow, ...]:
@@ -44,12 +59,11 @@ def render_base(wiring: Wiring, options: Options) -> tuple[Flow, ...]:
         patch.flow(1, _UNICAST, then=pipeline.UNICAST),
         patch.flow(1, _MULTICAST, then=pipeline.FLOOD),
     ]
-    if options.l2_population and options.arp_responder:
-        flows.append(patch.flow(2, f"arp,{_MULTICAST}", then=pipeline.RESPONDER))
-        flows.append(patch.flow(2, f"icmp6,icmp_type=135,{_MULTICAST}", then=pipeline.RESPONDER))
+    for version in answered_versions(wiring, options):
+        question, probe = _QUESTIONS[version]
+        flows.append(patch.flow(2, f"{question},{_MULTICAST}", then=pipeline.RESPONDER))
         # Who asks whether an address is free asks all: we may not yet know that it has moved to the one who asks.
-        for probe in ("arp,arp_spa=0.0.0.0", "icmp6,icmp_type=135,ipv6_src=::"):
-            flows.append(pipeline.RESPONDER.flow(2, probe, then=pipeline.FLOOD))
+        flows.append(pipeline.RESPONDER.flow(2, f"{question},{probe}", then=pipeline.FLOOD))
     learning = () if options.l2_population else (_LEARN_SENDER,)
     flows.append(pipeline.LEARN.flow(1, "", *learning, to_integration))
     return tuple(flows)
@@ -83,7 +97,7 @@ def render_network(
         arriving,
         *_render_flood(network, _flooded(tunnels, options, hosts, known)),
         *(_render_unicast(network, tunnels, known) if options.l2_population else ()),
-        *(render_responses(network.vlan, known) if options.l2_population and options.arp_responder else ()),
+        *render_responses(network.vlan, known, answered_versions(wiring, options)),
     )
 
 

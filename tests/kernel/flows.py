@@ -1,0 +1,44 @@
+"""Every flow that the renderers can make, on the kernel's datapath: taken, and read back equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.plan import plan
+from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, flow
+from neutrino.dataplane.openflow.real import OvsOfctl
+from tests.kernel.switch import KernelSwitch, ip
+from tests.support.every_flow import VARIANTS, hosts
+
+BRIDGE = "br-test"
+
+
+@pytest.fixture(scope="module")
+def openflow() -> Iterator[OvsOfctl]:
+    ip("netns", "add", "flows")
+    with KernelSwitch("flows") as switch:
+        switch.vsctl("add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=system", "fail_mode=secure")
+        yield OvsOfctl(switch.run_directory, timeout=300)
+    ip("netns", "delete", "flows")
+
+
+def test_the_kernel_cannot_answer_for_neighbours(openflow: OvsOfctl) -> None:
+    """When it can, this test says so: then its hosts answer too."""
+    assert openflow.read_features(BRIDGE) == DatapathFeatures(nd_extension=False)
+    answer = flow(21, 1, "icmp6,icmp_type=135", "set_field:2->nd_options_type,IN_PORT", cookie=COOKIE)
+    with pytest.raises(FlowsRejected) as caught:
+        openflow.apply_flows(BRIDGE, add=[answer], delete=[])
+    assert caught.value.reasons == {answer.key: "OFPBAC_BAD_SET_ARGUMENT"}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_flows_are_taken_and_read_back_equal(openflow: OvsOfctl, name: str) -> None:
+    host = hosts(openflow.read_features(BRIDGE))[name]
+    assert host.desired is not None
+    for wanted in host.renderer.render(host.desired).values():
+        planned = plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, MASK))
+        openflow.apply_flows(BRIDGE, add=planned.set, delete=planned.delete)
+        assert not plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, MASK))

@@ -1,0 +1,162 @@
+"""Packets on the kernel's datapath, between machines on two hosts that are wired as the agent does it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from neutrino.dataplane.openflow.api import DatapathFeatures
+from neutrino.dataplane.openflow.real import OvsOfctl
+from neutrino.model import state
+from tests.kernel.switch import TUNNELS, KernelHost, inside, kernel_hosts
+from tests.support.l2 import OPEN, OUT, Cloud, group, network, port, rule
+
+TCP = 6
+WEB, SHUT = 80, 81  # a port that the security group lets in, and one that it does not
+WEB_GROUP = group(
+    "web",
+    *(rule("ingress", family, protocol=TCP, port_min=WEB, port_max=WEB) for family in ("IPv4", "IPv6")),
+    *(rule("egress", family) for family in ("IPv4", "IPv6")),
+)
+NETWORKS = {kind: network(kind, kind, number) for number, kind in enumerate(TUNNELS, 100)}
+MACHINES = {
+    kind: (
+        port(f"{kind}-here", place + 1, kind, "h1", groups=["open"]),
+        port(f"{kind}-there", place + 2, kind, "h2", groups=["open"]),
+    )
+    for place, kind in zip((10, 20, 30), TUNNELS, strict=True)
+}
+NEAR = port("near", 1, "vxlan", "h1", groups=["out"])
+SERVER = port("server", 2, "vxlan", "h2", groups=["web"])
+DHCP = port("dhcp", 3, "vxlan", "h1", device_owner="network:dhcp")  # plugged as a device that the switch makes
+PORTS = (*(machine for pair in MACHINES.values() for machine in pair), NEAR, SERVER, DHCP)
+OBJECTS = (*NETWORKS.values(), OPEN, OUT, WEB_GROUP, *PORTS)
+VERSIONS = (4, 6)
+
+
+@dataclasses.dataclass
+class Place:
+    cloud: Cloud
+    hosts: dict[str, KernelHost]
+
+    def apply(self, *objects: state.Object) -> None:
+        for host in self.hosts.values():
+            outcome = host.wire(self.cloud, *objects)
+            assert (outcome.problems, outcome.faults) == ({}, {})
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with kernel_hosts("h1", "h2") as hosts:
+        made = Place(Cloud(*hosts), hosts)
+        made.apply()
+        for name, host in hosts.items():
+            ports = [machine for machine in PORTS if machine.host == name]
+            host.plug(ports, internal=[machine for machine in ports if machine is DHCP])
+        made.apply(*OBJECTS)
+        yield made
+
+
+def address(machine: state.Port, version: int) -> str:
+    return machine.fixed_ips[VERSIONS.index(version)].ip_address
+
+
+def pings(source: state.Port, target: state.Port, version: int) -> bool:
+    command = ["ip", "netns", "exec", source.id, "ping", "-n", "-q", "-c", "2", "-i", "0.3", "-W", "10"]
+    return subprocess.run([*command, address(target, version)], capture_output=True, check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def listening(machine: state.Port, number: int) -> Iterator[socket.socket]:
+    with inside(machine.id, lambda: socket.create_server(("::", number), family=socket.AF_INET6)) as server:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        yield server
+
+
+def connect(source: state.Port, target: state.Port, number: int, version: int, timeout: float = 30) -> socket.socket:
+    where = (address(target, version), number)
+    return inside(source.id, lambda: socket.create_connection(where, timeout))
+
+
+def carries(source: state.Port, target: state.Port, number: int, version: int, size: int = 200_000) -> bool:
+    """Whether bytes arrive over TCP as they were sent: so many that checksums and segments are left to the device."""
+    sent = bytes(range(256)) * (size // 256)
+    received = bytearray()
+    with listening(target, number) as server:
+
+        def receive() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while part := connection.recv(65536):
+                    received.extend(part)
+
+        thread = threading.Thread(target=receive, daemon=True)
+        thread.start()
+        with connect(source, target, number, version) as client:
+            client.sendall(sent)
+        thread.join(60)
+    return bytes(received) == sent
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_machines_on_two_hosts_reach_each_other(place: Place, kind: str, version: int) -> None:
+    """Which need ARP, that their hosts answer, and neighbour discovery, that these do not."""
+    here, there = MACHINES[kind]
+    assert pings(here, there, version)
+    assert pings(there, here, version)
+    assert carries(here, there, 7000, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_machine_on_the_same_host_is_reached(place: Place, version: int) -> None:
+    assert pings(NEAR, MACHINES["vxlan"][0], version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_device_that_the_switch_makes_is_reached_from_both_hosts(place: Place, version: int) -> None:
+    for machine in MACHINES["vxlan"]:
+        assert pings(machine, DHCP, version)
+        assert carries(machine, DHCP, 7001, version)
+        assert carries(DHCP, machine, 7002, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_security_groups_hold_and_a_removed_rule_ends_connections(place: Place, version: int) -> None:
+    assert not pings(NEAR, SERVER, version)
+    assert carries(NEAR, SERVER, WEB, version)
+    with listening(SERVER, SHUT), pytest.raises(TimeoutError):
+        connect(NEAR, SERVER, SHUT, version, timeout=3)
+    with listening(SERVER, WEB) as server, connect(NEAR, SERVER, WEB, version) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.settimeout(3)
+            client.sendall(b"before")
+            assert accepted.recv(100) == b"before"
+            place.apply(*(group("web") if entry is WEB_GROUP else entry for entry in OBJECTS))
+            client.sendall(b"after")
+            with pytest.raises(TimeoutError):
+                accepted.recv(100)
+            place.apply(*OBJECTS)
+
+
+def test_a_rejected_flow_costs_nobody_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the agent take the datapath for one that can do more, or a later renderer make such a flow."""
+    host = place.hosts["h1"]
+    monkeypatch.setattr(OvsOfctl, "read_features", lambda self, bridge: DatapathFeatures(nd_extension=True))
+    host.wirer.forget()
+    outcome = host.wire(place.cloud, *OBJECTS)
+    assert outcome.problems == {}
+    assert outcome.wired.keys() == {machine.id for machine in PORTS if machine.host == "h1"}
+    assert outcome.faults.keys() == {f"network {kind}" for kind in TUNNELS}
+    assert "br-tun, RESPONDER: OFPBAC_BAD_SET_ARGUMENT" in outcome.faults["network gre"]
+    assert pings(*MACHINES["gre"], 4)
+    monkeypatch.undo()
+    host.wirer.forget()
+    place.apply(*OBJECTS)

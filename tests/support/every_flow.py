@@ -1,0 +1,116 @@
+"""Clouds in which a host has every flow that the renderers can make: for what a switch makes of them.
+
+`tests/unit/test_l2_every_flow.py` checks that no line of the renderers is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+from neutrino.agent.l2.desired import Options
+from neutrino.dataplane.openflow.api import DatapathFeatures
+from neutrino.model import state
+from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
+from tests.support.l2 import OPEN, OUT, Cloud, FakeHost, group, mac, network, port, rule
+
+RULES = [
+    *(rule(direction, family) for direction in ("egress",) for family in ("IPv4", "IPv6")),
+    rule(protocol=6, port_min=80, port_max=443),
+    rule(protocol=1, port_min=8, port_max=0),
+    rule("ingress", "IPv6", protocol=58, port_min=128),
+    rule(protocol=17, remote_ip_prefix="10.0.0.0/30"),
+    rule(protocol=132, port_min=5, port_max=5, remote_group_id="g"),
+    rule(protocol=6, port_min=1000, port_max=1001, remote_group_id="g"),
+    rule(protocol=6, port_min=1000, port_max=1000, remote_address_group_id="a"),
+    rule("ingress", "IPv6", remote_group_id="g"),
+]
+MEMBERS = frozenset({Member("10.0.0.1", mac(1)), Member("2001:db8::1", mac(1)), Member("10.0.9.0/24", mac(9))})
+OBJECTS = (
+    network("net", "vxlan", 5000),
+    network("vlan", "vlan", 205, "physnet1"),
+    network("flat", "flat", 0, "physnet1"),
+    OPEN,
+    OUT,
+    group("web", *RULES),
+    group("free", rule(protocol=17, port_min=7, port_max=7), stateful=False),
+    GroupMembers(id="g", members=MEMBERS),
+    AddressGroup(id="a", addresses=frozenset({"10.0.0.3/32", "10.0.0.0/31"})),
+    port("p1", 1, groups=["out"]),
+    port("p2", 2, groups=["web", "free"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
+    port("p3", 3, groups=["out"], allowed_address_pairs=(AddressPair("00:00:5e:00:01:01", "10.0.0.250"),)),
+    port("p4", 4, "vlan", groups=["web"]),
+    port("p5", 5, "flat", port_security_enabled=False),
+    port("p6", 6, admin_state_up=False),
+    port("p7", 7, host="h2"),
+    port("p8", 8, host="h3"),
+    port("p9", 9, "vlan", groups=["open"], hybrid_plug=True),
+    port("p10", 10, groups=["free"]),
+)
+ETHERTYPES = (0x88CC, 0x8847, 0x8848, 0x894F, 0x0842)  # some have names of their own when they are read back
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """`silent` hosts take no part in l2population."""
+
+    options: Options = Options()  # noqa: RUF009
+    more: tuple[state.Object, ...] = ()
+    silent: frozenset[str] = frozenset()
+
+
+OTHER_TUNNELS = (
+    *(network("gre", "gre", 9), network("geneve", "geneve", 10), network("local", "local")),
+    *(port("p11", 11, "gre", groups=["open"]), port("p12", 12, "gre", host="h2", groups=["open"])),
+    *(port("p13", 13, "geneve", groups=["open"]), port("p14", 14, "geneve", host="h3", groups=["open"])),
+    port("p15", 15, "local", groups=["open"]),
+)
+
+
+def gateway(name: str, number: int, network_id: str, host: str) -> state.Port:
+    """The interface of a distributed router, which is on every host."""
+    owner = "network:router_interface_distributed"
+    return port(f"{name}-{host}", number, network_id, host, device_owner=owner, distributed=True)
+
+
+DISTRIBUTED = (
+    *(DvrMac(id=f"h{number}", mac_address=f"fa:16:3f:00:00:{number:02x}") for number in (1, 2, 3)),
+    *(
+        gateway(f"gw-{kind}", number, kind, host)
+        for number, kind in ((251, "net"), (252, "vlan"), (253, "flat"))
+        for host in ("h1", "h2")
+    ),
+)
+ROLES = (
+    port("dhcp", 20, device_owner="network:dhcp", copy=True),
+    port("dhcp-here", 21, "vlan", device_owner="network:dhcp"),
+    port("ha", 22, device_owner="network:ha_router_replicated_interface", replicated=True),
+    port("free", 23, groups=[], port_security_enabled=False),
+    port("ha-vlan", 24, "vlan", device_owner="network:ha_router_replicated_interface", replicated=True),
+)
+VARIANTS = {
+    "usual": Variant(more=OTHER_TUNNELS),
+    "learning": Variant(Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
+    "a silent host": Variant(silent=frozenset({"h3"})),
+    "no responder": Variant(Options(arp_responder=False)),
+    "no filters": Variant(Options(filters=False)),
+    "ethertypes": Variant(Options(permitted_ethertypes=ETHERTYPES)),
+    "ports of our own": Variant(more=ROLES),
+    "distributed": Variant(Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
+    "distributed, without its own MAC": Variant(
+        Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")
+    ),
+}
+
+
+@cache
+def hosts(features: DatapathFeatures) -> dict[str, FakeHost]:
+    """A host for each variant, with its flows on a fake switch."""
+    return {name: _host(variant, features) for name, variant in VARIANTS.items()}
+
+
+def _host(variant: Variant, features: DatapathFeatures) -> FakeHost:
+    cloud = Cloud("h1", "h2", "h3", options=variant.options, features=features)
+    cloud.silent = {*variant.silent}
+    cloud.apply(*OBJECTS, *variant.more)
+    return cloud.hosts["h1"]
