@@ -71,7 +71,14 @@ GOOD: dict[str, state.Object] = {
         id=dhcp.NETWORK, subnets=(V4, V6), segments=network("x").segments, options=(DhcpOption("router", "10.0.0.1"),)
     ),
     "dhcp_port": dhcp.port(
-        5, "10.0.0.5", "2001:db8::5", on=(V4, V6), options=(DhcpOption("mtu", "1400"),), project_id="p", host="h2"
+        5,
+        "10.0.0.5",
+        "2001:db8::5",
+        on=(V4, V6),
+        options=(DhcpOption("mtu", "1400"),),
+        project_id="p",
+        host="h2",
+        device_id="vm",
     ),
     "router": router(
         interface(1),
@@ -297,4 +304,5 @@ def test_metadata_answers_the_other_ports() -> None:
     wanted.index()
     wanted.think()
     assert "qrouter-r1" in wanted.places
-    assert GOOD["dhcp_port"].id not in {each.port_id for each in wanted.take_all_ports() if not each.addresses}
+    assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.take_all_ports()}
+    assert wanted.refused

@@ -185,9 +185,10 @@ class DhcpRole:
             delay = self._queue.failed(key)
             self._failed(key, str(error), delay)
         except Exception as error:  # of this network alone: the others, and the agent, go on
-            delay = self._queue.failed(key)
-            LOG.exception("network %s cannot be served", key)
-            self._failed(key, f"{type(error).__name__}: {error}", delay)
+            delay, text = self._queue.failed(key), f"{type(error).__name__}: {error}"
+            if self._problems.get(key) != text:
+                LOG.exception("network %s cannot be served", key)
+            self._failed(key, text, delay)
         else:
             self._report(key, problem)
             self._queue.done(key)

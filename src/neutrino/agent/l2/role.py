@@ -156,9 +156,10 @@ class L2Role:
                 continue
             except Exception as error:  # an agent that ends would come back to the same
                 wirer.forget()
-                delay = self._queue.failed(key)
-                self._set_dataplane(f"down: {type(error).__name__}: {error}")
-                LOG.exception("the ports could not be wired, again in %.1f s", delay)
+                delay, text = self._queue.failed(key), f"down: {type(error).__name__}: {error}"
+                if self._dataplane != text:
+                    LOG.exception("the ports could not be wired, again in %.1f s", delay)
+                self._set_dataplane(text)
                 continue
             self._queue.done(key)
             if outcome.changed:

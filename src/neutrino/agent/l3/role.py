@@ -132,7 +132,7 @@ class L3Role:
     async def find(self) -> Found:
         try:
             return Found(self.name, "\n".join(await asyncio.to_thread(self._look)))
-        except REFUSALS as error:
+        except (*REFUSALS, ValueError) as error:
             return Found(self.name, problems={"routers": str(error)})
 
     def _look(self) -> list[str]:
@@ -193,9 +193,10 @@ class L3Role:
             self._problem(router_id, str(error))
             self._tell_failed(router_id)
         except Exception as error:  # of this router alone: the others, and the agent, go on
-            delay = self._queue.failed(router_id)
-            LOG.exception("router %s cannot be made, again in %.1f s", router_id, delay)
-            self._problem(router_id, f"{type(error).__name__}: {error}")
+            delay, text = self._queue.failed(router_id), f"{type(error).__name__}: {error}"
+            if self._problems.get(router_id) != text:
+                LOG.exception("router %s cannot be made, again in %.1f s", router_id, delay)
+            self._problem(router_id, text)
             self._tell_failed(router_id)
         else:
             self._queue.done(router_id)

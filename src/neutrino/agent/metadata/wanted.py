@@ -133,6 +133,7 @@ class Wanted:
     def _instance(self, port: object) -> Instance | None:
         if not isinstance(port, DhcpPort):
             return None
+        self.refused.pop(f"port {port.id}", None)
         try:
             return render_instance(port)
         except ValueError as error:  # of this port alone
