@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from neutrino import private
 from neutrino.cli.beside import PR_SET_PDEATHSIG
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -166,8 +167,8 @@ class Machine:
                 credential = credentials.rotate(self.host)
         finally:
             db.close()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        private.own_directory(path.parent, passable=True)
+        private.make_file(path)
         path.write_text(credential)
 
     def end_daemons(self) -> None:

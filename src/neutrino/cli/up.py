@@ -17,6 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from neutrino import private
 from neutrino.cli.beside import Work
 
 CONFIG = """\
@@ -82,7 +83,9 @@ def up(
     directory = Path(state).absolute()
     configuration, clouds = directory / "neutrino.conf", directory / "clouds.yaml"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        private.own_directory(directory, passable=True)
+        for path in (configuration, clouds):
+            private.make_file(path)
         configuration.write_text(CONFIG.format(port=port, state=directory))
     except OSError as error:
         print(f"neutrino: cannot keep files in {directory}: {error.strerror}", file=sys.stderr)
