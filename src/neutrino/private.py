@@ -43,11 +43,18 @@ def close_directory(path: str | Path) -> None:
 
 
 def make_file(path: str | Path) -> None:
-    """Make an empty file if there is none, before somebody else makes it open; close one that is there."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, FILE)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & ~FILE:
-            os.fchmod(descriptor, FILE)
-    finally:
-        os.close(descriptor)
+    """Make an empty file if there is none, before somebody else makes it open; close one that is there.
+
+    The file is never opened: closing it again would give back the locks that this process has on it, such as SQLite's.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mknod(path, stat.S_IFREG | FILE)
+    close_file(path)
+
+
+def close_file(path: str | Path) -> None:
+    """Take from others what they may do with a file, if it is there and ours."""
+    with contextlib.suppress(FileNotFoundError):
+        found = os.stat(path)
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != FILE:
+            os.chmod(path, FILE)

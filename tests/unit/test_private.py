@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +57,23 @@ def test_a_database_that_was_left_open_is_closed(tmp_path: Path) -> None:
     assert schema.version(again) == schema.HEAD
     assert {mode(file) for file in left} == {0o600}
     again.close()
+    db.close()
+
+
+def test_the_locks_of_a_database_stay(tmp_path: Path) -> None:
+    """A process that closes a file gives back all its locks on it: another process would read, or write, in between."""
+    path = tmp_path / "neutrino.sqlite"
+    db = Database(f"sqlite:///{path}")
+    schema.ensure(db)
+    with db.transaction() as tx:
+        tx.execute(sa.text("CREATE TABLE more (x INTEGER)"))
+        for file in (path, *(Path(f"{path}{more}") for more in ("-wal", "-shm"))):
+            private.make_file(file)
+        write = (
+            "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('CREATE TABLE others (x INTEGER)')"
+        )
+        other = subprocess.run([sys.executable, "-c", write, str(path)], capture_output=True, text=True, timeout=60)
+        assert "database is locked" in other.stderr
     db.close()
 
 

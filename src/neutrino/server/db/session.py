@@ -233,8 +233,7 @@ def _for_us_alone(path: str) -> None:
     with suppress(OSError):  # SQLite will say what is wrong with it
         private.make_file(path)
         for more in ("-wal", "-shm"):
-            if os.path.exists(path + more):
-                private.make_file(path + more)
+            private.close_file(path + more)
 
 
 def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
