@@ -23,6 +23,8 @@ def make_directory(path: str | Path, *, passable: bool = False) -> None:
     try:
         path.mkdir(mode)
     except FileExistsError:
+        if not path.is_dir():
+            raise
         return
     path.chmod(mode)
 

@@ -133,3 +133,6 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     private.close_directory(path)
     assert mode(path) == 0o755
     private.close_directory(tmp_path / "none")
+    (tmp_path / "file").touch(0o644)
+    with pytest.raises(FileExistsError):
+        private.own_directory(tmp_path / "file")
