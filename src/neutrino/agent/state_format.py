@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from neutrino import private
 from neutrino.agent.config import RefusedToStart
 
 FORMAT = 1  # raise it when a release writes state that the one before would misread
@@ -19,7 +20,7 @@ def ensure(state: Path) -> None:
             "run that release, or give this one an empty directory"
         )
     if found != FORMAT:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private.own_directory(state, passable=True)
         (state / FILE).write_text(f"{FORMAT}\n")
 
 

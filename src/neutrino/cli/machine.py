@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from neutrino import private
 from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.cli import preflight
 from neutrino.cli.switch import NoDataplane, OwnSwitch, call, others_running
@@ -132,8 +133,8 @@ class Machine:
                 credential = credentials.rotate(self.host)
         finally:
             db.close()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        private.own_directory(path.parent, passable=True)
+        private.make_file(path)
         path.write_text(credential)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from neutrino import private
 from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS, has_capability
 from neutrino.cli.failures import FAILED, REFUSED, CannotStart, one_line
 from neutrino.feed.address import Address, short_path
@@ -117,9 +118,9 @@ def in_child(work: Callable[[], str]) -> str:
 
 
 def check_directory(path: Path) -> None:
-    """Make the directory, for its owner alone; it holds credentials and the database."""
+    """Make the directory, for its owner alone: it holds credentials and the database. dnsmasq, another user, passes it."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private.own_directory(path, passable=True)
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:

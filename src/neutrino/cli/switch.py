@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from neutrino import private
 from neutrino.cli.beside import PR_SET_PDEATHSIG
 from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
 
@@ -45,7 +46,7 @@ class OwnSwitch:
     @contextlib.contextmanager
     def running(self, stale_bridges: Sequence[str]) -> Iterator[None]:
         """`stale_bridges` are removed from the database before the switch reads it: whoever made them makes them anew."""
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private.own_directory(self.directory)
         database = self.directory / "conf.db"
         with contextlib.ExitStack() as stack:
             if not database.exists():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino import __version__
+from neutrino import __version__, private
 from neutrino.cli import preflight
 from neutrino.cli.beside import Work
 from neutrino.cli.failures import CannotStart
@@ -120,6 +120,7 @@ def _write_configuration(directory: Path, port: int) -> list[str]:
     try:
         (directory / "log").mkdir(exist_ok=True)
         for name, content in written.items():
+            private.make_file(directory / name)
             (directory / name).write_text(content)
     except OSError as error:
         raise CannotStart(f"cannot keep files in {directory}: {error.strerror}") from None

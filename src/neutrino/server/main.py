@@ -11,6 +11,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.access.tags import Tags
@@ -168,6 +169,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 def begin(server: Server) -> None:
     """Open the database, finish what an earlier process left, and start what runs beside the requests."""
     conf = server.conf
+    private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
     server.db.warm(config.api_threads(conf))
     replayed = server.core.operations.replay() if hasattr(server.core, "operations") else 0

@@ -24,9 +24,8 @@ OPEN = ("", "/", "/openapi.json")  # what anyone may read
 
 
 def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    """From the inside out: authentication, a proxy's headers, then without authentication the guard against web pages,
-    which looks at the Host before a proxy's word replaces it; request ids; CORS where it is configured; health beside
-    them all.
+    """From the inside out: authentication, a proxy's headers; without authentication the guard against web pages, which
+    looks at the Host before a proxy's word replaces it; request ids, CORS where it is configured; health beside them all.
     """
     from oslo_middleware import healthcheck
 

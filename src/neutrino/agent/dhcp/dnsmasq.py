@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from neutrino import private
 from neutrino.agent.dhcp import command
 
 T = TypeVar("T")
@@ -82,11 +83,13 @@ class Dnsmasq:
     def write(self, network_id: str, files: Mapping[str, str]) -> None:
         """Each file whole or not at all. dnsmasq gives up its rights and must still be able to read them."""
         where = self._directory / network_id
-        where.mkdir(mode=0o755, parents=True, exist_ok=True)
+        private.own_directory(self._directory, passable=True)
+        private.own_directory(where, passable=True)
         for name, text in files.items():
             new = where / f".{name}.new"
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             with os.fdopen(descriptor, "w") as file:
+                os.fchmod(descriptor, 0o644)
                 file.write(text)
             new.replace(where / name)
 

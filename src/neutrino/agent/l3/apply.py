@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from neutrino import private
 from neutrino.agent.l3.names import EXTERNAL, plugged, router_namespace
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.devices import router_addresses
@@ -304,7 +305,7 @@ class RouterDataplane:
         """That we have made this router, or are about to, and as what."""
         path, kind = self._records / router.id, _kind(router)
         if not path.exists() or path.read_text() != kind:
-            self._records.mkdir(parents=True, exist_ok=True)
+            private.own_directory(self._records)
             path.write_text(kind)
 
     def is_recast(self, router: Router) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from neutrino import private
 from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp.settings import Settings as DhcpSettings
 from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
@@ -64,7 +65,7 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
     socket = Path(conf.metadata_proxy_socket).absolute()
     state = Path(conf.state_path).absolute()
     for directory in (socket.parent, state):
-        directory.mkdir(parents=True, exist_ok=True)
+        private.make_directory(directory, passable=True)
     note = []
     if conf.monitor_file_dir:
         Path(conf.monitor_file_dir).mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino import private
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class WrongSchema(Exception):
 def ensure(db: Database, *, upgrade: bool = True) -> None:
     """Bring the schema to HEAD; costs one query when it is there already."""
     if db.dialect == "sqlite" and db.url.database:
-        Path(db.url.database).parent.mkdir(parents=True, exist_ok=True)
+        private.make_directory(Path(db.url.database).parent)
     found = version(db)
     if found == HEAD:
         return
@@ -100,6 +101,7 @@ def _alone(db: Database) -> Iterator[None]:
     if db.dialect == "sqlite":
         import fcntl
 
+        private.make_file(f"{db.url.database}.schema-lock")
         with open(f"{db.url.database}.schema-lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

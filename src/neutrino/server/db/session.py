@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, make_url
 
+from neutrino import private
 from neutrino.server import errors
 from neutrino.server.db.announce import Announcer
 from neutrino.server.db.transaction import Transaction
@@ -233,10 +234,21 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
     }
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     writes = sa.create_engine(url, **(options | {"pool_reset_on_return": "rollback"}))
-    sa.event.listen(reads, "connect", prepare)
-    sa.event.listen(writes, "connect", prepare)
+    for engine in (reads, writes):
+        sa.event.listen(engine, "do_connect", lambda *_: _for_us_alone(url.database or ""))
+        sa.event.listen(engine, "connect", prepare)
     sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return reads, writes
+
+
+def _for_us_alone(path: str) -> None:
+    """The file holds what all projects have, and the hosts' credentials. SQLite gives its log the mode of the file."""
+    if not path or path == ":memory:" or path.startswith("file:"):
+        return
+    with suppress(OSError):  # SQLite will say what is wrong with it
+        private.make_file(path)
+        for more in ("-wal", "-shm"):
+            private.close_file(path + more)
 
 
 def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:

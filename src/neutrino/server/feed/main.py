@@ -17,6 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -97,6 +98,7 @@ def run(conf: cfg.ConfigOpts) -> None:
     logging.getLogger("websockets").setLevel(logging.WARNING)
     how = settings(conf)
     url = config.database_url(conf)
+    private.close_directory(conf.state_path)
     if conf.database.auto_upgrade:
         schema.ensure_in_child(url)
     db = Database(url, pool_size=conf.database.max_pool_size)

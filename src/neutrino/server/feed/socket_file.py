@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from neutrino import private
+
 
 class InUse(OSError):
     """Somebody serves there already."""
@@ -25,7 +27,7 @@ class InUse(OSError):
 @contextmanager
 def owned(path: str) -> Iterator[None]:
     """Have the name for as long as this lasts, or InUse. The socket is removed at the end."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    private.make_directory(Path(path).parent)
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -10,10 +10,11 @@ from neutrino.server import errors
 from neutrino.server.api.types import Uuid, comparable
 from neutrino.server.ipam.delegated import is_provisional
 from neutrino.server.l3.attached import RouterPort
-from neutrino.server.l3.owners import DVR_INTERFACE, SNAT
+from neutrino.server.l3.owners import DVR_INTERFACE, INTERFACES, SNAT
 
 Object = Mapping[str, Any]
 _UUID = Uuid()
+OF_DEVICES = ("compute:", "baremetal:", "manila:", "network:", "trunk:")
 
 
 def refuse(message: str, resource: str = "router") -> errors.BadRequest:
@@ -34,6 +35,22 @@ def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str |
     if not removal and "port_id" in named and "subnet_id" in named:
         raise refuse("subnet_id and port_id exclude each other")
     return named.get("port_id"), named.get("subnet_id")
+
+
+def check_adoptable(port: Object, *, kept: bool) -> None:
+    """Refuse a port that a device has, for a router's interface is trusted: its host lets through what it sends.
+
+    The port's project may clear device_id, which leaves the port where it is: on a host, in the hands of an instance.
+    """
+    owner, host = port["device_owner"], port["binding:host_id"]
+    if port["device_id"]:
+        raise errors.PortInUse(port_id=port["id"], device_id=port["device_id"])
+    if kept:
+        raise errors.PortInUse(port_id=port["id"], device_id="of a router or a floating IP")
+    if host:
+        raise errors.PortInUse(port_id=port["id"], device_id=f"on host {host}")
+    if owner.startswith(OF_DEVICES) and owner not in INTERFACES:
+        raise errors.PortInUse(port_id=port["id"], device_id=owner)
 
 
 def check_modes(subnet: Object) -> None:

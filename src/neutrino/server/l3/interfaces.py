@@ -19,6 +19,7 @@ from neutrino.server.l3.attached import Address, RouterPort, Serving, read_ports
 from neutrino.server.l3.delegation import Delegations
 from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.owners import INTERFACES, interface_owner
+from neutrino.server.l3.port_followers import is_kept
 from neutrino.server.l3.router_ports import Part, RouterPorts
 from neutrino.server.l3.scheduler import L3Scheduler
 from neutrino.server.l3.shape import Place, interface_place
@@ -120,8 +121,7 @@ class Interfaces:
         port_id: str,
     ) -> _Change:
         port = visible_port(connection, context, port_id)
-        if port["device_id"]:
-            raise errors.PortInUse(port_id=port_id, device_id=port["device_id"])
+        checks.check_adoptable(port, kept=is_kept(connection, port_id))
         if not port["fixed_ips"]:
             raise checks.refuse(f"port {port_id} has no address")
         known = {s["id"]: s for s in subnets_of(connection, [port["network_id"]])[port["network_id"]]}

@@ -58,6 +58,8 @@ def follow(connection: Connection, context: Context, before: Object | None, afte
     """What is to be written along with a port's change; `after` is None when it goes."""
     if after is not None:
         _check_device(connection, context, before, after)
+    if before is not None and after is not None:
+        _check_device_stays(connection, context, before, after)
     if before is None:
         return None
     if after is not None and after["fixed_ips"] == before["fixed_ips"]:
@@ -77,6 +79,13 @@ def _check_device(connection: Connection, context: Context, before: Object | Non
     owner = connection.execute(sa.select(_r.project_id).where(_r.id == after["device_id"])).scalar()
     if owner is not None and owner != context.project_id:
         raise errors.DeviceIDNotOwnedByTenant(device_id=after["device_id"])
+
+
+def _check_device_stays(connection: Connection, context: Context, before: Object, after: Object) -> None:
+    """A router's port without a device_id could be given to an instance, which would send as the router."""
+    if context.is_admin or before["device_id"] == after["device_id"] or not is_kept(connection, before["id"]):
+        return
+    raise errors.ServicePortInUse(port_id=before["id"], reason=f"its device is {before['device_id']}")
 
 
 def _without_addresses(connection: Connection, context: Context, before: Object, after: Object | None) -> Write | None:

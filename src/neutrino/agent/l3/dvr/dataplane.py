@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from neutrino import private
 from neutrino.agent.l3.apply import Applied, Drivers, RouterDataplane, RouterPlan, has_primary
 from neutrino.agent.l3.dvr.central import moving_central, render_central
 from neutrino.agent.l3.dvr.floating import Share, gateway_device, render_floating
@@ -161,7 +162,7 @@ class AnyDataplane:
 
     def _open(self, network_id: str) -> None:
         with self._shared:
-            self._records.mkdir(parents=True, exist_ok=True)
+            private.own_directory(self._records)
             (self._records / network_id).touch()
             name = fip_namespace(network_id)
             if name not in self._drivers.netlink.namespaces():
