@@ -17,8 +17,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from neutrino.agent.metadata.messages import Settings
+from neutrino.agent.metadata.proxy.tls import explain
 from neutrino.lab.metadata import NovaMetadata
 from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
+
+USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+LOGGED = {
+    "no certificate": " accept our certificate",
+    "another authority": "Nova's certificate is not accepted: ",
+}
 
 
 class Authority:
@@ -30,6 +40,9 @@ class Authority:
         self.certificate = self._sign(self._name, self._key, ca=True)
 
     def _sign(self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> str:
+        """As RFC 5280 wants it, which Python checks from 3.13 on."""
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        usage = dict.fromkeys(USAGES, False) | {"digital_signature": not ca, "key_cert_sign": ca, "crl_sign": ca}
         now = datetime.datetime.now(datetime.UTC)
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         made = (
@@ -42,6 +55,9 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.SubjectAlternativeName([address]), critical=False)
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.KeyUsage(**usage), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return made.public_bytes(serialization.Encoding.PEM).decode()
@@ -106,8 +122,27 @@ def test_nova_behind_tls(case: str, authority: Authority, number: int, tmp_path:
         host.feed.synced()
         async with host.agent():
             await until(answered)
+            assert LOGGED.get(case, "") in Path(host.daemon.log_file).read_text()
 
     try:
         asyncio.run(scenario())
     finally:
         host.close()
+
+
+def test_what_is_logged_of_a_certificate_that_is_not_as_it_should_be() -> None:
+    missing = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    missing.verify_code, missing.verify_message = 85, "Missing Authority Key Identifier"
+    assert explain(missing) == (
+        "Nova's certificate is not accepted: Missing Authority Key Identifier (auth_ca_cert, nova_metadata_host); with"
+        " Python 3.13 and later, certificates have to follow RFC 5280, the authority's too"
+    )
+    missing.verify_code, missing.verify_message = 20, "unable to get local issuer certificate"
+    assert explain(missing).endswith("unable to get local issuer certificate (auth_ca_cert, nova_metadata_host)")
+    assert explain(ConnectionResetError(104, "Connection reset by peer")) == "[Errno 104] Connection reset by peer"
+    options = "(nova_client_cert, nova_client_priv_key)"
+    reset = explain(ConnectionResetError(104, "Connection reset by peer"), first=True)
+    assert reset == f"[Errno 104] Connection reset by peer; Nova may not accept our certificate {options}"
+    alert = ssl.SSLError(1, "alert")
+    alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    assert explain(alert) == f"Nova does not accept our certificate: certificate required {options}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,8 +13,13 @@ from neutrino.lab.lab import Lab
 from neutrino.lab.waiting import wait_until
 from neutrino.model.link_local import link_local
 from tests.support.lab_frames import (
+    ALL_NODES,
+    ALL_NODES_MAC,
     ARP,
     EVERYBODY,
+    ICMPV6,
+    NEIGHBOUR_ADVERTISEMENT,
+    ROUTER_ADVERTISEMENT,
     Frame,
     advertises,
     announces,
@@ -23,7 +29,10 @@ from tests.support.lab_frames import (
     datagram,
     ends,
     ethernet,
+    fragmented,
+    fragmented_datagram,
     honest,
+    icmpv6,
     routes,
 )
 from tests.support.lab_guests import (
@@ -55,6 +64,7 @@ UNSECURED = {"port_security_enabled": False, "security_groups": []}
 class Place:
     lab: Lab
     secured: Guest  # on h1
+    stateless: Guest  # on h1, with rules that ask no connection tracking
     free: Guest  # on h1, without port security
     ears: tuple[Guest, Guest]  # on h1 and h2, without port security: they hear all that comes
     peers: tuple[Guest, Guest]  # on h1 and h2, ordinary
@@ -65,16 +75,18 @@ def place(datapaths: Lab) -> Iterator[Place]:
     with cleaned(datapaths) as lab:
         group, _ = make_group(lab, "open", *EVERYTHING)
         net = make_network(lab, "blue")
-        secured, free, near, far, *peers = make_guests(
+        loose, _ = make_group(lab, "loose", *EVERYTHING, stateful=False)
+        secured, stateless, free, near, far, *peers = make_guests(
             lab,
             Spec("secured", net, "h1", [group]),
+            Spec("stateless", net, "h1", [loose]),
             Spec("free", net, "h1", values=UNSECURED),
             Spec("near", net, "h1", values=UNSECURED),
             Spec("far", net, "h2", values=UNSECURED),
             Spec("peer-near", net, "h1", [group]),
             Spec("peer-far", net, "h2", [group]),
         )
-        yield Place(lab, secured, free, (near, far), (peers[0], peers[1]))
+        yield Place(lab, secured, stateless, free, (near, far), (peers[0], peers[1]))
 
 
 def _answers(mac: str, sender: tuple[str, str], target: Guest) -> Frame:
@@ -113,6 +125,41 @@ def test_lies_are_dropped(place: Place, where: int) -> None:
     liar, ear = place.secured, place.ears[where]
     lies = _lies(liar, ear) | {f"tag {vlan}": _tagged(liar, ear, vlan) for vlan in (1, 2, 3, 4094)}
     assert arriving(liar, ear, lies, honest(liar, ear)) == set()
+
+
+def _lies_in_pieces(liar: Guest, target: Guest) -> dict[str, Frame]:
+    """The switch sees no ports in a fragment."""
+    own4, local = ends(liar), (liar.mac, str(link_local(liar.mac)))
+    near = target.mac, str(link_local(target.mac))
+    everybody, all_nodes = (EVERYBODY, "255.255.255.255"), (ALL_NODES_MAC, ALL_NODES)
+
+    def routing(kind: int) -> Callable[[bytes], bytes]:
+        return lambda data: icmpv6(local[1], ALL_NODES, kind, struct.pack("!BBHII", 64, 0, 1800, 0, 0) + data)
+
+    return {
+        "DHCP server": fragmented_datagram(own4, ends(target), (67, 68)),
+        "DHCP server to all": fragmented_datagram(own4, everybody, (67, 68)),
+        "DHCPv6 server": fragmented_datagram(local, near, (547, 546)),
+        "DHCPv6 server behind a header": fragmented_datagram(local, near, (547, 546), extended=True),
+        "router": fragmented(local, all_nodes, routing(ROUTER_ADVERTISEMENT), ICMPV6),
+        "router behind a header": fragmented(local, all_nodes, routing(ROUTER_ADVERTISEMENT), ICMPV6, extended=True),
+        "neighbour": fragmented(local, all_nodes, routing(NEIGHBOUR_ADVERTISEMENT), ICMPV6),
+    }
+
+
+def _truths_in_pieces(speaker: Guest, target: Guest) -> dict[str, Frame]:
+    return {
+        "datagram": fragmented_datagram(ends(speaker), ends(target)),
+        "IPv6 datagram": fragmented_datagram(ends(speaker, 6), ends(target, 6)),
+    }
+
+
+@pytest.mark.parametrize("stateful", [True, False], ids=["stateful", "stateless"])
+@pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])
+def test_lies_in_pieces_are_dropped_and_the_truth_in_pieces_passes(place: Place, where: int, stateful: bool) -> None:
+    liar, ear = place.secured if stateful else place.stateless, place.ears[where]
+    lies, truths = _lies_in_pieces(liar, ear), _truths_in_pieces(liar, ear)
+    assert arriving(liar, ear, lies | truths, honest(liar, ear)) == truths.keys()
 
 
 @pytest.mark.parametrize("where", [0, 1], ids=["same host", "other host"])

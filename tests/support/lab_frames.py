@@ -19,14 +19,16 @@ from neutrino.model.link_local import link_local
 
 ARP, RARP, IPV4, IPV6, VLAN = 0x0806, 0x8035, 0x0800, 0x86DD, 0x8100
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
+FRAGMENT, DESTINATION_OPTIONS = 44, 60
 EVERYBODY, NO_MAC = "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"
 ALL_NODES, ALL_NODES_MAC = "ff02::1", "33:33:00:00:00:01"
 ROUTER_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 134, 135, 136
 SYN = 0x02
 _EVERY_PROTOCOL = 0x0003
+_FIRST_FRAGMENT = 1320  # bytes: conntrack of the userspace datapath takes no first fragment below 1280
 
-Frame = Callable[[bytes], bytes]
-"""From the mark that it is to carry, a frame."""
+Frame = Callable[[bytes], bytes | tuple[bytes, ...]]
+"""From the mark that it is to carry, a frame, or several that belong together."""
 
 
 class Station(Protocol):
@@ -64,8 +66,10 @@ def arp(operation: int, sender: tuple[str, str], target: tuple[str, str], mark: 
     return struct.pack("!HHBBH", 1, IPV4, 6, 4, operation) + said + mark
 
 
-def ipv4(source: str, target: str, protocol: int, payload: bytes) -> bytes:
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 1, 0, 64, protocol, 0) + _ip(source) + _ip(target)
+def ipv4(source: str, target: str, protocol: int, payload: bytes, identity: int = 1, place: int = 0) -> bytes:
+    """`place`: flags and offset of a fragment."""
+    parts = (0x45, 0, 20 + len(payload), identity, place, 64, protocol, 0)
+    head = struct.pack("!BBHHHBBH", *parts) + _ip(source) + _ip(target)
     return head[:10] + _checksum(head) + head[12:] + payload
 
 
@@ -155,6 +159,43 @@ def datagram(
     return made
 
 
+def fragmented(
+    source: tuple[str, str],
+    target: tuple[str, str],
+    segment: Callable[[bytes], bytes],
+    protocol: int = UDP,
+    *,
+    extended: bool = False,
+) -> Frame:
+    """What `segment` makes of a payload, in two fragments. The mark is in the first: a second one alone is nothing.
+
+    `extended`: by IPv6, with an extension header between the fragments' and the segment's.
+    """
+
+    def made(mark: bytes) -> tuple[bytes, ...]:
+        whole, kind = segment(mark + b" " * 1400), protocol
+        if extended:
+            whole, kind = struct.pack("!BBBBI", protocol, 0, 1, 4, 0) + whole, DESTINATION_OPTIONS
+        number, parts = secrets.randbits(16), (whole[:_FIRST_FRAGMENT], whole[_FIRST_FRAGMENT:])
+        frames = []
+        for part, offset, more in zip(parts, (0, _FIRST_FRAGMENT), (1, 0), strict=True):
+            if ":" in source[1]:
+                fragment = struct.pack("!BBHI", kind, 0, offset | more, number) + part
+                packet = IPV6, ipv6(source[1], target[1], FRAGMENT, fragment)
+            else:
+                packet = IPV4, ipv4(source[1], target[1], kind, part, number, more << 13 | offset // 8)
+            frames.append(ethernet(source[0], target[0], *packet))
+        return tuple(frames)
+
+    return made
+
+
+def fragmented_datagram(
+    source: tuple[str, str], target: tuple[str, str], ports: tuple[int, int] = (7, 7), *, extended: bool = False
+) -> Frame:
+    return fragmented(source, target, lambda data: udp(source[1], target[1], ports, data), extended=extended)
+
+
 def honest(source: Station, target: Station, version: int = 4) -> Frame:
     """A datagram as it should be."""
     return datagram(ends(source, version), ends(target, version))
@@ -229,11 +270,12 @@ class Ear:
         return any(mark in frame for frame in self._heard)
 
 
-def send(machine: Machine, *frames: bytes) -> None:
+def send(machine: Machine, *frames: bytes | tuple[bytes, ...]) -> None:
     with machine.socket(socket.AF_PACKET, socket.SOCK_RAW) as device:
         device.bind((machine.device, 0))
-        for frame in frames:
-            device.send(frame)
+        for several in frames:
+            for frame in several if isinstance(several, tuple) else (several,):
+                device.send(frame)
 
 
 def swallowed(sender: Machine, receiver: Machine, frames: Mapping[str, Frame], taken: Callable[[], int]) -> bool:

@@ -1,5 +1,6 @@
 """What an instance may not pretend: another's MAC, ARP, address, or to be a DHCP server or a router."""
 
+import msgspec
 import pytest
 
 from neutrino.agent.l2.desired import link_local
@@ -62,6 +63,46 @@ def test_genuine_packets_arrive(sent):
 @pytest.mark.parametrize("sent", SPOOFED, ids=lambda sent: sent.text())
 def test_spoofed_packets_are_dropped(sent):
     assert cloud_of().send("h1", "p1", sent) == {}
+
+
+IN_PIECES = [
+    packet.udp(ONE, TWO, 68, source_port=67),
+    packet.udp(ONE, (packet.BROADCAST, "255.255.255.255"), 68, source_port=67),
+    packet.udp(LINK_LOCAL, TWO6, 546, source_port=547),
+    packet.icmp(LINK_LOCAL, ALL_NODES, RA),
+    packet.neighbour(NA, ONE6, TWO6, "2001:db8::9"),
+]
+
+
+@pytest.mark.parametrize("kind", ["first", "later"])
+@pytest.mark.parametrize("stateful", [True, False], ids=["stateful", "stateless"])
+@pytest.mark.parametrize("sent", IN_PIECES, ids=lambda sent: sent.text())
+def test_spoofed_packets_in_fragments_are_dropped(sent, stateful, kind):
+    assert in_pieces(stateful).send("h1", "p1", packet.fragment(sent, kind)) == {}
+
+
+@pytest.mark.parametrize("kind", ["first", "later"])
+@pytest.mark.parametrize("stateful", [True, False], ids=["stateful", "stateless"])
+@pytest.mark.parametrize("sent", [packet.udp(ONE, TWO, 80), packet.udp(ONE6, TWO6, 80)], ids=["IPv4", "IPv6"])
+def test_other_fragments_arrive(sent, stateful, kind):
+    cloud, piece = in_pieces(stateful), packet.fragment(sent, kind)
+    assert cloud.send("h1", "p1", piece) == {"p2": piece}
+    assert cloud.send("h1", "p1", piece) == {"p2": piece}
+
+
+def test_an_answer_in_fragments_to_one_who_asked_is_dropped():
+    """The question is not noted by the sender's firewall, but by the receiver's, in the same zone."""
+    cloud = in_pieces(stateful=True)
+    question = packet.udp(TWO6, ONE6, 547, source_port=546)
+    assert cloud.send("h1", "p2", question) == {"p1": question}
+    assert cloud.send("h1", "p1", packet.fragment(packet.reply(question))) == {}
+
+
+def in_pieces(stateful):
+    group = OPEN if stateful else msgspec.structs.replace(OPEN, stateful=False)
+    cloud = Cloud("h1")
+    cloud.apply(network("net"), group, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]))
+    return cloud
 
 
 @pytest.mark.parametrize("sent", [*GENUINE, *SPOOFED], ids=lambda sent: sent.text())

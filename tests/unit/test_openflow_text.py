@@ -20,6 +20,7 @@ from neutrino.dataplane.openflow.match import canonical_match
         ("reg5=10,in_port=0x3", "in_port=3,reg5=0xa"),
         ("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00", "eth_dst=FF:00:00:00:00:00/01:00:00:00:00:00"),
         ("icmp6,icmpv6_type=135", "icmp6,icmp_type=135"),
+        ("ip,nw_frag=yes,ct_tp_src=67,ct_state=-rpl-inv+trk", "ct_state=+trk-rpl-inv,ct_tp_src=0x43,ip_frag=yes,ip"),
         ("tcp,tp_dst=0x50/0xffff", "tcp,tp_dst=80"),
         ("arp,arp_op=1", "dl_type=0x806,arp_op=0x1"),
         ("ip,nw_proto=51", "dl_type=0x0800,ip_proto=0x33"),

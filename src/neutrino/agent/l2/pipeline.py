@@ -6,7 +6,7 @@ higher numbers only, or to itself after conntrack, no packet goes round in circl
 
 Registers on the integration bridge: REG_PORT holds the ofport that the packet is judged for (its sender up to
 ACCEPT_OR_INGRESS, its receiver after), REG_NET the local VLAN, which is also the conntrack zone, REG_TRACKED whether the
-sender's firewall follows the connection.
+sender's firewall follows the connection, REG_GUARDED whether a fragment has been looked at as the whole that it is of.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from neutrino.dataplane.openflow.api import Flow, flow
 REG_PORT = "reg5"
 REG_NET = "reg6"
 REG_TRACKED = "reg7"
+REG_GUARDED = "reg8"
 ZONE = "zone=NXM_NX_REG6[0..15]"
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
 DEAD_VLAN = 4095
@@ -101,7 +102,7 @@ _INTEGRATION = _tables(
         *(60, "TRANSIENT", Stage.SWITCHING, "drop"),
         ("BASE_EGRESS", "ACCEPT_OR_INGRESS", "BASE_INGRESS", "ACCEPTED_EGRESS_NORMAL"),
     ),
-    (71, "BASE_EGRESS", Stage.EGRESS, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS")),
+    (71, "BASE_EGRESS", Stage.EGRESS, "DROPPED", ("BASE_EGRESS", "RULES_EGRESS", "ACCEPT_OR_INGRESS")),
     (72, "RULES_EGRESS", Stage.EGRESS, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS")),
     (73, "ACCEPT_OR_INGRESS", Stage.EGRESS, "ACCEPTED_EGRESS", ("BASE_INGRESS",)),
     (81, "BASE_INGRESS", Stage.INGRESS, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS")),

@@ -202,7 +202,7 @@ class _Copy:
 
     def _outside(self, fields: dict[str, int], port: FakePort) -> Packet:
         """The packet without what it carries only inside a bridge."""
-        hidden = {"in_port", "ct_state", "ct_mark", "ct_zone", "conj_id", "metadata"}
+        hidden = {"in_port", "conj_id", "metadata", *(name for name in fields if name.startswith("ct_"))}
         if not port.tunnel:
             hidden.add("tun_id")
         seen = {name: value for name, value in fields.items() if name not in hidden and not name.startswith("reg")}
@@ -224,7 +224,7 @@ class _Copy:
         if "table" in settings:
             state, mark = conntrack.look_up(zone, packet)
             copy = self._clone()
-            copy.fields |= {"ct_state": state, "ct_mark": mark, "ct_zone": zone}
+            copy.fields |= {"ct_state": state, "ct_mark": mark, "ct_zone": zone, **conntrack.original(zone, packet)}
             copy.table(int(settings["table"]))
 
     def _zone(self, text: str) -> int:

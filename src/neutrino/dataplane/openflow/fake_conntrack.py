@@ -40,9 +40,23 @@ def _ends(fields: Mapping[str, int]) -> tuple[Tuple, Tuple]:
     return (family, protocol, source, destination, kind), (family, protocol, destination, source, kind)
 
 
+def _whole(packet: Packet) -> Mapping[str, int]:
+    """The fields of a packet, put together if it is a fragment."""
+    return {**packet.fields, **packet.unseen}
+
+
 class FakeConntrack:
     def __init__(self) -> None:
         self.connections: list[Connection] = []
+
+    def original(self, zone: int, packet: Packet) -> dict[str, int]:
+        """The fields that say how the packet's connection was opened."""
+        if packet.invalid or packet.about is not None:
+            return {}
+        connection, _ = self._find(zone, _whole(packet))
+        opened = connection.original if connection is not None else _ends(_whole(packet))[0]
+        ports = dict(zip(("ct_tp_src", "ct_tp_dst"), opened[4:], strict=True)) if opened[1] in _PORTS else {}
+        return {"ct_nw_proto": opened[1], **ports}
 
     def look_up(self, zone: int, packet: Packet) -> tuple[int, int]:
         """The state and the mark of a packet in a zone."""
@@ -54,7 +68,7 @@ class FakeConntrack:
             if connection is None:
                 return tracked | CT_BITS["inv"], 0
             return tracked | CT_BITS["rel"] | CT_BITS["rpl"], connection.mark
-        connection, is_reply = self._find(zone, packet.fields)
+        connection, is_reply = self._find(zone, _whole(packet))
         if connection is None:
             return tracked | CT_BITS["new"], 0
         connection.answered = connection.answered or is_reply
@@ -64,9 +78,9 @@ class FakeConntrack:
     def commit(self, zone: int, packet: Packet, mark: int | None) -> None:
         if packet.invalid or packet.about is not None:
             return
-        connection, _ = self._find(zone, packet.fields)
+        connection, _ = self._find(zone, _whole(packet))
         if connection is None:
-            connection = Connection(zone, _ends(packet.fields)[0])
+            connection = Connection(zone, _ends(_whole(packet))[0])
             self.connections.append(connection)
         if mark is not None:
             connection.mark = mark

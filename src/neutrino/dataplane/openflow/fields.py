@@ -26,6 +26,7 @@ WIDTHS: dict[str, int] = {
     "nw_dst": 32,
     "nw_tos": 8,
     "nw_ttl": 8,
+    "nw_frag": 2,
     "ipv6_src": 128,
     "ipv6_dst": 128,
     "tp_src": 16,
@@ -46,6 +47,8 @@ WIDTHS: dict[str, int] = {
     "ct_nw_proto": 8,
     "ct_nw_src": 32,
     "ct_nw_dst": 32,
+    "ct_tp_src": 16,
+    "ct_tp_dst": 16,
     **{f"reg{number}": 32 for number in range(16)},
 }
 
@@ -61,6 +64,7 @@ _ALIASES = {
     "eth_dst": "dl_dst",
     "eth_type": "dl_type",
     "ip_proto": "nw_proto",
+    "ip_frag": "nw_frag",
     "ip_src": "nw_src",
     "ip_dst": "nw_dst",
     "tunnel_id": "tun_id",
@@ -84,6 +88,10 @@ _NXM = {
     "NXM_NX_TUN_ID": "tun_id",
     **{f"NXM_NX_REG{number}": f"reg{number}" for number in range(16)},
 }
+
+# Whether a packet is a fragment, and whether it is one after the first: words, to value and mask.
+FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
+_FRAGMENT_WORDS = {numbers: word for word, numbers in FRAGMENTS.items()}
 
 CT_BITS = {"new": 0x01, "est": 0x02, "rel": 0x04, "rpl": 0x08, "inv": 0x10, "trk": 0x20, "snat": 0x40, "dnat": 0x80}
 
@@ -126,6 +134,8 @@ def parse_number(field: str, text: str) -> int:
         return int(IPv4Address(text))
     if field in _IPV6:
         return int(IPv6Address(text))
+    if field == "nw_frag":
+        return FRAGMENTS[text][0]
     return int(text, 0)
 
 
@@ -136,6 +146,8 @@ def format_number(field: str, number: int) -> str:
         return str(IPv4Address(number))
     if field in _IPV6:
         return str(IPv6Address(number))
+    if field == "nw_frag":
+        return _FRAGMENT_WORDS[number, all_ones(field)]
     return hex(number) if field in _HEX else str(number)
 
 
@@ -150,6 +162,8 @@ def parse_value(field: str, text: str) -> tuple[int, int]:
     """The number and the mask of `value` or `value/mask`."""
     if field == "ct_state":
         return _parse_ct_state(text)
+    if field == "nw_frag":
+        return FRAGMENTS[text]
     value, slash, mask = text.partition("/")
     ones = _parse_mask(field, mask) if slash else all_ones(field)
     return parse_number(field, value) & ones, ones
@@ -158,6 +172,8 @@ def parse_value(field: str, text: str) -> tuple[int, int]:
 def format_value(field: str, value: int, mask: int) -> str:
     if field == "ct_state":
         return "".join(("+" if value & bit else "-") + name for name, bit in CT_BITS.items() if mask & bit)
+    if field == "nw_frag":
+        return _FRAGMENT_WORDS[value, mask]
     text = format_number(field, value)
     if mask == all_ones(field):
         return text

@@ -10,7 +10,7 @@ from neutrino.dataplane.openflow.fields import field_name, format_number, parse_
 from neutrino.dataplane.openflow.match import canonical_match
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
+ICMP, TCP, UDP, ICMPV6, IPV6_FRAGMENT = 1, 6, 17, 58, 44
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT = 133, 134
 
@@ -23,6 +23,9 @@ class Packet:
     inner_tags: tuple[int, ...] = ()
     about: Packet | None = None  # what an ICMP error complains of
     invalid: bool = False  # one that conntrack makes nothing of, such as a bad checksum
+    unseen: Mapping[str, int] = dataclasses.field(
+        default_factory=dict
+    )  # of a fragment: what only conntrack puts together
 
     def __getitem__(self, name: str) -> str:
         """A field as text: `packet["dl_src"]`."""
@@ -104,6 +107,18 @@ def reply(packet: Packet) -> Packet:
             fields["icmp_type"] = answer
             break
     return dataclasses.replace(packet, fields=fields)
+
+
+def fragment(whole: Packet, kind: str = "first") -> Packet:
+    """A fragment of a packet, in which flows see no ports; of one after the first by IPv6, no protocol either."""
+    names = {"tp_src", "tp_dst", "icmp_type", "icmp_code", "nd_target"} & whole.fields.keys()
+    fields = {name: value for name, value in whole.fields.items() if name not in names}
+    unseen = {name: whole.fields[name] for name in (*names, "nw_proto")}
+    if kind == "later" and whole.fields["dl_type"] == 0x86DD:
+        fields["nw_proto"] = IPV6_FRAGMENT
+    # Neighbour discovery in fragments is nothing to conntrack (and to hosts: RFC 6980).
+    invalid = whole.invalid or (unseen["nw_proto"] == ICMPV6 and 133 <= unseen.get("icmp_type", 0) <= 137)
+    return dataclasses.replace(whole, fields=fields, unseen=unseen, invalid=invalid).having(nw_frag=kind)
 
 
 def error_about(packet: Packet, source: tuple[str, str]) -> Packet:

@@ -7,6 +7,10 @@ of its network, and comes back tracked. Now replies and errors of living connect
 in which a connection was opened, the first one and all later ones, must be allowed by a rule. ACCEPT_OR_INGRESS then looks
 whether the receiver is a filtered port here; if not, ACCEPTED_EGRESS commits a new connection.
 
+In fragments a flow sees no ports, so an answer of a DHCP server in two pieces would be a datagram like any other. Therefore
+BASE_EGRESS has conntrack put fragments together, looks how the whole would open a connection, and forgets the
+connection again: whatever comes after judges the packet as before.
+
 Into a filtered port: BASE_INGRESS lets ARP, neighbour discovery and DHCP answers pass, RULES_INGRESS works like its
 counterpart, and ACCEPTED_INGRESS commits a new connection and delivers.
 
@@ -26,7 +30,7 @@ from ipaddress import ip_network
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import EffectiveRule, LocalPort
 from neutrino.agent.l2.flows.port_ranges import cover
-from neutrino.agent.l2.pipeline import MARK_INVALID, REG_PORT, REG_TRACKED, ZONE, Table
+from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
 from neutrino.dataplane.openflow.api import Flow
 
 PLAIN, CONJUNCTION = 77, 70
@@ -85,10 +89,28 @@ def _render_base_egress(permitted: list[str]) -> list[Flow]:
     known = [f"icmp6,icmp_type={kind}" for kind in _NEIGHBOUR_OUT]
     known += ["udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547"]
     return [
+        *_render_fragments(),
         *(base.flow(95, match, then=pipeline.DROPPED) for match in forbidden),
         *(base.flow(90, match, then=accepted) for match in unaddressed),
         *(rules.flow(110, f"{match},ct_state=-trk", then=accepted) for match in known),
     ]
+
+
+def _render_fragments() -> list[Flow]:
+    """Tracked packets are in BASE_EGRESS for this alone. Neighbour discovery in fragments is invalid to conntrack."""
+    base = pipeline.BASE_EGRESS
+    flows = [base.flow(97, "ct_state=+inv+trk", then=pipeline.DROPPED)]
+    for family, server, client in (("ip", 67, 68), ("ipv6", 547, 546)):
+        udp = f"{family},ct_nw_proto={_UDP}"
+        answers = (
+            f"{udp},ct_state=-rpl-inv+trk,ct_tp_src={server},ct_tp_dst={client}",
+            f"{udp},ct_state=+rpl-inv+trk,ct_tp_src={client},ct_tp_dst={server}",
+        )
+        flows += [base.flow(97, match, then=pipeline.DROPPED) for match in answers]
+        flows.append(base.flow(96, f"{family},ct_state=+trk", "ct_clear", then=base))
+        guarded = f"set_field:1->{REG_GUARDED}"
+        flows.append(base.flow(96, f"{family},nw_frag=yes,ct_state=-trk,{REG_GUARDED}=0", guarded, base.track(base)))
+    return flows
 
 
 def _render_base_ingress(permitted: list[str]) -> list[Flow]:

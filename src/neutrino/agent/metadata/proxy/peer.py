@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import h11
 
+from neutrino.agent.metadata.proxy.tls import explain
+
 READ_BYTES = 1 << 16
 MOST_HEAD = 1 << 14  # bytes of a request's or an answer's first line and headers
 Event = h11.Event | type[h11.PAUSED]
@@ -43,7 +45,7 @@ class Peer:
         except h11.RemoteProtocolError as error:
             raise PeerFailed(self, str(error), status=error.error_status_hint) from None
         except OSError as error:
-            raise PeerFailed(self, str(error)) from None
+            raise PeerFailed(self, explain(error, first=self._is_first_over_tls())) from None
         return event  # type: ignore[return-value]
 
     async def send(self, seconds: float, *events: h11.Event) -> None:
@@ -58,7 +60,10 @@ class Peer:
         except TimeoutError:
             raise PeerFailed(self, f"takes nothing for {seconds:g} s", late=True) from None
         except OSError as error:
-            raise PeerFailed(self, str(error)) from None
+            raise PeerFailed(self, explain(error, first=self._is_first_over_tls())) from None
+
+    def _is_first_over_tls(self) -> bool:
+        return not self.used and self.writer.get_extra_info("ssl_object") is not None
 
     @property
     def is_idle(self) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 import time
 
 import h11
 
 from neutrino.agent.metadata.messages import Settings
 from neutrino.agent.metadata.proxy.peer import Peer
+from neutrino.agent.metadata.proxy.tls import explain, make_context
 
 MOST_IDLE = 256
 IDLE_SECONDS = 20.0  # less than servers commonly keep a connection
@@ -28,7 +27,7 @@ class NovaUnreachable(Exception):
 class Upstream:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tls = _context(settings) if settings.tls else None
+        self._tls = make_context(settings) if settings.tls else None
         self._idle: list[tuple[float, Peer]] = []
         self._closed = False
         self.host = f"[{settings.nova_host}]" if ":" in settings.nova_host else settings.nova_host
@@ -49,7 +48,7 @@ class Upstream:
         except TimeoutError:
             raise NovaUnreachable(f"no connection to {self.host} in {seconds:g} s", late=True) from None
         except OSError as error:
-            raise NovaUnreachable(f"no connection to {self.host}: {error}", late=False) from None
+            raise NovaUnreachable(f"no connection to {self.host}: {explain(error)}", late=False) from None
         return Peer(h11.CLIENT, reader, writer)
 
     def give_back(self, peer: Peer) -> None:
@@ -69,19 +68,3 @@ class Upstream:
         for _, peer in self._idle:
             peer.close()
         self._idle.clear()
-
-
-def _context(settings: Settings) -> ssl.SSLContext:
-    """Certificates come as text, as the process may read no files; what loads them wants one, so they are in memory."""
-    context = ssl.create_default_context(cadata=settings.ca or None)
-    if settings.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if settings.certificate:
-        descriptor = os.memfd_create("certificate")
-        try:
-            os.write(descriptor, settings.certificate.encode())
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
-    return context
