@@ -84,12 +84,12 @@ class KernelHost:
     def close(self) -> None:
         self._ovsdb.close()
 
-    def plug(self, ports: Iterable[state.Port], internal: Collection[state.Port] = ()) -> None:
+    def plug(self, ports: Collection[state.Port], internal: Collection[state.Port] = ()) -> None:
         """A machine of each port's name: a veth pair as for an instance, or a device that the switch makes, as for DHCP."""
+        ip_batch(f"netns add {port.id}" for port in ports)  # not with -n, which has mounts of its own
         lines, added = [], []
         for port in ports:
             device = device_of(port)
-            lines.append(f"netns add {port.id}")
             added += ["--", "add-port", "br-int", device]
             added += ["--", "set", "interface", device, f"external_ids:iface-id={port.id}"]
             if port in internal:
