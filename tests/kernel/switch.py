@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import socket
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,12 +84,12 @@ class KernelHost:
     def close(self) -> None:
         self._ovsdb.close()
 
-    def plug(self, ports: Iterable[state.Port], internal: Collection[state.Port] = ()) -> None:
+    def plug(self, ports: Collection[state.Port], internal: Collection[state.Port] = ()) -> None:
         """A machine of each port's name: a veth pair as for an instance, or a device that the switch makes, as for DHCP."""
+        ip_batch(f"netns add {port.id}" for port in ports)  # not with -n, which has mounts of its own
         lines, added = [], []
         for port in ports:
             device = device_of(port)
-            lines.append(f"netns add {port.id}")
             added += ["--", "add-port", "br-int", device]
             added += ["--", "set", "interface", device, f"external_ids:iface-id={port.id}"]
             if port in internal:
@@ -100,11 +98,10 @@ class KernelHost:
                 pair = f"type veth peer name eth0 address {port.mac_address} netns {port.id}"
                 lines += [f"link add {device} {pair}", f"link set {device} up"]
         ip_batch(lines, "-n", self.name)
-        self.switch.vsctl("--no-wait", *added)
+        self.switch.vsctl(*added)  # and waits until the switch has done it
         for port in internal:
-            device = device_of(port)
-            wait_until(partial(self._has, device), timeout=SECONDS, what=device, failed=lambda: None)
-            ip("-n", self.name, "link", "set", device, "netns", port.id, "address", port.mac_address)
+            ip("-n", self.name, "link", "set", device_of(port), "netns", port.id)
+            ip("-n", port.id, "link", "set", device_of(port), "address", port.mac_address)
         for port in ports:
             own = device_of(port) if port in internal else "eth0"
             lines = ["link set lo up", f"link set {own} mtu {MTU} up"]
@@ -112,9 +109,6 @@ class KernelHost:
                 six = ":" in fixed.ip_address
                 lines.append(f"address add {fixed.ip_address}/{64 if six else 24} dev {own}{' nodad' if six else ''}")
             ip_batch(lines, "-n", port.id)
-
-    def _has(self, device: str) -> bool:
-        return inside(self.name, lambda: device in {name for _, name in socket.if_nameindex()})
 
     def wire(self, cloud: Cloud, *objects: state.Object) -> Outcome:
         """Rounds until there is nothing to change."""
