@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test check bench format clean
+.PHONY: help up demo test fresh check bench format clean
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -21,6 +21,9 @@ test: ## install what is missing, check the code, run the whole test suite
 	@scripts/setup test
 	@$(MAKE) --no-print-directory check
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+fresh: ## follow the README on a bare Debian, in namespaces of its own (DEBIAN=12|13, TESTS=some|all, KEEP=1)
+	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
 
 check: ## lint, format, types, import rules
 	@scripts/setup test

@@ -1,4 +1,7 @@
-"""Servers that tests can ask for: each is started when the first test needs it, once per session."""
+"""Servers that tests can ask for: each is started when the first test needs it, once per session.
+
+Each process that runs tests has network and mount namespaces of its own (`tests/support/isolation.py`).
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.order import ordered
+from tests.support.isolation import isolate
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import Postgres
 from tests.support.rabbitmq import RabbitMQ
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hands_tests_to_workers = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if not hands_tests_to_workers:  # a worker leaves the machine's namespaces itself, and has to know the way back
+        isolate()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from tests.support.agent import Agent, wait_for_status
 from tests.support.dhcp_lab import Client, run
 from tests.support.neutrino import Caller, Neutrino
-from tests.support.openvswitch import OpenVSwitch, real_devices
+from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import wait_until
 
 TAG = uuid.uuid4().hex[:8]
@@ -30,7 +30,7 @@ def server() -> Iterator[Neutrino]:
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[OpenVSwitch]:
-    with real_devices(), OpenVSwitch() as running:
+    with OpenVSwitch() as running:
         yield running
         for bridge in (BRIDGE, f"bt{TAG}"):  # of this type it is a device of the machine, and would stay
             running.vsctl("--if-exists", "del-br", bridge)

@@ -28,14 +28,14 @@ from tests.api.conftest import start
 from tests.support.dhcp import HOST
 from tests.support.dhcp_lab import Lab, run
 from tests.support.feed import new_database, serving, until
-from tests.support.openvswitch import OpenVSwitch, real_devices
+from tests.support.openvswitch import OpenVSwitch
 
 Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[OpenVSwitch]:
-    with real_devices(), OpenVSwitch() as made:
+    with OpenVSwitch() as made:
         yield made
 
 

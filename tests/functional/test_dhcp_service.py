@@ -15,7 +15,7 @@ from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.model.dhcp import DhcpPort
 from tests.support.dhcp import option
 from tests.support.dhcp_lab import Client, Lab, run
-from tests.support.openvswitch import OpenVSwitch, real_devices
+from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import wait_until
 
 STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
@@ -24,7 +24,7 @@ STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-st
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[OpenVSwitch]:
-    with real_devices(), OpenVSwitch() as made:
+    with OpenVSwitch() as made:
         yield made
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from tests.support.neutrino import PROGRAM, Caller, Neutrino, Settings, configuration
+from tests.support.neutrino import Caller, Neutrino, Settings, configuration
 from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import TemporaryServer, wait_until
 
@@ -49,7 +49,10 @@ class Agent(TemporaryServer):
     def start(self) -> None:
         for path in self.directory.glob("*.log"):
             path.unlink()  # what it and the server say may be of an agent before this one
-        self.spawn([PROGRAM, "agent", "--config-file", self.config], ready=lambda: UP in self.log and self.is_alive())
+        self.spawn(
+            [self.server.program, "agent", "--config-file", self.config],
+            ready=lambda: UP in self.log and self.is_alive(),
+        )
 
     def is_alive(self) -> bool:
         caller = Caller(self.server.url)
@@ -70,7 +73,7 @@ class Agent(TemporaryServer):
 
     def look(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`neutrino agent` for a question, such as `verify`."""
-        command = [str(PROGRAM), "agent", *arguments, "--config-file", str(self.config)]
+        command = [str(self.server.program), "agent", *arguments, "--config-file", str(self.config)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     @property
@@ -79,7 +82,7 @@ class Agent(TemporaryServer):
 
 
 def add_host(server: Neutrino, host: str) -> str:
-    command = [str(PROGRAM), "host", "add", host, "--config-file", str(server.config)]
+    command = [str(server.program), "host", "add", host, "--config-file", str(server.config)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 

@@ -54,8 +54,9 @@ class Neutrino(TemporaryServer):
 
     name = "server"
 
-    def __init__(self, settings: Settings | None = None, *, workers: int = 1) -> None:
+    def __init__(self, settings: Settings | None = None, *, workers: int = 1, program: Path = PROGRAM) -> None:
         super().__init__()
+        self.program = program
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         defaults: dict[str, dict[str, object]] = {
@@ -80,7 +81,7 @@ class Neutrino(TemporaryServer):
 
     @property
     def command(self) -> Sequence[str | Path]:
-        return [PROGRAM, "server", "--config-file", self.config]
+        return [self.program, "server", "--config-file", self.config]
 
     def start(self) -> None:
         self.spawn(self.command, ready=self._answers)

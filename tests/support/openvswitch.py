@@ -2,41 +2,19 @@
 
 Nothing of the machine's own Open vSwitch is touched: sockets, pid files and the database are all in the directory. A
 bridge of datapath type `dummy` is the userspace datapath with devices that exist only inside the switch, so that tests
-need no privileges and leave no devices behind; one of type `netdev` makes real ones.
+need no privileges and leave no devices behind; one of type `netdev` makes real ones, in the network namespace of the
+test's process: one switch with such bridges at a time, as each wants a device called `ovs-netdev`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.process import TemporaryServer, wait_until
+from tests.support.process import TemporaryServer
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-
-
-@contextlib.contextmanager
-def real_devices(seconds: float = 400) -> Iterator[None]:
-    """Alone on this machine with bridges of type `netdev`, also among several test sessions.
-
-    The userspace datapath has a device of its own, whose name is the same for every switch: of two switches in the same
-    network namespace, the second one cannot make such a bridge.
-    """
-    with (Path(tempfile.gettempdir()) / "neutrino-tests-ovs-netdev.lock").open("w") as lock:
-
-        def taken() -> bool:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
-
-        wait_until(taken, timeout=seconds, what="the datapath's device", failed=lambda: None)
-        yield
 
 
 class OpenVSwitch(TemporaryServer):
