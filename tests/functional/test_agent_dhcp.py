@@ -32,7 +32,7 @@ def server() -> Iterator[Neutrino]:
 def switch() -> Iterator[OpenVSwitch]:
     with OpenVSwitch() as running:
         yield running
-        for bridge in (BRIDGE, f"bt{TAG}"):  # of this type it is a device of the machine, and would stay
+        for bridge in (BRIDGE, f"bt{TAG}"):  # of this type it is a real device, and would stay
             running.vsctl("--if-exists", "del-br", bridge)
 
 

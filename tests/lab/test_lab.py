@@ -120,7 +120,7 @@ def test_three_hosts_come_up_and_go_without_a_trace(tmp_path: Path) -> None:
 
 
 def _seen_outside(tap: str) -> set[str]:
-    """Of the devices and named namespaces that this lab has, those that the machine's own namespaces show."""
+    """Of the devices and named namespaces that this lab has, those that the namespaces outside it show."""
     seen = {*os.listdir("/sys/class/net"), *(os.listdir("/run/netns") if os.path.isdir("/run/netns") else ())}
     return seen & {tap, "h1-underlay", "underlay", "br-underlay", "br-ex", "br-provider", "vm-vm1"}
 
