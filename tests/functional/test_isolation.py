@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.support.machine import Machine
 from tests.support.openvswitch import OpenVSwitch
@@ -22,7 +24,7 @@ class SwitchOfAnother(OpenVSwitch):
         super().__init__()
         self._machine = machine
 
-    def spawn(self, argv, *args, **options):  # type: ignore[no-untyped-def]
+    def spawn(self, argv: Sequence[str | Path], *args: Any, **options: Any) -> None:
         super().spawn(self._machine.inside([str(part) for part in argv]), *args, **options)
 
 
@@ -35,17 +37,7 @@ def test_names_that_are_taken_on_the_machine_are_no_hindrance() -> None:
         server = machine.inside([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "9696"])
         listener = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            pytest = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-p",
-                "no:cacheprovider",
-                "--rootdir",
-                str(ROOT),
-                "-c",
-                str(ROOT / "pyproject.toml"),
-            ]
+            pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
             command = machine.inside(["env", f"--chdir={ROOT}", *pytest, *LOOKING])
             environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)

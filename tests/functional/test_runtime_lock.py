@@ -50,7 +50,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "src" / "neutrino", source / "src" / "neutrino")
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install"]
-    pip += ["--quiet", "--disable-pip-version-check"]
+    pip += ["--quiet", "--disable-pip-version-check", "--no-compile"]
     _run(*in_machines_network([*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")]))
     _run(*pip, "--no-deps", "--no-build-isolation", str(source))
     return environment / "bin" / "neutrino"
