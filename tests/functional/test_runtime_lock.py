@@ -59,7 +59,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _run(*argv: str) -> str:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
-        hint = "\nThis test needs the package index, or pip's cache of it." if "pip" in argv else ""
+        hint = "\nThis test needs the package index that pip uses here." if "pip" in argv else ""
         pytest.fail(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}{hint}")
     return done.stdout
 
