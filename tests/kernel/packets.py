@@ -74,8 +74,10 @@ def pings(source: state.Port, target: state.Port, version: int) -> bool:
 
 @contextlib.contextmanager
 def listening(machine: state.Port, number: int) -> Iterator[socket.socket]:
-    with inside(machine.id, lambda: socket.create_server(("::", number), family=socket.AF_INET6)) as server:
-        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    def serve() -> socket.socket:
+        return socket.create_server(("::", number), family=socket.AF_INET6, dualstack_ipv6=True)
+
+    with inside(machine.id, serve) as server:
         yield server
 
 
