@@ -38,8 +38,9 @@ def send(
     query: str = "",
 ) -> Answer:
     """A request in any form, as an administrator; the path is taken as it is."""
+    headers = {**JSON, **(headers or {})}
     got = testing.simulate_request(
-        server.app, method, path, body=raw, headers={**JSON, **(headers or {})}, query_string=query
+        server.app, method, path, body=raw, headers=headers, query_string=query, host="127.0.0.1"
     )
     body = json.loads(got.content) if got.content else None
     error = body.get("NeutronError", {}) if isinstance(body, dict) else {}
