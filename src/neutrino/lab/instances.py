@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 from neutrino.lab import dhcp_client, plug, vm_port
 from neutrino.lab.addressing import apply_static
@@ -39,6 +39,18 @@ class Host(Protocol):
     def vsctl(self, *arguments: str) -> str: ...
 
 
+class Wanted(TypedDict, total=False):
+    """An instance as it is asked for: `network` or `port` is required, the rest has defaults."""
+
+    network: str | None  # by name or id, as all of these
+    port: str | None  # an existing one, in place of a network
+    host: str | None  # by default the one with the fewest instances
+    security_groups: Sequence[str] | None
+    address: str | None
+    dhcp: bool  # false: the addresses are taken from the port
+    hybrid: bool  # through a Linux bridge of its own, for a hybrid firewall
+
+
 @dataclass(frozen=True)
 class Instances:
     """All instances behind one API. `host` finds one of `hosts` by its name, or raises LabError."""
@@ -52,33 +64,12 @@ class Instances:
     log: Callable[[str], str] = lambda host: "the agent's log"
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def create(
-        self,
-        name: str,
-        *,
-        network: str | None = None,
-        port: str | None = None,
-        host: str | None = None,
-        security_groups: Sequence[str] | None = None,
-        address: str | None = None,
-        dhcp: bool = True,
-        hybrid: bool = False,
-        wait: bool = True,
-    ) -> Vm:
+    def create(self, name: str, *, wait: bool = True, **options: Unpack[Wanted]) -> Vm:
         """An instance on a network, or with an existing port: bound, plugged, ACTIVE and addressed.
 
         With `wait` false it is only bound and plugged. What fails half-way is undone.
         """
-        vm = self.define(
-            name,
-            network=network,
-            port=port,
-            host=host,
-            security_groups=security_groups,
-            address=address,
-            dhcp=dhcp,
-            hybrid=hybrid,
-        )
+        vm = self.define(name, **options)
         try:
             self.plug([name], vm.host)
             if wait:
@@ -90,29 +81,20 @@ class Instances:
             raise
         return vm
 
-    def define(
-        self,
-        name: str,
-        *,
-        network: str | None = None,
-        port: str | None = None,
-        host: str | None = None,
-        security_groups: Sequence[str] | None = None,
-        address: str | None = None,
-        dhcp: bool = True,
-        hybrid: bool = False,
-    ) -> Vm:
+    def define(self, name: str, **options: Unpack[Wanted]) -> Vm:
         """Its port, bound, and its record; not plugged yet."""
         check_vm_name(name)
         if self.vms.find(name) is not None:
             raise LabError(f"there is a VM {name} already")
-        host = host or self._emptiest_host()
+        host = options.get("host") or self._emptiest_host()
         self.host(host)
+        port = options.get("port")
         device_id = str(uuid.uuid4())
         if port is not None:
             bound = vm_port.take(self.api, port, host, device_id)
         else:
-            bound = vm_port.make(self.api, name, network, host, device_id, security_groups, address)
+            network, groups = options.get("network"), options.get("security_groups")
+            bound = vm_port.make(self.api, name, network, host, device_id, groups, options.get("address"))
         try:
             vm = Vm(
                 name=name,
@@ -122,8 +104,8 @@ class Instances:
                 mac=bound["mac_address"],
                 mtu=vm_port.check_bound(self.api, bound, host),
                 owns_port=port is None,
-                hybrid=hybrid or vm_port.is_hybrid(bound),
-                dhcp=dhcp,
+                hybrid=options.get("hybrid", False) or vm_port.is_hybrid(bound),
+                dhcp=options.get("dhcp", True),
             )
             self.vms.add(vm)
         except BaseException:
