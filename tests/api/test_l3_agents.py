@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from neutrino.cli.database import verify
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
@@ -254,6 +255,21 @@ def test_a_distributed_router_without_dvr_agents_is_down(cloud: Any, caplog: Any
     assert statuses(admin, router) == ACTIVE
     l3_agent(server, "h2", agent_mode="legacy")
     assert statuses(admin, router) == ACTIVE, "the host with the SNAT forwards"
+
+
+def test_verify_lists_routers_that_no_agent_can_host(cloud: Any, capsys: Any) -> None:
+    server, admin = cloud()
+    admin.make("router")  # it needs none yet
+    assert verify(server.conf) == 0
+    router = admin.make("router", external_gateway_info=gateway(outside(admin)))
+    capsys.readouterr()
+    assert verify(server.conf) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"router {router['id']}: no L3 agent with agent_mode ")
+    assert lines[-1] == "verify: 1 routers that no agent can host"
+    switch(server, "h1")
+    l3_agent(server, "h1")
+    assert verify(server.conf) == 0
 
 
 def test_only_what_is_stored_is_written_back(cloud: Any) -> None:

@@ -1,9 +1,11 @@
-"""`neutrino db`: the schema's version, bringing it up to date, and counting quotas anew."""
+"""`neutrino db`: the schema's version, bringing it up to date, counting quotas anew, and what no agent can serve."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+
+from oslo_config import cfg
 
 
 def database(action: str, config_files: Sequence[str]) -> int:
@@ -13,7 +15,10 @@ def database(action: str, config_files: Sequence[str]) -> int:
     from neutrino.server.main import configuration
     from neutrino.server.quota.plugin import recount
 
-    db = Database(database_url(configuration(config_files)))
+    conf = configuration(config_files)
+    if action == "verify":
+        return verify(conf)
+    db = Database(database_url(conf))
     try:
         if action == "upgrade":
             schema.ensure(db, upgrade=True)
@@ -27,3 +32,19 @@ def database(action: str, config_files: Sequence[str]) -> int:
     finally:
         db.close()
     return 0
+
+
+def verify(conf: cfg.ConfigOpts) -> int:
+    """Routers that no agent can host, which no host's own `neutrino agent verify` can know of."""
+    from neutrino.server.main import assemble
+
+    server = assemble(conf)
+    try:
+        router_plugin = server.service_plugins.get("router")
+        unhosted = router_plugin.scheduler.unhosted() if router_plugin is not None else {}
+    finally:
+        server.close()
+    for router_id, reason in unhosted.items():
+        print(f"router {router_id}: {reason}")
+    print(f"verify: {len(unhosted)} routers that no agent can host")
+    return 1 if unhosted else 0

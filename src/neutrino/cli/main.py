@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     up.add_argument("--no-dataplane", action="store_true", help="serve the API only, and wire nothing")
 
     db = commands.add_parser("db", help="look after the database")
-    db.add_argument("action", choices=["upgrade", "version", "recount"])
+    db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
     _config_files(db)
 
     feed = commands.add_parser("feed", help="run the feed for the hosts by itself")

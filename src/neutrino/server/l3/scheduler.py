@@ -28,7 +28,7 @@ from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3 import router_view
 from neutrino.server.l3.attached import RouterPort, Serving, read_agents, read_ports
 from neutrino.server.l3.candidates import DVR, DVR_NO_EXTERNAL, LEGACY, L3Agent, choose_agents, fits
-from neutrino.server.l3.hosting import DOWN, why_unhosted
+from neutrino.server.l3.hosting import DOWN, STATUS, why_unhosted
 from neutrino.server.l3.owners import GATEWAY, INTERFACES
 from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
 from neutrino.server.l3.shape import ACTIVE, STANDBY
@@ -164,6 +164,13 @@ class L3Scheduler:
             self._reasons[router_id] = reason
             LOG.warning("router %s is DOWN: %s", router_id, reason)
         return status
+
+    def unhosted(self) -> dict[str, str]:
+        """Every router that no agent can host, with the reason."""
+        with self._db.read() as connection:
+            ids = connection.execute(sa.select(_r.id).where(STATUS == DOWN).order_by(_r.id)).scalars().all()
+            reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
+        return {router_id: reason for router_id, reason in reasons.items() if reason}
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
         try:
