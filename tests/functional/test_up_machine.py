@@ -96,6 +96,16 @@ def test_after_a_reboot_everything_is_wired_again(tmp_path: Path) -> None:
         wait_for_answer(after, address)
 
 
+def test_a_new_database_with_the_old_state_directory(tmp_path: Path, here: Machine) -> None:
+    """The agent's credential is of the old database: it gets one that the new one knows."""
+    with up(tmp_path, on=here) as running:
+        assert running.ctrl_c() == 0
+    for path in (tmp_path / "state").glob("neutrino.sqlite*"):
+        path.unlink()
+    with up(tmp_path, on=here) as running:
+        assert typed(here, tmp_path, commands(running.text)).count(", 0% packet loss") == 1
+
+
 def test_a_run_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path, here: Machine) -> None:
     with up(tmp_path, on=here) as running:
         typed(here, tmp_path, commands(running.text))

@@ -113,29 +113,31 @@ class Machine:
         return agent("run", agent_files)
 
     def _have_credential(self, server_files: Sequence[str]) -> None:
+        """A credential that the server knows: the file may be of another database, or of other roles."""
         from neutrino.server.config import database_url
         from neutrino.server.db import schema
         from neutrino.server.db.session import Database
-        from neutrino.server.feed.credentials import Credentials, HostExists
+        from neutrino.server.feed.credentials import Credentials, digest
         from neutrino.server.feed.main import configuration
 
         path = self.state / "agent" / "credential"
-        if path.exists():
-            return
+        private.own_directory(path.parent, passable=True)
+        private.make_file(path)
         conf = configuration(server_files)
         db = Database(database_url(conf))
         try:
             schema.ensure(db, upgrade=conf.database.auto_upgrade)
             credentials = Credentials(db)
-            try:
-                credential = credentials.add(self.host, self.roles)
-            except HostExists:
-                credential = credentials.rotate(self.host)
+            known = credentials.known().get(self.host)
+            if known is None:
+                path.write_text(credentials.add(self.host, self.roles))
+                return
+            if not set(self.roles) <= set(known.roles):
+                credentials.set_roles(self.host, self.roles)
+            if known.digest != digest(path.read_text().strip()):
+                path.write_text(credentials.rotate(self.host))
         finally:
             db.close()
-        private.own_directory(path.parent, passable=True)
-        private.make_file(path)
-        path.write_text(credential)
 
 
 def this_machine(state: Path, roles: Sequence[str]) -> Machine:
