@@ -154,18 +154,6 @@ def test_the_feeds_address_in_use(tmp_path: Path, command: str) -> None:
     assert "[feed] bind" in message
 
 
-@pytest.mark.parametrize("command", ["server", "feed"])
-def test_the_feeds_socket_in_use(tmp_path: Path, command: str) -> None:
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(tmp_path / "feed.sock"))
-        other.listen()
-        path = server_file(tmp_path, feed={"bind": f"unix:{tmp_path}/feed.sock"})
-        message = refused(None, command, "--config-file", path)
-    assert (
-        message == f"cannot listen on unix:{tmp_path}/feed.sock: another feed serves there; stop it, or set [feed] bind"
-    )
-
-
 # --- the database -----------------------------------------------------------------------------------------------------
 
 

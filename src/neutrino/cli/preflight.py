@@ -14,7 +14,7 @@ from oslo_config import cfg
 from neutrino import private
 from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS, has_capability
 from neutrino.cli.failures import FAILED, REFUSED, CannotStart, one_line
-from neutrino.feed.address import Address, short_path
+from neutrino.feed.address import Address
 from neutrino.server import config
 
 
@@ -36,20 +36,10 @@ def check_port(host: str, port: int, fix: str) -> None:
 
 
 def check_feed_addresses(addresses: Sequence[Address]) -> None:
+    """A socket file in use is no obstacle: the feed logs it, and takes over when the process that serves it ends."""
     for address in addresses:
         if not address.path:
             check_port(address.host, address.port, "stop what listens there, or set [feed] bind")
-        elif _is_served(address.path):
-            raise CannotStart(f"cannot listen on {address}: another feed serves there; stop it, or set [feed] bind")
-
-
-def _is_served(path: str) -> bool:
-    """A socket file that a killed process left behind accepts no connection."""
-    with socket.socket(socket.AF_UNIX) as probe, short_path(path) as name:
-        try:
-            return probe.connect_ex(name) == 0
-        except OSError:
-            return False
 
 
 def check_database(conf: cfg.ConfigOpts) -> None:

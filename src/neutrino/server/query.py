@@ -22,6 +22,7 @@ class Query:
     marker: str | None = None
     reverse: bool = False
     everyone: bool = False  # the caller may see the objects of all projects
+    is_ordered: bool = False  # in the order of pages, also without a limit or a marker
 
 
 EVERYTHING = Query(everyone=True)

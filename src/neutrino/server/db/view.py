@@ -134,7 +134,7 @@ class View:
         if not query.everyone:
             where.append(self.listed)
         parameters = viewed_by(project)
-        if query.limit is not None or query.marker is not None or query.sorts:
+        if query.limit is not None or query.marker is not None or query.sorts or query.is_ordered:
             statement = self._page(connection, statement, query, where, parameters)
         if where:
             statement = statement.where(*where)

@@ -33,7 +33,9 @@ def query_seen(query: Query, sight: Sight) -> Query | None:
         return None
     hidden = sight.never | sight.sometimes
     seen = replace(query, sorts=tuple(sort for sort in query.sorts if sort.key not in hidden))
-    return replace(seen, limit=None) if filtered_by(query) & sight.sometimes else seen
+    if not filtered_by(query) & sight.sometimes:
+        return seen
+    return replace(seen, limit=None, is_ordered=query.limit is not None)
 
 
 def matching(rows: Iterable[Object], names: frozenset[str], sight: Sight) -> Iterator[Object]:
