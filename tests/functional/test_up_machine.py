@@ -41,14 +41,14 @@ def typed(here: Machine, directory: Path, lines: Sequence[str]) -> str:
     return shell.stdout
 
 
-def make_router(here: Machine, url: str) -> tuple[str, str, str]:
+def make_router(here: Machine, url: str, **kind: bool) -> tuple[str, str, str]:
     """A network with a router to the outside: their ids, and the router's outside address."""
     url = f"{url}/v2.0"
     (public,) = here.ask(f"{url}/networks?router:external=true")["networks"]
     network = here.ask(f"{url}/networks", "POST", {"network": {"name": "green"}})["network"]
     subnet = {"network_id": network["id"], "ip_version": 4, "cidr": "10.1.0.0/24"}
     subnet = here.ask(f"{url}/subnets", "POST", {"subnet": subnet})["subnet"]
-    router = {"name": "out", "external_gateway_info": {"network_id": public["id"]}}
+    router = {"name": "out", "external_gateway_info": {"network_id": public["id"]}, **kind}
     router = here.ask(f"{url}/routers", "POST", {"router": router})["router"]
     here.ask(f"{url}/routers/{router['id']}/add_router_interface", "PUT", {"subnet_id": subnet["id"]})
     return network["id"], router["id"], router["external_gateway_info"]["external_fixed_ips"][0]["ip_address"]
@@ -109,8 +109,9 @@ def test_a_new_database_with_the_old_state_directory(tmp_path: Path, here: Machi
 def test_a_run_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path, here: Machine) -> None:
     with up(tmp_path, on=here) as running:
         typed(here, tmp_path, commands(running.text))
-        network_id, _, address = make_router(here, running.url)
+        network_id, router_id, address = make_router(here, running.url, distributed=True)
         wait_for_answer(here, address)
+        assert f"snat-{router_id}" in here.named_namespaces()
         running.process.send_signal(signal.SIGKILL)
         running.process.wait(timeout=20)
         assert "br-int" in here.devices()

@@ -35,6 +35,8 @@ AGENT = """\
 host = {host}
 state_path = {state}/agent
 roles = {roles}
+# Routers of every kind: central, highly available, distributed.
+agent_mode = dvr_snat
 log_file = {state}/log/agent.log
 
 [feed]
@@ -51,6 +53,7 @@ bridge_mappings = {network}:{bridge}
 
 [agent]
 tunnel_types = vxlan,gre,geneve
+enable_distributed_routing = true
 """
 
 
