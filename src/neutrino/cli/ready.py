@@ -31,10 +31,12 @@ In another terminal:
 
   export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=neutrino
   {openstack} network create blue
-  {openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24
+  {openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24{pool}
 {instances}{hint}
 Ctrl-C ends it and removes what it created on this machine; the next start restores it.
 """
+# An address that a command names is outside the pool: no other port gets it by chance.
+POOL = " --allocation-pool start=10.0.0.100,end=10.0.0.199"
 INSTANCES = """\
   {vm} web --network blue
   {vm} db --network blue --address 10.0.0.9
@@ -125,6 +127,7 @@ class Ready:
             dataplane=dataplane,
             clouds=clouds,
             openstack=openstack,
+            pool=POOL if self.datapath else "",
             instances=instances,
             hint=hint,
         )
