@@ -105,9 +105,14 @@ def _fork(name: str, work: Work) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _be_child(name, work, parent)
+    # A SIGTERM for the child waits until the child has done with the handlers of its parent.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _be_child(name, work, parent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid
 
 
@@ -119,6 +124,8 @@ def _be_child(name: str, work: Work, parent: int) -> NoReturn:
             os._exit(0)
         os.setsid()  # Ctrl-C at the terminal is for the server, which then ends this one
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         # Another thread may have been writing when this process was made, and its lock would never be given back.
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
         _set_title(name)
