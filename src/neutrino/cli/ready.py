@@ -67,7 +67,6 @@ class Ready:
     state: Path
     running: Running
     datapath: str  # empty where networks are not wired
-    keystone: str
 
     def tell(self) -> None:
         """In a thread of its own: wait until everything serves, then print the next steps."""
@@ -115,9 +114,9 @@ class Ready:
             dataplane = WIRED.format(datapath=DATAPATHS[self.datapath], log=log)
             if external:
                 dataplane += EXTERNAL.replace(PUBLIC, external)
-            elif self.keystone:
+            elif not self.running.is_open:
                 dataplane += CREATE_EXTERNAL
-        if self.keystone:
+        if not self.running.is_open:
             return KEYSTONE.format(url=self.running.url, dataplane=dataplane)
         openstack, hint = client()
         clouds = shlex.quote(str(self.state / "clouds.yaml"))

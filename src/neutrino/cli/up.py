@@ -92,7 +92,7 @@ def up(
         stack.callback(running.remove, directory)
         if machine is not None and running.is_open:
             stack.callback(_unplug_instances, directory, machine, url)
-        ready = Ready(directory, running, machine.datapath if machine else "", _auth_url(prepared.conf))
+        ready = Ready(directory, running, machine.datapath if machine else "")
         threading.Thread(target=ready.tell, daemon=True, name="ready").start()
         stack.callback(_ignore_signals)  # the first thing of the end: what was created is removed to the last
         return server.run(prepared, further, quiet=True)
@@ -167,10 +167,6 @@ def _ignore_signals() -> None:
 
 def _has_no_auth(conf: cfg.ConfigOpts) -> bool:
     return bool(conf.auth_strategy == "noauth")
-
-
-def _auth_url(conf: cfg.ConfigOpts) -> str:
-    return "" if _has_no_auth(conf) else "Keystone"
 
 
 def _url(conf: cfg.ConfigOpts) -> str:
