@@ -16,11 +16,11 @@ from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple, NFCTSocket
 from neutrino.agent.l2.invalidated import plan_flushes
 from neutrino.dataplane.conntrack import kernel, real
 from neutrino.dataplane.conntrack.api import Connection, Conntrack, ConntrackError, ConntrackFlush
-from neutrino.dataplane.conntrack.fake import FakeKernelConntrack, FakeOvsConntrack, connection_of
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
-from neutrino.dataplane.openflow import packet
-from neutrino.dataplane.openflow.fake_conntrack import FakeConntrack
+from tests.fakes import packet
+from tests.fakes.conntrack import FakeKernelConntrack, FakeOvsConntrack, connection_of
+from tests.fakes.openflow_conntrack import FakeConntrack
 from tests.functional.test_dataplane_connections import CLIENT, NET, SERVER, RealHost
 from tests.support.l2 import group, port, rule
 from tests.support.openvswitch import OpenVSwitch

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from neutrino.dataplane.files.api import Files, FilesError
-from neutrino.dataplane.files.fake import FakeFiles
 from neutrino.dataplane.files.real import RealFiles
+from tests.fakes.files import FakeFiles
 
 
 @pytest.fixture(params=["fake", "real"])

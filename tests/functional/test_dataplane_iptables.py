@@ -8,8 +8,8 @@ import pytest
 
 from neutrino.dataplane.iptables import real
 from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, Iptables, IptablesError, Rule
-from neutrino.dataplane.iptables.fake import FakeIptables
 from neutrino.dataplane.iptables.real import RealIptables
+from tests.fakes.iptables import FakeIptables
 from tests.support.throwaway_namespace import ThrowawayNamespace
 
 

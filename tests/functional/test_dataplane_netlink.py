@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.dataplane.netlink.announce import Announcer, FakeAnnouncer, RealAnnouncer
+from neutrino.dataplane.netlink.announce import Announcer, RealAnnouncer
 from neutrino.dataplane.netlink.api import NamespaceMissing, Netlink, NetlinkError
 from neutrino.dataplane.netlink.changes import (
     DeleteAddress,
@@ -35,10 +35,11 @@ from neutrino.dataplane.netlink.changes import (
     SetSysctl,
     SetVeth,
 )
-from neutrino.dataplane.netlink.fake import FakeNetlink
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST, KERNEL, OURS, address, neighbour, route, rule
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.support.namespaces import random_router, settle
 
 PROMOTE = "net/ipv4/conf/all/promote_secondaries"

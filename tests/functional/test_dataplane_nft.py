@@ -12,14 +12,14 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetRoute, SetSysctl, SetVeth
-from neutrino.dataplane.netlink.fake import FakeNetlink
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address, route
 from neutrino.dataplane.nft.api import Chain, ElementChange, Hook, Nft, NftError, Table, TableState, nft_set
-from neutrino.dataplane.nft.fake import FakeNft
 from neutrino.dataplane.nft.plan import plan_table
 from neutrino.dataplane.nft.real import RealNft
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.nft import FakeNft
 
 PREROUTING = Hook("nat", "prerouting", -100)
 POSTROUTING = Hook("nat", "postrouting", 100)

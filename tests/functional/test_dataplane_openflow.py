@@ -10,11 +10,11 @@ import pytest
 from neutrino.agent.l2.desired import HostState
 from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, MASK
 from neutrino.agent.l2.plan import plan
-from neutrino.dataplane.openflow import packet
 from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, OpenFlow, OpenFlowError, flow
-from neutrino.dataplane.openflow.fake import FakeSwitch
-from neutrino.dataplane.openflow.packet import Packet
 from neutrino.dataplane.openflow.real import OvsOfctl
+from tests.fakes import packet
+from tests.fakes.openflow import FakeSwitch
+from tests.fakes.packet import Packet
 from tests.support.every_flow import OBJECTS, VARIANTS, hosts
 from tests.support.l2 import Cloud, FakeHost, mac
 from tests.support.openvswitch import OpenVSwitch

@@ -21,9 +21,9 @@ from neutrino.dataplane.ovsdb.api import (
     SetPort,
     What,
 )
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
 from neutrino.dataplane.ovsdb.real import RealOvsdb
 from neutrino.model.state import Host
+from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.openvswitch import OpenVSwitch
 
 INT = SetBridge("br-int", datapath_type="dummy", fail_mode="secure", external_ids={"owner": "us"})

@@ -21,8 +21,8 @@ from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError, Processes
-from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.dataplane.process.real import RealProcesses
+from tests.fakes.process import FakeProcesses
 
 SLEEP = ("sleep", "1000")
 STUBBORN = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1000 & wait; done")

@@ -9,12 +9,12 @@ from neutrino.agent.dhcp import command
 from neutrino.agent.dhcp.dnsmasq import Found
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.dataplane.netlink.fake import FakeNetlink
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
 from neutrino.feed.state import Change
 from neutrino.model.agents import DHCP, AgentState
 from neutrino.model.state import Object
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.dhcp import HOST, settings
 from tests.support.metadata import Feed
 

@@ -25,9 +25,9 @@ from neutrino.agent.l2.ownership import COOKIE, MASK
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
-from neutrino.dataplane.openflow.fake import Delivery, FakePort, FakeSwitch
-from neutrino.dataplane.openflow.packet import Packet
 from neutrino.model import state
+from tests.fakes.openflow import Delivery, FakePort, FakeSwitch
+from tests.fakes.packet import Packet
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 

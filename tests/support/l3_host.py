@@ -16,14 +16,14 @@ from neutrino.agent.l3.role import L3Role
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.api import ConntrackFlush
-from neutrino.dataplane.netlink.fake import FakeNetlink
-from neutrino.dataplane.nft.fake import FakeNft
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
-from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.feed.state import Change, State
 from neutrino.model.agents import L3, PROBLEMS, AgentState
 from neutrino.model.routing import Router
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.nft import FakeNft
+from tests.fakes.ovsdb import FakeOvsdb
+from tests.fakes.process import FakeProcesses
 
 NAMESPACE = "qrouter-r1"
 

@@ -9,11 +9,11 @@ from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.wire import Outcome, Wirer
 from neutrino.agent.l2.wiring import WiringOptions
 from neutrino.dataplane.conntrack.api import ConntrackFlush
-from neutrino.dataplane.conntrack.fake import FakeKernelConntrack
-from neutrino.dataplane.fake_openvswitch import FakeOpenVSwitch
-from neutrino.dataplane.iptables.fake import FakeIptables
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import state
+from tests.fakes.conntrack import FakeKernelConntrack
+from tests.fakes.iptables import FakeIptables
+from tests.fakes.openvswitch import FakeOpenVSwitch
 
 WIRING = WiringOptions(
     bridge_mappings=(("physnet1", "br-phys"),),

@@ -30,8 +30,8 @@ from neutrino.dataplane.netlink.changes import (
     SetSysctl,
     SetVeth,
 )
-from neutrino.dataplane.netlink.fake import FakeNetlink
 from neutrino.dataplane.netlink.values import HOST, NamespaceState, Route, address, neighbour, route, rule
+from tests.fakes.netlink import FakeNetlink
 from tests.support.namespaces import ROUTER, RP_FILTER, random_router, settle
 
 NAME = ROUTER.name

@@ -11,7 +11,7 @@ import pytest
 
 from neutrino.agent.processes import DaemonEnded, Delays, ProcessEvent, ProcessWatch
 from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError
-from neutrino.dataplane.process.fake import FakeProcesses
+from tests.fakes.process import FakeProcesses
 
 DNSMASQ = Daemon("dnsmasq net", ("dnsmasq", "-k"))
 SOON = Delays(first=0.01, longest=0.04, steady=1000)

@@ -15,10 +15,10 @@ from neutrino.agent.l2.hybrid.matches import render_match
 from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, plan_sets
 from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, render, render_sets
 from neutrino.dataplane.conntrack.api import Connection
-from neutrino.dataplane.conntrack.fake import FakeKernelConntrack
 from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule
-from neutrino.dataplane.iptables.fake import FakeIptables
 from neutrino.model import state
+from tests.fakes.conntrack import FakeKernelConntrack
+from tests.fakes.iptables import FakeIptables
 from tests.support.l2 import OPEN, OUT, Cloud, group, mac, network, port, rule
 
 ICMP, TCP, UDP, ICMPV6, SCTP, DCCP, UDPLITE = 1, 6, 17, 58, 132, 33, 136

@@ -2,9 +2,9 @@
 
 import pytest
 
-from neutrino.dataplane.openflow import packet
-from neutrino.dataplane.openflow.packet import Packet
 from neutrino.model.link_local import link_local
+from tests.fakes import packet
+from tests.fakes.packet import Packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 
 NETWORKS = [network("net", "vlan", 205, "physnet1"), network("net", "vxlan", 70000)]

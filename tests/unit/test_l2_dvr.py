@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from neutrino.agent.l2.desired import Options
-from neutrino.dataplane.openflow import packet
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
+from tests.fakes import packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 
 NETWORKS = [

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from neutrino.agent.l2.desired import link_local
-from neutrino.dataplane.openflow import packet
 from neutrino.model.state import AddressPair
+from tests.fakes import packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 
 ONE, TWO = (mac(1), "10.0.0.1"), (mac(2), "10.0.0.2")

@@ -4,10 +4,10 @@ import pytest
 from msgspec import structs
 
 from neutrino.agent.l2.desired import Options
-from neutrino.dataplane.openflow import packet
 from neutrino.dataplane.openflow.api import DatapathFeatures
-from neutrino.dataplane.openflow.fake import FakePort
 from neutrino.model.state import AddressPair
+from tests.fakes import packet
+from tests.fakes.openflow import FakePort
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 
 NETWORKS = [

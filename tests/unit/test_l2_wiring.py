@@ -17,11 +17,11 @@ from neutrino.agent.l2.wiring import (
     read_wiring,
     tunnel_name,
 )
-from neutrino.dataplane.fake_openvswitch import FakeOpenVSwitch
-from neutrino.dataplane.openflow import packet
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
 from neutrino.model.state import Host
+from tests.fakes import packet
+from tests.fakes.openvswitch import FakeOpenVSwitch
+from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.l2 import OPEN, mac, network, port
 
 OPTIONS = WiringOptions(

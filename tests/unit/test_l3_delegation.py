@@ -23,8 +23,8 @@ from neutrino.agent.l3.parts.devices import render_namespace
 from neutrino.agent.l3.parts.ha import moving_router
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.wires import Wires
-from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.model.routing import Delegation, Router
+from tests.fakes.process import FakeProcesses
 from tests.support.routing import GATEWAY, QG, address, interface, membership, router
 
 FIRST, SECOND = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))

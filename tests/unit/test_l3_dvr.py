@@ -15,17 +15,17 @@ from neutrino.agent.l3.dvr.link_locals import LinkLocals
 from neutrino.agent.l3.dvr.local import FLOATING_PRIORITY, FLOATING_TABLE, central_table, render_local
 from neutrino.agent.l3.dvr.near import routers_near
 from neutrino.agent.l3.options import L3Options
-from neutrino.dataplane.netlink.announce import FakeAnnouncer
-from neutrino.dataplane.netlink.fake import FakeNetlink
 from neutrino.dataplane.netlink.values import neighbour, route, rule
-from neutrino.dataplane.nft.fake import FakeNft
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
 from neutrino.feed.state import Change
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
 from neutrino.server.feed.dvr_reader import render_for_hosts
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.netlink_announce import FakeAnnouncer
+from tests.fakes.nft import FakeNft
+from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.routing import GATEWAY, address, interface, router
 
 QR1, QR2 = "qr-00000001-aa", "qr-00000002-aa"

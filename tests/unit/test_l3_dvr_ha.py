@@ -21,19 +21,19 @@ from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.processes import ProcessWatch
-from neutrino.dataplane.netlink.announce import FakeAnnouncer
 from neutrino.dataplane.netlink.changes import SetAddress
-from neutrino.dataplane.netlink.fake import FakeNetlink
 from neutrino.dataplane.netlink.values import address as on_device
-from neutrino.dataplane.nft.fake import FakeNft
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
-from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.feed.state import Change
 from neutrino.model.agents import L3, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import AddressPair
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.netlink_announce import FakeAnnouncer
+from tests.fakes.nft import FakeNft
+from tests.fakes.ovsdb import FakeOvsdb
+from tests.fakes.process import FakeProcesses
 from tests.support.l3_host import Feed
 from tests.support.routing import QG, address, interface, membership, router
 from tests.unit.test_l3_dvr import OPTIONS, QR1, Quiet, distributed, floating, port

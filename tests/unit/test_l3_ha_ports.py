@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from neutrino.dataplane.openflow import packet
-from neutrino.dataplane.openflow.packet import Packet
 from neutrino.model.state import Forwarding, Object, Port
+from tests.fakes import packet
+from tests.fakes.packet import Packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 
 ROUTER = 9

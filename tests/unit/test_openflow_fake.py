@@ -2,10 +2,10 @@
 
 import pytest
 
-from neutrino.dataplane.openflow import packet
 from neutrino.dataplane.openflow.api import flow
-from neutrino.dataplane.openflow.fake import FakePort, FakeSwitch
-from neutrino.dataplane.openflow.fake_tables import AmbiguousFlows
+from tests.fakes import packet
+from tests.fakes.openflow import FakePort, FakeSwitch
+from tests.fakes.openflow_tables import AmbiguousFlows
 
 A, B = ("fa:16:3e:00:00:01", "10.0.0.1"), ("fa:16:3e:00:00:02", "10.0.0.2")
 

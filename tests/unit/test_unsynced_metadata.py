@@ -31,12 +31,12 @@ from neutrino.agent.metadata.role import MetadataRole, Options
 from neutrino.agent.metadata.sockets import Opened
 from neutrino.agent.processes import ProcessWatch
 from neutrino.dataplane.process.api import Daemon
-from neutrino.dataplane.process.fake import FakeProcesses
 from neutrino.feed.state import Change
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import Object
+from tests.fakes.process import FakeProcesses
 from tests.support.metadata import HOST, Feed, dhcp_port, network, port, router_of
 from tests.support.unsynced import eventually
 

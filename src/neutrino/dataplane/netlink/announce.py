@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Protocol
 
-from neutrino.dataplane.netlink.api import Netlink, NetlinkError
+from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 
 _ETH_ARP, _ETH_IPV6 = 0x0806, 0x86DD
@@ -80,18 +80,3 @@ class RealAnnouncer:
 def _packet_socket() -> socket.socket:
     # Protocol 0: it only sends.
     return socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-
-
-class FakeAnnouncer:
-    """Keeps what was announced: namespace, device, address. With `netlink` it refuses what cannot be."""
-
-    def __init__(self, netlink: Netlink | None = None) -> None:
-        self._netlink = netlink
-        self.announced: list[tuple[str, str, str]] = []
-
-    def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
-        if self._netlink is not None:
-            found = self._netlink.read_device(namespace, device)
-            if found is None or not found.up:
-                raise NetlinkError(f"{namespace or 'host'}: {device}: addresses cannot be announced: it is not up")
-        self.announced += [(namespace, device, str(ipaddress.ip_address(address))) for address in addresses]

@@ -7,10 +7,10 @@ import weakref
 from collections.abc import Iterable
 
 from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.netlink.fake import FakeNetlink
-from neutrino.dataplane.netlink.fake_stack import FakeStack
 from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, NftError, Set, Table, TableState
 from neutrino.dataplane.nft.elements import key_of
+from tests.fakes.netlink import FakeNetlink
+from tests.fakes.netlink_stack import FakeStack
 
 
 class FakeNft:

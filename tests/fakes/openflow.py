@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from neutrino.dataplane.openflow.actions import arguments, parse_set_field, split_actions
 from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
-from neutrino.dataplane.openflow.fake_conntrack import FakeConntrack
-from neutrino.dataplane.openflow.fake_tables import FakeTables
 from neutrino.dataplane.openflow.fields import field_name
-from neutrino.dataplane.openflow.packet import Packet
+from tests.fakes.openflow_conntrack import FakeConntrack
+from tests.fakes.openflow_tables import FakeTables
+from tests.fakes.packet import Packet
 
 _PRESENT = 0x1000
 _LIMIT = 200  # resubmits of one packet

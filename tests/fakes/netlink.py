@@ -27,9 +27,9 @@ from neutrino.dataplane.netlink.changes import (
     SetSysctl,
     SetVeth,
 )
-from neutrino.dataplane.netlink.fake_stack import FakeDevice, FakeStack
 from neutrino.dataplane.netlink.sysctls import check_name
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState, Neighbour
+from tests.fakes.netlink_stack import FakeDevice, FakeStack
 
 
 class FakeNetlink:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, Connection, ConntrackFlush
 from neutrino.dataplane.conntrack.match import Selection
-from neutrino.dataplane.openflow import fake_conntrack
+from tests.fakes import openflow_conntrack as fake_conntrack
 
 _IPV4 = 0x0800
 _ECHO = {ICMP: 8, ICMPV6: 128}

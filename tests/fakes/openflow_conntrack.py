@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from neutrino.dataplane.openflow.fields import CT_BITS
-from neutrino.dataplane.openflow.packet import ICMP, ICMPV6, Packet
+from tests.fakes.packet import ICMP, ICMPV6, Packet
 
 Tuple = tuple[int, ...]
 

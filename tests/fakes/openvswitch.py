@@ -6,10 +6,10 @@ into it at once. For tests of what runs on a host, and for hosts that are simula
 
 from __future__ import annotations
 
-from neutrino.dataplane.conntrack.fake import FakeOvsConntrack
-from neutrino.dataplane.openflow.fake import FakePort, FakeSwitch
 from neutrino.dataplane.ovsdb.api import Interface, InterfaceEvent, Port, Snapshot
-from neutrino.dataplane.ovsdb.fake import FakeOvsdb
+from tests.fakes.conntrack import FakeOvsConntrack
+from tests.fakes.openflow import FakePort, FakeSwitch
+from tests.fakes.ovsdb import FakeOvsdb
 
 _TUNNELS = ("gre", "vxlan", "geneve")
 
