@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from neutrino.model.agents import DHCP, OVS, AgentState
 from neutrino.model.dhcp import device_id
-from neutrino.server.hosts.dhcp_ports import DhcpPorts
+from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.main import Server
 from tests.api.agents import BINARIES, report, set_clock, switch
 from tests.api.client import Api

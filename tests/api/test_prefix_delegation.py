@@ -9,8 +9,8 @@ import pytest
 
 from neutrino.model.agents import DHCP
 from neutrino.server.ipam.subnet_rules import eui64
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.statuses import RouterStatuses
+from neutrino.server.l3.reports import RouterStatuses
+from neutrino.server.l3.routers.prefix_delegation import Delegations
 from neutrino.server.main import Server
 from neutrino.server.ml2.provisioning import L2, Done
 from tests.api.agents import report, switch

@@ -21,8 +21,8 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
-from neutrino.server.hosts.plugin import Agents
+from neutrino.server.dhcp.scheduler import DhcpScheduler
+from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 

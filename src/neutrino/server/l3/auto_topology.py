@@ -26,8 +26,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.ipam import subnet_pools
-from neutrino.server.l3.interfaces import Interfaces
-from neutrino.server.l3.routers import Routers
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.policy.authorizer import Authorizer
 
 Object = dict[str, Any]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from neutrino.server.context import admin_context
-from neutrino.server.hosts.dhcp_answering import is_answered
-from neutrino.server.hosts.dhcp_placements import zones_of
-from neutrino.server.hosts.dhcp_ports import DhcpPorts
+from neutrino.server.dhcp.lease_providers import is_answered
+from neutrino.server.dhcp.placements import zones_of
+from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2 import drivers

@@ -20,7 +20,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.dhcp_answering import Waiting, answers, unanswered
+from neutrino.server.dhcp.lease_providers import Waiting, answers, unanswered
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.port_view import VIEW
 

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.l3.owners import INTERFACES
+from neutrino.server.l3.device_owners import INTERFACES
 
 _rp, _a, _r, _s = t.router_ports.c, t.ip_allocations.c, t.routers.c, t.subnets.c
 _WAYS = (

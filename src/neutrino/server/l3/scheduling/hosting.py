@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
-from neutrino.server.l3.candidates import DVR, DVR_NO_EXTERNAL, DVR_SNAT, L3Agent, fits, modes_for
-from neutrino.server.l3.owners import GATEWAY, INTERFACES
+from neutrino.server.l3.device_owners import GATEWAY, INTERFACES
+from neutrino.server.l3.scheduling.candidates import DVR, DVR_NO_EXTERNAL, DVR_SNAT, L3Agent, fits, modes_for
 
 DOWN: Final = "DOWN"
 MOST_NAMED: Final = 10  # agents in one line of the log

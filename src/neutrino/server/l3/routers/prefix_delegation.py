@@ -25,11 +25,11 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
-from neutrino.server.l3.attached import RouterPort, read_ports
-from neutrino.server.l3.checks import check_overlap
-from neutrino.server.l3.owners import INTERFACES, SNAT
-from neutrino.server.l3.router_ports import NOTHING, Part
-from neutrino.server.l3.shape import ACTIVE
+from neutrino.server.l3.device_owners import INTERFACES, SNAT
+from neutrino.server.l3.routers.port_layout import ACTIVE
+from neutrino.server.l3.routers.router_ports import NOTHING, Part
+from neutrino.server.l3.routers.rules import check_overlap
+from neutrino.server.l3.routers.state import RouterPort, read_ports
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports import Step
 from neutrino.server.ml2.renumbering import Renumbering

@@ -22,8 +22,8 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Report
-from neutrino.server.l3.owners import AGENT_GATEWAY, INTERFACES
-from neutrino.server.l3.router_ports import port_values
+from neutrino.server.l3.device_owners import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.routers.router_ports import port_values
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.port_rules import new_mac

@@ -21,8 +21,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3 import floating_view
-from neutrino.server.l3.floating_ips import DOWN, NOWHERE, forget
-from neutrino.server.l3.owners import FLOATING, GATEWAY, INTERFACES
+from neutrino.server.l3.device_owners import FLOATING, GATEWAY, INTERFACES
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOWHERE, forget
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]

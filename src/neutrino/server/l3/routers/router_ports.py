@@ -14,9 +14,9 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import Allocator, Wanted
-from neutrino.server.l3.attached import RouterPort, Serving, router_port_row
-from neutrino.server.l3.owners import GATEWAY, HA_PORT, INTERFACES, SNAT
-from neutrino.server.l3.shape import EVERY_HOST, Place, central_host, plan_ports
+from neutrino.server.l3.device_owners import GATEWAY, HA_PORT, INTERFACES, SNAT
+from neutrino.server.l3.routers.port_layout import EVERY_HOST, Place, central_host, plan_ports
+from neutrino.server.l3.routers.state import RouterPort, Serving, router_port_row
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.port_addresses import addresses_after

@@ -23,8 +23,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.dhcp_failover import Failover, Move
-from neutrino.server.hosts.dhcp_placements import (
+from neutrino.server.dhcp.placements import (
     AGENTS,
     BATCH,
     HAS_DHCP,
@@ -34,6 +33,7 @@ from neutrino.server.hosts.dhcp_placements import (
     serving_agents,
 )
 from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.scheduling.failover import Failover, Move
 
 LOG = logging.getLogger(__name__)
 PORTS_BATCH = 50  # networks placed in one transaction where each of them gets a port

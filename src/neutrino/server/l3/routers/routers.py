@@ -22,15 +22,15 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3 import router_view
-from neutrino.server.l3.attached import RouterPort, cidrs_of, read_ports
-from neutrino.server.l3.checks import check_routes, refuse, routes_added, routes_removed
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.gateways import Gateways, Wish, check_unused
-from neutrino.server.l3.ha import HaNetworks
-from neutrino.server.l3.owners import GATEWAY, INTERFACES
-from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
-from neutrino.server.l3.scheduler import L3Scheduler
-from neutrino.server.l3.shape import central_host
+from neutrino.server.l3.device_owners import GATEWAY, INTERFACES
+from neutrino.server.l3.routers.gateways import Gateways, Wish, check_unused
+from neutrino.server.l3.routers.ha_networks import HaNetworks
+from neutrino.server.l3.routers.port_layout import central_host
+from neutrino.server.l3.routers.prefix_delegation import Delegations
+from neutrino.server.l3.routers.router_ports import NOTHING, Part, RouterPorts
+from neutrino.server.l3.routers.rules import check_routes, refuse, routes_added, routes_removed
+from neutrino.server.l3.routers.state import RouterPort, cidrs_of, read_ports
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas

@@ -21,8 +21,8 @@ from neutrino.model import agents as words
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.placement import Candidate, choose
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.scheduling.candidates import Candidate, choose
 
 BATCH = 500
 SETTLES = 5

@@ -14,15 +14,16 @@ from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.l3 import checks, router_view
-from neutrino.server.l3.attached import Address, RouterPort, Serving, read_ports
-from neutrino.server.l3.delegation import Delegations
+from neutrino.server.l3 import router_view
+from neutrino.server.l3.device_owners import INTERFACES, interface_owner
 from neutrino.server.l3.lookups import visible_port, visible_subnet
-from neutrino.server.l3.owners import INTERFACES, interface_owner
-from neutrino.server.l3.port_followers import is_kept
-from neutrino.server.l3.router_ports import Part, RouterPorts
-from neutrino.server.l3.scheduler import L3Scheduler
-from neutrino.server.l3.shape import Place, interface_place
+from neutrino.server.l3.port_callbacks import is_kept
+from neutrino.server.l3.routers import rules
+from neutrino.server.l3.routers.port_layout import Place, interface_place
+from neutrino.server.l3.routers.prefix_delegation import Delegations
+from neutrino.server.l3.routers.router_ports import Part, RouterPorts
+from neutrino.server.l3.routers.state import Address, RouterPort, Serving, read_ports
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.subnets import subnets_of
 
 Object = dict[str, Any]
@@ -50,7 +51,7 @@ class Interfaces:
     # --- adding ---------------------------------------------------------------------------------------------------
 
     def add(self, context: Context, router_id: str, body: Any) -> Object:
-        port_id, subnet_id = checks.interface_of(body)
+        port_id, subnet_id = rules.interface_of(body)
 
         def attempt() -> Object:
             with self._db.read() as connection:
@@ -83,16 +84,16 @@ class Interfaces:
     ) -> _Change:
         subnet = visible_subnet(connection, context, subnet_id)
         if subnet["gateway_ip"] is None:
-            raise checks.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
+            raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
         if subnet["project_id"] != context.project_id and not context.is_admin:
             _check_shared_with(connection, subnet, context.project_id)
-        checks.check_modes(subnet)
-        checks.check_overlap(ports, [subnet], outside)
+        rules.check_modes(subnet)
+        rules.check_overlap(ports, [subnet], outside)
         fixed = {"subnet_id": subnet_id, "ip_address": subnet["gateway_ip"]}
         address = Address(subnet_id, subnet["gateway_ip"], subnet["cidr"])
         owner = interface_owner(router)
         there = next(
-            (p for p in ports if p.type == owner and p.network_id == subnet["network_id"] and checks.has_ipv6(p)), None
+            (p for p in ports if p.type == owner and p.network_id == subnet["network_id"] and rules.has_ipv6(p)), None
         )
         if subnet["ip_version"] == 6 and there is not None:  # one port announces all prefixes of a network
             has = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in there.addresses]
@@ -121,19 +122,19 @@ class Interfaces:
         port_id: str,
     ) -> _Change:
         port = visible_port(connection, context, port_id)
-        checks.check_adoptable(port, kept=is_kept(connection, port_id))
+        rules.check_adoptable(port, kept=is_kept(connection, port_id))
         if not port["fixed_ips"]:
-            raise checks.refuse(f"port {port_id} has no address")
+            raise rules.refuse(f"port {port_id} has no address")
         known = {s["id"]: s for s in subnets_of(connection, [port["network_id"]])[port["network_id"]]}
         subnets = [known[fixed["subnet_id"]] for fixed in port["fixed_ips"]]
         for subnet in subnets:
-            checks.check_modes(subnet)
-        checks.check_one_ipv6_port(ports, port)
-        checks.check_overlap(ports, subnets, outside)
+            rules.check_modes(subnet)
+        rules.check_one_ipv6_port(ports, port)
+        rules.check_overlap(ports, subnets, outside)
         if sum(subnet["ip_version"] == 4 for subnet in subnets) > 1:
-            raise checks.refuse(f"port {port_id} has several IPv4 addresses")
+            raise rules.refuse(f"port {port_id} has several IPv4 addresses")
         if not context.is_admin:
-            checks.check_within_pools(port, subnets, context.project_id)
+            rules.check_within_pools(port, subnets, context.project_id)
         place = interface_place(router, agents, _host_of(ports))
         part = self._ports.adopt(connection, router, port, place)
         return _Change(part, port, subnets, (*ports, _as_router_port(port, place, subnets)))
@@ -141,7 +142,7 @@ class Interfaces:
     # --- removing -------------------------------------------------------------------------------------------------
 
     def remove(self, context: Context, router_id: str, body: Any) -> Object:
-        port_id, subnet_id = checks.interface_of(body, removal=True)
+        port_id, subnet_id = rules.interface_of(body, removal=True)
 
         def attempt() -> Object:
             with self._db.read() as connection:
@@ -243,7 +244,7 @@ def _check_shared_with(connection: Connection, subnet: Object, project_id: str |
         _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
     )
     if connection.execute(policy.limit(1)).first() is None:
-        raise checks.refuse(f"subnet {subnet['id']} belongs to another project")
+        raise rules.refuse(f"subnet {subnet['id']} belongs to another project")
 
 
 def _check_unused(connection: Connection, router: Object, address: Address) -> None:
@@ -263,5 +264,5 @@ def _check_unused(connection: Connection, router: Object, address: Address) -> N
     )
     if any(connection.execute(statement.limit(1)).first() is not None for statement in (whole, forwarded)):
         raise errors.RouterInterfaceInUseByFloatingIP(router_id=router["id"], subnet_id=address.subnet_id)
-    if checks.has_nexthop_in(router["routes"], address.cidr):
+    if rules.has_nexthop_in(router["routes"], address.cidr):
         raise errors.RouterInterfaceInUseByRoute(router_id=router["id"], subnet_id=address.subnet_id)

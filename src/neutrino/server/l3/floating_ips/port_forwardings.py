@@ -20,9 +20,9 @@ from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.l3 import floating_view
-from neutrino.server.l3.floating_ips import raise_routers
+from neutrino.server.l3.floating_ips.floating_ips import raise_routers
+from neutrino.server.l3.floating_ips.reachability import Way, find_way
 from neutrino.server.l3.lookups import visible_port
-from neutrino.server.l3.reachability import Way, find_way
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 

@@ -28,7 +28,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Condition, View
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.query import EVERYTHING, Query
 

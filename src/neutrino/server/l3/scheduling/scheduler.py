@@ -23,16 +23,16 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.placement import Candidate
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3 import router_view
-from neutrino.server.l3.attached import RouterPort, Serving, read_agents, read_ports
-from neutrino.server.l3.candidates import DVR, DVR_NO_EXTERNAL, LEGACY, L3Agent, choose_agents, fits
-from neutrino.server.l3.hosting import DOWN, STATUS, why_unhosted
-from neutrino.server.l3.owners import GATEWAY, INTERFACES
-from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
-from neutrino.server.l3.shape import ACTIVE, STANDBY
+from neutrino.server.l3.device_owners import GATEWAY, INTERFACES
+from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY
+from neutrino.server.l3.routers.router_ports import NOTHING, Part, RouterPorts
+from neutrino.server.l3.routers.state import RouterPort, Serving, read_agents, read_ports
+from neutrino.server.l3.scheduling.candidates import DVR, DVR_NO_EXTERNAL, LEGACY, L3Agent, choose_agents, fits
+from neutrino.server.l3.scheduling.hosting import DOWN, STATUS, why_unhosted
 from neutrino.server.ml2.operations import Operations
+from neutrino.server.scheduling.candidates import Candidate
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api.types import Uuid, comparable
 from neutrino.server.ipam.delegated import is_provisional
-from neutrino.server.l3.attached import RouterPort
-from neutrino.server.l3.owners import DVR_INTERFACE, INTERFACES, SNAT
+from neutrino.server.l3.device_owners import DVR_INTERFACE, INTERFACES, SNAT
+from neutrino.server.l3.routers.state import RouterPort
 
 Object = Mapping[str, Any]
 _UUID = Uuid()

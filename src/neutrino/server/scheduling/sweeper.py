@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from neutrino.server.hosts.dhcp_failover import Move
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.scheduling.failover import Move
 
 LOG = logging.getLogger(__name__)
 

@@ -23,11 +23,11 @@ from neutrino.server.db.objects import as_row, changed, check_revision, delete_r
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3 import floating_view
+from neutrino.server.l3.device_owners import FLOATING
+from neutrino.server.l3.floating_ips.pools import pools
+from neutrino.server.l3.floating_ips.reachability import find_way
 from neutrino.server.l3.lookups import check_external, visible_port
-from neutrino.server.l3.owners import FLOATING
-from neutrino.server.l3.pools import pools
-from neutrino.server.l3.reachability import find_way
-from neutrino.server.l3.router_ports import port_values
+from neutrino.server.l3.routers.router_ports import port_values
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.port_view import VIEW as PORTS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from neutrino.model import agents as words
-from neutrino.server.hosts.placement import Candidate, choose
+from neutrino.server.scheduling.candidates import Candidate, choose
 
 LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"
 CHANCE: Final = "ChanceScheduler"

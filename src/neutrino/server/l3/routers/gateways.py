@@ -12,12 +12,12 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.l3.attached import RouterPort
-from neutrino.server.l3.checks import check_overlap, check_routes, refuse
+from neutrino.server.l3.device_owners import GATEWAY
 from neutrino.server.l3.lookups import check_external
-from neutrino.server.l3.owners import GATEWAY
-from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
-from neutrino.server.l3.shape import Place
+from neutrino.server.l3.routers.port_layout import Place
+from neutrino.server.l3.routers.router_ports import NOTHING, Part, RouterPorts
+from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
+from neutrino.server.l3.routers.state import RouterPort
 from neutrino.server.ml2.subnets import subnets_of
 
 Object = dict[str, Any]

@@ -18,11 +18,11 @@ from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import body as bodies
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.plugin import agent_view
+from neutrino.server.hosts.agents import agent_view
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.l3 import router_view
-from neutrino.server.l3.dvr import agents_near
-from neutrino.server.l3.scheduler import L3Scheduler
+from neutrino.server.l3.scheduling.dvr import agents_near
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
 

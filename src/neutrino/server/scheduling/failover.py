@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.dhcp_placements import AGENTS, CUTOFF, Placements
-from neutrino.server.hosts.placement import Candidate, lacking
+from neutrino.server.dhcp.placements import AGENTS, CUTOFF, Placements
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.scheduling.candidates import Candidate, lacking
 
 LOG = logging.getLogger(__name__)
 _a, _b, _n = t.agents.c, t.network_dhcp_agents.c, t.networks.c

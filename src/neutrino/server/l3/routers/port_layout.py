@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from neutrino.server.l3.attached import RouterPort, Serving
-from neutrino.server.l3.owners import GATEWAY, HA_PORT, INTERFACES, SNAT, interface_owner
+from neutrino.server.l3.device_owners import GATEWAY, HA_PORT, INTERFACES, SNAT, interface_owner
+from neutrino.server.l3.routers.state import RouterPort, Serving
 
 ACTIVE: Final = "active"
 STANDBY: Final = "standby"
