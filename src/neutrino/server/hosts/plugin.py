@@ -89,7 +89,6 @@ def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
 
 
 class Agents:
-    resources = (AGENT,)
     extensions = (
         Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
         Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
@@ -99,6 +98,7 @@ class Agents:
         self, db: Database, registry: Registry, scheduler: DhcpScheduler, followers: Sequence[Follower] = ()
     ) -> None:
         """`followers`: plugins that give work to agents too."""
+        self.collections = ((AGENT, self),)
         self._db = db
         self._followers = followers
         self._view = agent_view(registry)
@@ -106,18 +106,18 @@ class Agents:
 
     # --- agents ---------------------------------------------------------------------------------------------------
 
-    def get_agents(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return self._view.many(connection, query, context.project_id)
 
-    def get_agent(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_agent(self, context: Context, values: Object) -> Object:
+    def create(self, context: Context, values: Object) -> Object:
         raise errors.HTTPBadRequest("Agents are not created by request: an agent is there when it has reported.")
 
-    def update_agent(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         before = self._load(key)
 
         def attempt() -> None:
@@ -137,7 +137,7 @@ class Agents:
                 follower.agent_enabled(before["agent_type"], before["host"])
         return self._load(key)
 
-    def delete_agent(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         """The agent goes, and its networks go to others. One that is still running comes back with its next report."""
         for follower in self._followers:
             follower.agent_leaving(key)

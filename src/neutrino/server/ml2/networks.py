@@ -117,7 +117,10 @@ class Networks:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         for project in {values["project_id"] for values in several}:
             if project:
                 self._ensure_default_group(project)

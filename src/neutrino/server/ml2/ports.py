@@ -121,7 +121,15 @@ class Ports:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def target(self, context: Context, values: Object) -> Object:
+        """Attributes of the port's network, for policy rules."""
+        sees_all = context.is_admin or "service" in context.roles
+        return self._networks.owner(context, values["network_id"], everyone=sees_all)
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         default_groups = {
             project: self._neighbours.ensure_default_group(project)
             for project in {values["project_id"] for values in several}

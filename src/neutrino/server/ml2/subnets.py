@@ -99,6 +99,10 @@ class Subnets:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
+    def target(self, context: Context, values: Object) -> Object:
+        """Attributes of the subnet's network, for policy rules."""
+        return self._networks.owner(context, values["network_id"], everyone=True)
+
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
