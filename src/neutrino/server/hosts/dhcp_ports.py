@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,8 +30,9 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator, Wanted
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, Change
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.port_view import VIEW
 from neutrino.server.ml2.ports import Ports, Step
 from neutrino.server.ml2.subnets import subnets_of
@@ -98,13 +100,13 @@ class DhcpPorts:
         self,
         networks: Networks,
         ports: Ports,
-        commit: Callable[[list[Change], Callable[[Transaction], None]], None],
+        operations: Operations,
         told: Callable[[Object | None, Object | None], None],
         base_mac: str,
     ) -> None:
         self._networks = networks
         self._ports = ports
-        self._commit = commit
+        self._operations = operations
         self._told = told
         self._base_mac = base_mac
 
@@ -257,15 +259,13 @@ class DhcpPorts:
         after = (step.change.current for step in steps if step.change.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
 
-    def commit(self, steps: Sequence[Step], write: Callable[[Transaction], None]) -> None:
-        """Write something and the steps with it, in one transaction."""
-
-        def all_of_it(tx: Transaction) -> None:
-            write(tx)
+    @contextmanager
+    def write(self, steps: Sequence[Step]) -> Iterator[Transaction]:
+        """A transaction that makes these changes of ports after what its block writes."""
+        with self._operations.write([step.change for step in steps]) as tx:
+            yield tx
             for step in steps:
                 step.write(tx)
-
-        self._commit([step.change for step in steps], all_of_it)
         self.told(steps)
 
     def told(self, steps: Sequence[Step]) -> None:

@@ -26,7 +26,6 @@ from neutrino.server.api.stages import body as bodies
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Condition, View
 from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
@@ -151,7 +150,7 @@ class Agents:
                 ).all()
                 steps = [s for n in networks for s in self._scheduler.steps(connection, n.id, going=[key])]
 
-            def write(tx: Transaction) -> None:
+            with self._scheduler.write(steps) as tx:
                 left = tx.execute(sa.delete(t.network_dhcp_agents).where(_b.agent_id == key)).rowcount
                 if left != len(networks):
                     raise Stale
@@ -160,8 +159,6 @@ class Agents:
                 tx.record("agent", key, 0, deleted=True)
                 for network in networks:
                     tx.record("network", network.id, network.revision_number)
-
-            self._scheduler.commit(steps, write)
             return [network.id for network in networks]
 
         self._scheduler.schedule_all(self._db.retrying(attempt))

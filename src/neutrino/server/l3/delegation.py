@@ -22,7 +22,6 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
 from neutrino.server.l3.attached import RouterPort, read_ports
@@ -101,13 +100,11 @@ class Delegations:
         if not steps:
             return False
 
-        def write(tx: Transaction) -> None:
+        with self._operations.write([step.change for step in steps]) as tx:
             stamp = update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)
             tx.record("router", router["id"], stamp["revision_number"])
-
-        self._operations.commit([step.change for step in steps], write)
         LOG.info("subnet %s has the prefix %s by host %s", subnet_id, cidr, host)
         self._renumbering.told(steps)
         return True

@@ -115,7 +115,8 @@ class DvrHosts:
                 values = port_values(network_id, "", agent_id, AGENT_GATEWAY, host)
                 values["id"] = str(uuid.uuid5(_PORTS, f"{network_id} {host}"))  # two who make it make the same one
                 step = self._ports.step_create(connection, values, network, subnets)
-            self._operations.commit([step.change], step.write)
+            with self._operations.write([step.change]) as tx:
+                step.write(tx)
             return dict(step.change.current)
 
         return self._db.retrying(attempt)
@@ -154,7 +155,8 @@ class DvrHosts:
                     return
                 network = self._networks.load(connection, port["network_id"])
             step = self._ports.step_delete(found[0], network)
-            self._operations.commit([step.change], step.write)
+            with self._operations.write([step.change]) as tx:
+                step.write(tx)
 
         self._db.retrying(attempt)
 

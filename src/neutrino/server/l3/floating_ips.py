@@ -122,15 +122,13 @@ class FloatingIps:
                 floating_ip |= association.values
                 limit = self._quotas.limit(connection, "floatingip", floating_ip["project_id"])
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.change]) as tx:
                 step.write(tx)
                 tx.execute(_NOT_APPLICABLE, {"port": floating_ip["floating_port_id"]})
                 tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
                 raise_routers(tx, association.routers)
                 tx.use("floatingip", floating_ip["project_id"], 1, limit)
                 tx.record("floatingip", floating_ip["id"], 0)
-
-            self._operations.commit([step.change], write)
             return floating_ip, association.port
 
         floating_ip, port = self._db.retrying(attempt)
@@ -200,12 +198,10 @@ class FloatingIps:
                 return before, before, association.port, {}
             now = changed(before, after)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([]) as tx:
                 update_row(tx, t.floatingips, before, now)
                 raise_routers(tx, association.routers)
                 tx.record("floatingip", key, now["revision_number"])
-
-            self._operations.commit([], write)
             return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
 
         before, after, port, ports = self._db.retrying(attempt)
@@ -227,12 +223,10 @@ class FloatingIps:
                 routers = _router_of(connection, before["router_id"])
             step = self._ports.step_delete(outside, network)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.change]) as tx:
                 forget(tx, before)
                 step.write(tx)
                 raise_routers(tx, routers)
-
-            self._operations.commit([step.change], write)
             return before, port
 
         before, port = self._db.retrying(attempt)

@@ -92,7 +92,7 @@ def build(services: Services) -> Core:
     )
     settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
     ports = Ports(db, operations, networks, extensions, services.quotas, placing, neighbours, settings)
-    dhcp_ports = DhcpPorts(networks, ports, operations.commit, services.port_changed, conf.base_mac)
+    dhcp_ports = DhcpPorts(networks, ports, operations, services.port_changed, conf.base_mac)
     services.dhcp_scheduler.make_ports_with(dhcp_ports)
     subnets.dhcp_ports = dhcp_ports
     bindings = PortBindings(db, networks, ports, placing, services.port_changed)

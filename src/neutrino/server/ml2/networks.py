@@ -132,7 +132,7 @@ class Networks:
                 limits = {p: self._quotas.limit(connection, "network", p) for p in {v["project_id"] for v in several}}
             changes = [Change("create", "network", network, segments=segments) for network, segments in made]
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write(changes) as tx:
                 rows = [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made]
                 tx.insert(t.networks, rows)
                 for network, segments in made:
@@ -147,8 +147,6 @@ class Networks:
                     self._extensions.store("create", "network", tx, network)
                     tx.use("network", network["project_id"], 1, limits[network["project_id"]])
                     tx.record("network", network["id"], network["revision_number"])
-
-            self._operations.commit(changes, write)
             return [api_network(network, segments) for network, segments in made]
 
         return self._db.retrying(attempt)
@@ -206,7 +204,7 @@ class Networks:
             after = changed(before, after)
             change = Change("update", "network", after, before, segments=after_segments)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([change]) as tx:
                 update_row(tx, t.networks, before, {**after, **shown(after_segments)}, renamed=RENAMED)
                 if after_segments != segments:
                     self._segments.renumber(tx, after_segments[0])
@@ -216,8 +214,6 @@ class Networks:
                     _delete_ports(tx, one.ports)
                 self._extensions.store("update", "network", tx, after)
                 tx.record("network", key, after["revision_number"])
-
-            self._operations.commit([change], write)
             return api_network({**after, "availability_zones": list(zones.get(key, ()))}, after_segments)
 
         return self._db.retrying(attempt)
@@ -284,7 +280,7 @@ class Networks:
             if used:
                 raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([Change("delete", "network", before, segments=segments)]) as tx:
                 for one in spare:
                     one.write(tx)
                 _delete_ports(tx, ports)
@@ -297,8 +293,6 @@ class Networks:
                 sharing.forget(tx, key)
                 tx.use("network", before["project_id"], -1)
                 tx.record("network", key, before["revision_number"], deleted=True)
-
-            self._operations.commit([Change("delete", "network", before, segments=segments)], write)
 
         self._db.retrying(attempt)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -44,11 +45,16 @@ class Operations:
         """How a create of this kind is taken back."""
         self._undo[kind] = undo
 
-    def commit(self, changes: list[Change], write: Callable[[Transaction], None]) -> None:
-        """Write in one transaction, with everything that drivers have to say about the changes."""
+    @contextmanager
+    def write(self, changes: Sequence[Change]) -> Iterator[Transaction]:
+        """A transaction for the rows of these changes, with precommits and journal at its end and postcommits after it.
+
+        with operations.write([context]) as tx:
+            tx.insert(...)
+        """
         entries: list[dict[str, Any]] = []
         with self._db.transaction() as tx:
-            write(tx)
+            yield tx
             for change in changes:
                 self._mechanisms.precommit(change, tx)
                 if self._mechanisms.has_postcommit(change):
@@ -58,7 +64,7 @@ class Operations:
         if entries:
             self._run_postcommits(changes, entries)
 
-    def _run_postcommits(self, changes: list[Change], entries: list[dict[str, Any]]) -> None:
+    def _run_postcommits(self, changes: Sequence[Change], entries: list[dict[str, Any]]) -> None:
         failure: errors.MechanismDriverError | None = None
         for change in changes:
             try:

@@ -148,7 +148,8 @@ class Ports:
                     self._followed(connection, context, None, port)
                 limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
             changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
-            self._operations.commit(changes, lambda tx: self._write_new(tx, made, limits))
+            with self._operations.write(changes) as tx:
+                self._write_new(tx, made, limits)
             return [api_port(port) for port, _ in made]
 
         created = self._db.retrying(attempt)
@@ -259,11 +260,9 @@ class Ports:
                 return api_port(before)
             step = self._step_update(before, after, binding, network)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.change]) as tx:
                 step.write(tx)
                 follow(tx)
-
-            self._operations.commit([step.change], write)
             now = dict(step.change.current)
             told[:] = [(before, now)]
             return api_port(now)
@@ -377,11 +376,9 @@ class Ports:
                 follow = self._followed(connection, context, before, None)
             step = self.step_delete(before, network)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.change]) as tx:
                 follow(tx)
                 step.write(tx)
-
-            self._operations.commit([step.change], write)
             gone[:] = [before]
 
         self._db.retrying(attempt)

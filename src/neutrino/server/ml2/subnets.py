@@ -18,7 +18,6 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.auto_addresses import AutoAddresses
@@ -117,7 +116,8 @@ class Subnets:
                 addressed = [port for port in to_address if port.id not in stepped]
             scope = _scope_of(network, subnet, pool, siblings)
 
-            def write(tx: Transaction) -> None:
+            changes = [Change("create", "subnet", subnet, network=network), *(step.change for step in served)]
+            with self._operations.write(changes) as tx:
                 # First the network: it is the one row that subnets created at once on it all have to pass.
                 subnet_ids = [*network["subnets"], subnet["id"]]
                 stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
@@ -131,9 +131,6 @@ class Subnets:
                 tx.use("subnet", subnet["project_id"], 1, limit)
                 tx.record("subnet", subnet["id"], subnet["revision_number"])
                 tx.record("network", network["id"], stamp["revision_number"])
-
-            changes = [Change("create", "subnet", subnet, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
             self._told(served)
             if subnet["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
@@ -260,15 +257,13 @@ class Subnets:
             now = changed(before, after)
             served = self._dhcp_toggled(before, now)
 
-            def write(tx: Transaction) -> None:
+            changes = [Change("update", "subnet", now, before, network=network), *(step.change for step in served)]
+            with self._operations.write(changes) as tx:
                 update_row(tx, t.subnets, before, stored(now))
                 for step in served:
                     step.write(tx)
                 self._extensions.store("update", "subnet", tx, now)
                 tx.record("subnet", key, now["revision_number"])
-
-            changes = [Change("update", "subnet", now, before, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
             self._told(served)
             if after["enable_dhcp"] and not before["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
@@ -322,7 +317,8 @@ class Subnets:
                 stepped = {step.change.current["id"] for step in served}
                 going, losing = ([p for p in some if p.id not in stepped] for some in (going, losing))
 
-            def write(tx: Transaction) -> None:
+            changes = [Change("delete", "subnet", before, network=network), *(step.change for step in served)]
+            with self._operations.write(changes) as tx:
                 scope = {} if before["subnetpool_id"] is None else _scope_left(before, siblings)
                 stamp = update_row(
                     tx, t.networks, network, {"subnets": [s for s in network["subnets"] if s != key], **scope}
@@ -339,9 +335,6 @@ class Subnets:
                 tx.use("subnet", before["project_id"], -1)
                 tx.record("subnet", key, before["revision_number"], deleted=True)
                 tx.record("network", network["id"], stamp["revision_number"])
-
-            changes = [Change("delete", "subnet", before, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
             self._told(served)
 
         self._db.retrying(attempt)
