@@ -30,7 +30,7 @@ from neutrino.server.l3.owners import INTERFACES, SNAT
 from neutrino.server.l3.router_ports import NOTHING, Part
 from neutrino.server.l3.shape import ACTIVE
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.ports import Step
+from neutrino.server.ml2.ports import PendingWrite
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.subnet_view import VIEW, subnets_of
 
@@ -100,7 +100,7 @@ class Delegations:
         if not steps:
             return False
 
-        with self._operations.write([step.change for step in steps]) as tx:
+        with self._operations.write([step.context for step in steps]) as tx:
             stamp = update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)
@@ -141,7 +141,7 @@ class Delegations:
         routed = {a.subnet_id for port in ports if port.type in INTERFACES for a in port.addresses}
         return self.released(connection, [port for port in ports if port.type == SNAT], routed)
 
-    def told(self, steps: Sequence[Step]) -> None:
+    def told(self, steps: Sequence[PendingWrite]) -> None:
         """After a commit."""
         self._renumbering.told(steps)
 

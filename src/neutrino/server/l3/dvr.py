@@ -114,10 +114,10 @@ class DvrHosts:
                 subnets = subnets_of(connection, [network_id])[network_id]
                 values = port_values(network_id, "", agent_id, AGENT_GATEWAY, host)
                 values["id"] = str(uuid.uuid5(_PORTS, f"{network_id} {host}"))  # two who make it make the same one
-                step = self._ports.step_create(connection, values, network, subnets)
-            with self._operations.write([step.change]) as tx:
+                step = self._ports.prepare_create(connection, values, network, subnets)
+            with self._operations.write([step.context]) as tx:
                 step.write(tx)
-            return dict(step.change.current)
+            return dict(step.context.current)
 
         return self._db.retrying(attempt)
 
@@ -154,8 +154,8 @@ class DvrHosts:
                 if not found:
                     return
                 network = self._networks.load(connection, port["network_id"])
-            step = self._ports.step_delete(found[0], network)
-            with self._operations.write([step.change]) as tx:
+            step = self._ports.prepare_delete(found[0], network)
+            with self._operations.write([step.context]) as tx:
                 step.write(tx)
 
         self._db.retrying(attempt)

@@ -77,7 +77,7 @@ class Gateways:
             if not wish.fixed_ips:
                 return NOTHING, router["gw_port_id"], None
             part = self._ports.readdress(connection, router["gw_port_id"], wish.fixed_ips)
-            fixed = part.steps[0].change.current["fixed_ips"] if part.steps else None
+            fixed = part.steps[0].context.current["fixed_ips"] if part.steps else None
             return part, router["gw_port_id"], fixed
         part = NOTHING
         if router["gw_port_id"] is not None:

@@ -98,7 +98,7 @@ class Interfaces:
             has = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in there.addresses]
             part = self._ports.readdress(connection, there.id, [*has, fixed])
             grown = replace(there, addresses=(*there.addresses, address))
-            port = dict(part.steps[0].change.current)
+            port = dict(part.steps[0].context.current)
             return _Change(part, port, [subnet], tuple(grown if p is there else p for p in ports))
         place = interface_place(router, agents, _host_of(ports))
         try:
@@ -202,7 +202,7 @@ class Interfaces:
             kept = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in left]
             part = self._ports.readdress(connection, found.id, kept)
             shrunk = replace(found, addresses=left)
-            port = dict(part.steps[0].change.current)
+            port = dict(part.steps[0].context.current)
             return _Change(part, port, [subnet], tuple(shrunk if p is found else p for p in ports))
         part, port = self._ports.take(connection, found.id)
         return _Change(part, port, [subnet], tuple(p for p in ports if p is not found))

@@ -115,7 +115,7 @@ class Routers:
                 part, gateway_ips = self._first_ports(connection, router, wish)
 
             made[:] = [router["id"]]
-            with self._operations.write([step.change for step in part.steps]) as tx:
+            with self._operations.write([step.context for step in part.steps]) as tx:
                 tx.insert(t.routers, [as_row(t.routers, router)])
                 part.write(tx)
                 tx.use("router", router["project_id"], 1, limit)
@@ -252,7 +252,7 @@ class Routers:
             stamp = changed(before, {}, bump=1 if after != before else 0)
             after |= {name: stamp[name] for name in ("updated_at", "revision_number")}
 
-            with self._operations.write([step.change for step in part.steps]) as tx:
+            with self._operations.write([step.context for step in part.steps]) as tx:
                 update_row(tx, t.routers, before, after, bump=after["revision_number"] - before["revision_number"])
                 part.write(tx)
                 tx.record("router", after["id"], after["revision_number"])
@@ -308,7 +308,7 @@ class Routers:
                 for port in ports:
                     part += self._ports.take(connection, port.id)[0]
 
-            with self._operations.write([step.change for step in part.steps]) as tx:
+            with self._operations.write([step.context for step in part.steps]) as tx:
                 part.write(tx)
                 delete_row(tx, t.routers, before)
                 sharing.forget(tx, key)

@@ -239,7 +239,7 @@ class L3Scheduler:
 
     def commit(self, router: Object, part: Part, values: Object | None = None) -> Object:
         """Write a change of a router on the condition that it is as it was read; gives its new revision and time."""
-        with self._operations.write([step.change for step in part.steps]) as tx:
+        with self._operations.write([step.context for step in part.steps]) as tx:
             stamp = update_row(tx, t.routers, router, values or {})
             part.write(tx)
             tx.record("router", router["id"], stamp["revision_number"])

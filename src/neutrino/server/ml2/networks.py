@@ -17,7 +17,7 @@ from neutrino.server.db.objects import as_row, changed, check_revision, delete_r
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.just import Just
-from neutrino.server.ml2.driver_api import Change, Segment
+from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.network_checks import (
     check_mtu,
@@ -130,7 +130,7 @@ class Networks:
                 taken = TakenSegments(connection)
                 made = [self._decide(connection, context, values, taken) for values in several]
                 limits = {p: self._quotas.limit(connection, "network", p) for p in {v["project_id"] for v in several}}
-            changes = [Change("create", "network", network, segments=segments) for network, segments in made]
+            changes = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
 
             with self._operations.write(changes) as tx:
                 rows = [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made]
@@ -202,7 +202,7 @@ class Networks:
             if after == before and after_segments == segments:
                 return api_network({**before, "availability_zones": list(zones.get(key, ()))}, segments)
             after = changed(before, after)
-            change = Change("update", "network", after, before, segments=after_segments)
+            change = DriverContext("update", "network", after, before, segments=after_segments)
 
             with self._operations.write([change]) as tx:
                 update_row(tx, t.networks, before, {**after, **shown(after_segments)}, renamed=RENAMED)
@@ -280,7 +280,7 @@ class Networks:
             if used:
                 raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
 
-            with self._operations.write([Change("delete", "network", before, segments=segments)]) as tx:
+            with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
                 for one in spare:
                     one.write(tx)
                 _delete_ports(tx, ports)

@@ -26,7 +26,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.driver_api import Change, Segment
+from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Mechanisms
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Operations:
         self._undo[kind] = undo
 
     @contextmanager
-    def write(self, changes: Sequence[Change]) -> Iterator[Transaction]:
+    def write(self, changes: Sequence[DriverContext]) -> Iterator[Transaction]:
         """A transaction for the rows of these changes, with precommits and journal at its end and postcommits after it.
 
         with operations.write([context]) as tx:
@@ -64,7 +64,7 @@ class Operations:
         if entries:
             self._run_postcommits(changes, entries)
 
-    def _run_postcommits(self, changes: Sequence[Change], entries: list[dict[str, Any]]) -> None:
+    def _run_postcommits(self, changes: Sequence[DriverContext], entries: list[dict[str, Any]]) -> None:
         failure: errors.MechanismDriverError | None = None
         for change in changes:
             try:
@@ -79,7 +79,7 @@ class Operations:
         if failure is not None:
             raise failure
 
-    def _take_back(self, change: Change) -> None:
+    def _take_back(self, change: DriverContext) -> None:
         try:
             self._undo[change.kind](change.current)
         except errors.NotFound:
@@ -89,7 +89,7 @@ class Operations:
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
-    def _entry(self, change: Change) -> dict[str, Any]:
+    def _entry(self, change: DriverContext) -> dict[str, Any]:
         return {
             "id": new_id(),
             "operation": f"{change.operation}_{change.kind}",
@@ -143,7 +143,7 @@ class Operations:
         after = msgspec.json.decode(row.after)
         before = None if row.before is None else msgspec.json.decode(row.before)
         segments = [Segment(**one) for one in after.get("segments", ())]
-        change = Change(operation, kind, after["current"], before, network=after["network"], segments=segments)
+        change = DriverContext(operation, kind, after["current"], before, network=after["network"], segments=segments)
         LOG.warning("%s of %s was left unfinished: finishing it", row.operation, row.object_id)
         try:
             self._mechanisms.postcommit(change)

@@ -21,7 +21,7 @@ from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.binding import Binding
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
@@ -49,10 +49,10 @@ class Neighbours:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One port's part of a change: what drivers are told, and what the transaction writes."""
+class PendingWrite:
+    """A decided change of one object: the context for mechanism drivers, and the writing of its rows."""
 
-    change: Change
+    context: DriverContext
     write: Callable[[Transaction], None]
 
 
@@ -147,7 +147,9 @@ class Ports:
                 for port, _ in made:
                     self._followed(connection, context, None, port)
                 limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
-            changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
+            changes = [
+                DriverContext("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made
+            ]
             with self._operations.write(changes) as tx:
                 self._write_new(tx, made, limits)
             return [api_port(port) for port, _ in made]
@@ -168,7 +170,9 @@ class Ports:
             tx.use("port", port["project_id"], 1, UNLIMITED if limits is None else limits[port["project_id"]])
             tx.record("port", port["id"], port["revision_number"])
 
-    def step_create(self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]) -> Step:
+    def prepare_create(
+        self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
+    ) -> PendingWrite:
         """A port of the service's own, as a part of a larger change: no quota refuses it, and it is in no group.
 
         `subnets` are the network's as they will be when it is written.
@@ -177,8 +181,8 @@ class Ports:
         known = known_elsewhere(connection, values.get("fixed_ips") or (), {subnet["id"] for subnet in subnets})
         ground = Ground({network["id"]: network}, {network["id"]: list(subnets)}, known, {})
         made = [self._decide(connection, admin_context(), own, ground, Allocator(connection))]
-        change = Change("create", "port", made[0][0], network=network)
-        return Step(change, lambda tx: self._write_new(tx, made, None))
+        change = DriverContext("create", "port", made[0][0], network=network)
+        return PendingWrite(change, lambda tx: self._write_new(tx, made, None))
 
     def _ground(
         self, connection: Connection, context: Context, several: Sequence[Object], default_groups: Mapping[str, str]
@@ -260,10 +264,10 @@ class Ports:
                 return api_port(before)
             step = self._step_update(before, after, binding, network)
 
-            with self._operations.write([step.change]) as tx:
+            with self._operations.write([step.context]) as tx:
                 step.write(tx)
                 follow(tx)
-            now = dict(step.change.current)
+            now = dict(step.context.current)
             told[:] = [(before, now)]
             return api_port(now)
 
@@ -272,7 +276,7 @@ class Ports:
             self._neighbours.told(before, after)
         return updated
 
-    def step_update(
+    def prepare_update(
         self,
         connection: Connection,
         before: Object,
@@ -281,7 +285,7 @@ class Ports:
         *,
         rebind: bool = False,
         bump: int | None = None,
-    ) -> Step | None:
+    ) -> PendingWrite | None:
         """A change of a port as a part of a larger one; its addresses are decided already. `rebind`: try it again.
 
         `bump`: as how many changes it counts, if not as many as binding makes of it.
@@ -297,7 +301,7 @@ class Ports:
 
     def _step_update(
         self, before: Object, after: Object, binding: Binding | None, network: Object, bump: int | None = None
-    ) -> Step:
+    ) -> PendingWrite:
         tried = binding is not None and after["binding:host_id"] != ""
         now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
 
@@ -309,7 +313,7 @@ class Ports:
             self._extensions.store("update", "port", tx, now)
             tx.record("port", now["id"], now["revision_number"])
 
-        return Step(Change("update", "port", now, before, network=network), write)
+        return PendingWrite(DriverContext("update", "port", now, before, network=network), write)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, network: Object, values: Object
@@ -374,9 +378,9 @@ class Ports:
                 for guard in self.deletion_guards if guarded else ():
                     guard(connection, before)
                 follow = self._followed(connection, context, before, None)
-            step = self.step_delete(before, network)
+            step = self.prepare_delete(before, network)
 
-            with self._operations.write([step.change]) as tx:
+            with self._operations.write([step.context]) as tx:
                 follow(tx)
                 step.write(tx)
             gone[:] = [before]
@@ -385,7 +389,7 @@ class Ports:
         for port in gone:
             self._neighbours.told(port, None)
 
-    def step_delete(self, before: Object, network: Object) -> Step:
+    def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
             delete_row(tx, t.ports, before)
             if before["tags"]:
@@ -393,7 +397,7 @@ class Ports:
             tx.use("port", before["project_id"], -1)
             tx.record("port", before["id"], before["revision_number"], deleted=True)
 
-        return Step(Change("delete", "port", before, network=network), write)
+        return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 
 
 def _new_or_same(new: list[Any], old: list[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.auto_addresses import AutoAddresses
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.network_checks import check_mtu
 from neutrino.server.ml2.networks import Networks
@@ -111,12 +111,12 @@ class Subnets:
                 subnet = self._decide(connection, values, network, siblings, pool)
                 limit = self._quotas.limit(connection, "subnet", subnet["project_id"])
                 served = self._dhcp_steps(connection, network["id"], [*siblings, subnet])
-                stepped = {step.change.current["id"] for step in served}
+                stepped = {step.context.current["id"] for step in served}
                 to_address = self._auto_addresses.ports_to_address(connection, subnet)
                 addressed = [port for port in to_address if port.id not in stepped]
             scope = _scope_of(network, subnet, pool, siblings)
 
-            changes = [Change("create", "subnet", subnet, network=network), *(step.change for step in served)]
+            changes = [DriverContext("create", "subnet", subnet, network=network), *(step.context for step in served)]
             with self._operations.write(changes) as tx:
                 # First the network: it is the one row that subnets created at once on it all have to pass.
                 subnet_ids = [*network["subnets"], subnet["id"]]
@@ -257,7 +257,10 @@ class Subnets:
             now = changed(before, after)
             served = self._dhcp_toggled(before, now)
 
-            changes = [Change("update", "subnet", now, before, network=network), *(step.change for step in served)]
+            changes = [
+                DriverContext("update", "subnet", now, before, network=network),
+                *(step.context for step in served),
+            ]
             with self._operations.write(changes) as tx:
                 update_row(tx, t.subnets, before, stored(now))
                 for step in served:
@@ -314,10 +317,10 @@ class Subnets:
                 going, losing = ports_on(connection, before)
                 siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
                 served = self._dhcp_steps(connection, network["id"], siblings)
-                stepped = {step.change.current["id"] for step in served}
+                stepped = {step.context.current["id"] for step in served}
                 going, losing = ([p for p in some if p.id not in stepped] for some in (going, losing))
 
-            changes = [Change("delete", "subnet", before, network=network), *(step.change for step in served)]
+            changes = [DriverContext("delete", "subnet", before, network=network), *(step.context for step in served)]
             with self._operations.write(changes) as tx:
                 scope = {} if before["subnetpool_id"] is None else _scope_left(before, siblings)
                 stamp = update_row(
