@@ -32,10 +32,10 @@ from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator, Wanted
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_view import VIEW
-from neutrino.server.ml2.ports import PendingWrite, Ports
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnet_view import subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]

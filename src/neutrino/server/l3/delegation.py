@@ -29,8 +29,7 @@ from neutrino.server.l3.checks import check_overlap
 from neutrino.server.l3.owners import INTERFACES, SNAT
 from neutrino.server.l3.router_ports import NOTHING, Part
 from neutrino.server.l3.shape import ACTIVE
-from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.ports import PendingWrite
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.subnet_view import VIEW, subnets_of
 

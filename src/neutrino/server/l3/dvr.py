@@ -26,10 +26,10 @@ from neutrino.server.l3.owners import AGENT_GATEWAY, INTERFACES
 from neutrino.server.l3.router_ports import port_values
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_rules import new_mac
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.ports import Ports
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.values import new_mac
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 _PORTS: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")

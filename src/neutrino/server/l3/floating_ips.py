@@ -29,10 +29,10 @@ from neutrino.server.l3.pools import pools
 from neutrino.server.l3.reachability import find_way
 from neutrino.server.l3.router_ports import port_values
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.ports import PendingWrite, Ports
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnet_view import subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 

@@ -18,7 +18,7 @@ from neutrino.server.l3.lookups import check_external
 from neutrino.server.l3.owners import GATEWAY
 from neutrino.server.l3.router_ports import NOTHING, Part, RouterPorts
 from neutrino.server.l3.shape import Place
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 _f = t.floatingips.c

@@ -23,7 +23,7 @@ from neutrino.server.l3.port_followers import is_kept
 from neutrino.server.l3.router_ports import Part, RouterPorts
 from neutrino.server.l3.scheduler import L3Scheduler
 from neutrino.server.l3.shape import Place, interface_place
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c

@@ -19,9 +19,10 @@ from neutrino.server.l3.owners import GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.server.l3.shape import EVERY_HOST, Place, central_host, plan_ports
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.ml2.port_addresses import addresses_after
-from neutrino.server.ml2.ports import PendingWrite, Ports
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]

@@ -21,10 +21,10 @@ from neutrino.server.ml2.auto_addresses import AutoAddresses
 from neutrino.server.ml2.extension_drivers.dns import Dns
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_bindings import PortBindings
 from neutrino.server.ml2.port_placing import Placing
-from neutrino.server.ml2.ports import Neighbours, Ports, Settings
-from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.ml2.ports.bindings import PortBindings
+from neutrino.server.ml2.ports.collection import Neighbours, Ports, Settings
+from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Limits, Subnets

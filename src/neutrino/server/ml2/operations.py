@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -32,6 +32,14 @@ from neutrino.server.ml2.drivers import Mechanisms
 LOG = logging.getLogger(__name__)
 ABANDONED_SECONDS = 300.0  # an entry this old has no process behind it, on whichever server it was
 Undo = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class PendingWrite:
+    """A decided change of one object: the context for mechanism drivers, and the writing of its rows."""
+
+    context: DriverContext
+    write: Callable[[Transaction], None]
 
 
 class Operations:

@@ -26,7 +26,7 @@ from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.network_checks import check_mtu
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.subnet_users import check_gateway_unused, ports_on
+from neutrino.server.ml2.subnet_ports import check_gateway_unused, ports_on
 from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas

@@ -19,18 +19,18 @@ from neutrino.server.db.objects import as_row, changed, check_revision, delete_r
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ipam.allocation import Allocator
-from neutrino.server.ml2 import provisioning
-from neutrino.server.ml2.binding import Binding
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_addresses import addresses_after, known_elsewhere, new_addresses
 from neutrino.server.ml2.port_placing import Placing
-from neutrino.server.ml2.port_rows import insert_parts, replace_parts
-from neutrino.server.ml2.port_rules import address_pairs, api_port, dhcp_options, new_mac
 from neutrino.server.ml2.port_view import RENAMED, VIEW
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.binding import Binding
+from neutrino.server.ml2.ports.rows import insert_parts, replace_parts
+from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac
+from neutrino.server.ml2.subnet_view import subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -46,14 +46,6 @@ class Neighbours:
     ensure_default_group: Callable[[str], str]
     check_groups: Callable[[Connection, Context, Sequence[str], str], None]  # for the port's project
     told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
-
-
-@dataclass(frozen=True)
-class PendingWrite:
-    """A decided change of one object: the context for mechanism drivers, and the writing of its rows."""
-
-    context: DriverContext
-    write: Callable[[Transaction], None]
 
 
 # Asked with a port before and after a change (None: not there); may refuse, or give what is to be written with it.

@@ -16,12 +16,12 @@ from neutrino.server.db.objects import as_row, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.port_placing import Placing
-from neutrino.server.ml2.port_rows import binding_row
 from neutrino.server.ml2.port_view import RENAMED
-from neutrino.server.ml2.ports import Ports
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.rows import binding_row
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
