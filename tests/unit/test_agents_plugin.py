@@ -172,7 +172,7 @@ def test_agents_are_not_created(api: Api, body: Any) -> None:
     with pytest.raises(errors.HTTPBadRequest):
         api.call("create", body=body)
     with pytest.raises(errors.HTTPBadRequest):
-        api.plugin.create_agent(ADMIN, {})
+        api.plugin.create(ADMIN, {})
 
 
 def test_update(api: Api) -> None:

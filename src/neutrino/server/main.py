@@ -196,5 +196,5 @@ def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[s
 
     if not ids:
         return []
-    networks: list[dict[str, Any]] = core.get_networks(context, Query(filters={"id": tuple(ids)}, everyone=True))
+    networks: list[dict[str, Any]] = core.networks.index(context, Query(filters={"id": tuple(ids)}, everyone=True))
     return networks

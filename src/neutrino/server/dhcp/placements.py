@@ -11,7 +11,8 @@ their commit (`settle`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -65,7 +66,7 @@ class Ports(Protocol):
         self, connection: Connection, network_id: str, coming: Collection[str] = (), going: Collection[str] = ()
     ) -> list[Any]: ...
 
-    def commit(self, steps: Sequence[Any], write: Callable[[Transaction], None]) -> None: ...
+    def write(self, steps: Sequence[Any]) -> AbstractContextManager[Transaction]: ...
 
     def in_need(self, connection: Connection, host: str) -> list[str]: ...
 
@@ -87,13 +88,9 @@ class Placements:
     ) -> list[Any]:
         return [] if self.ports is None else self.ports.steps(connection, network_id, coming, going)
 
-    def commit(self, steps: Sequence[Any], write: Callable[[Transaction], None]) -> None:
-        """Write, and do to the ports what has to be done, in one transaction."""
-        if self.ports is not None and steps:
-            self.ports.commit(steps, write)
-            return
-        with self._db.transaction() as tx:
-            write(tx)
+    def write(self, steps: Sequence[Any]) -> AbstractContextManager[Transaction]:
+        """A transaction that also makes these changes of the network's DHCP ports."""
+        return self.ports.write(steps) if self.ports is not None and steps else self._db.transaction()
 
     def settle(self, network_id: str) -> None:
         """Bring a network's DHCP ports to what its agents and subnets ask for, if they are not there."""
@@ -106,7 +103,8 @@ class Placements:
                 steps = self.steps(connection, network_id)
             if not steps:
                 return
-            self.commit(steps, lambda tx: None)
+            with self.write(steps):
+                pass  # only the ports change
 
     def refresh(self, host: str) -> int:
         """A host's agents are new or back: make the DHCP ports that it lacks, bind those that could not be bound."""

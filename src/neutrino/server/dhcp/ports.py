@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,11 +30,12 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator, Wanted
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, Change
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_view import VIEW
-from neutrino.server.ml2.ports import Ports, Step
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnet_view import subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -98,13 +100,13 @@ class DhcpPorts:
         self,
         networks: Networks,
         ports: Ports,
-        commit: Callable[[list[Change], Callable[[Transaction], None]], None],
+        operations: Operations,
         told: Callable[[Object | None, Object | None], None],
         base_mac: str,
     ) -> None:
         self._networks = networks
         self._ports = ports
-        self._commit = commit
+        self._operations = operations
         self._told = told
         self._base_mac = base_mac
 
@@ -115,7 +117,7 @@ class DhcpPorts:
         coming: Collection[str] = (),
         going: Collection[str] = (),
         subnets: Sequence[Object] | None = None,
-    ) -> list[Step]:
+    ) -> list[PendingWrite]:
         """What has to be done to the network's DHCP ports when these agents come and go, and its subnets are these."""
         rows = connection.execute(_AGENTS, {"network": network_id, "coming": list(coming)}).all()
         if not any(is_by_server(msgspec.json.decode(row.configurations)) for row in rows):
@@ -142,7 +144,7 @@ class DhcpPorts:
         ports: Sequence[Object],
         hosts: Sequence[str],
         others: Sequence[str],
-    ) -> list[Step]:
+    ) -> list[PendingWrite]:
         network_id = ground.network["id"]
         wanted = {device_id(host, network_id): host for host in hosts}
         kept = {device_id(host, network_id) for host in others}
@@ -157,7 +159,7 @@ class DhcpPorts:
             and (port["device_id"] not in wanted or there[port["device_id"]] is not port)  # a second one of a host
         ]
         free = [*spare, *(p for p in ports if p["device_id"] == RESERVED)]
-        found: list[Step | None] = []
+        found: list[PendingWrite | None] = []
         for device, host in wanted.items():
             has = there.get(device)
             if has is None and free:
@@ -166,10 +168,10 @@ class DhcpPorts:
                 found.append(self._kept(connection, ground, has, device, host))
             else:
                 found.append(self._made(connection, ground, device, host))
-        found += [self._ports.step_delete(port, ground.network) for port in spare if port in free]
+        found += [self._ports.prepare_delete(port, ground.network) for port in spare if port in free]
         return [step for step in found if step is not None]
 
-    def _made(self, connection: Connection, ground: _Ground, device: str, host: str) -> Step | None:
+    def _made(self, connection: Connection, ground: _Ground, device: str, host: str) -> PendingWrite | None:
         for _ in range(TRIES):
             try:
                 return self._choose(connection, ground, device, host)
@@ -177,7 +179,7 @@ class DhcpPorts:
                 LOG.debug("what was chosen for the DHCP port of %s was taken in the same instant", host)
         raise errors.HTTPServiceUnavailable()
 
-    def _choose(self, connection: Connection, ground: _Ground, device: str, host: str) -> Step | None:
+    def _choose(self, connection: Connection, ground: _Ground, device: str, host: str) -> PendingWrite | None:
         bare = host in ground.bare
         fixed = [] if bare else self._addresses(connection, ground, (), None)
         automatic = [{"subnet_id": s["id"]} for s in ground.subnets if is_auto_address(s) and not bare]
@@ -199,7 +201,7 @@ class DhcpPorts:
             "binding:vnic_type": "normal",
             "propagate_uplink_status": True,
         }
-        return self._ports.step_create(connection, values, ground.network, ground.subnets)
+        return self._ports.prepare_create(connection, values, ground.network, ground.subnets)
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
         """Two who make the same port at once would make two: by the MAC, which follows from the device, one is refused.
@@ -210,7 +212,9 @@ class DhcpPorts:
         taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
         return next((mac for mac in macs if mac not in taken), "")
 
-    def _kept(self, connection: Connection, ground: _Ground, port: Object, device: str, host: str) -> Step | None:
+    def _kept(
+        self, connection: Connection, ground: _Ground, port: Object, device: str, host: str
+    ) -> PendingWrite | None:
         bare = host in ground.bare
         fixed = [] if bare else self._addresses(connection, ground, port["fixed_ips"], port["mac_address"])
         same = len(fixed) == len(port["fixed_ips"]) and all(f in port["fixed_ips"] for f in fixed)
@@ -220,7 +224,7 @@ class DhcpPorts:
             "fixed_ips": port["fixed_ips"] if same else fixed,
         }
         failed = port["binding:vif_type"] in (VIF_FAILED, VIF_UNBOUND)
-        return self._ports.step_update(connection, port, values, ground.network, rebind=failed)
+        return self._ports.prepare_update(connection, port, values, ground.network, rebind=failed)
 
     def _addresses(
         self, connection: Connection, ground: _Ground, has: Sequence[Object], mac: str | None
@@ -252,26 +256,24 @@ class DhcpPorts:
         rows = connection.execute(_IN_NEED, {"on_host": host}).all()
         return sorted({r.network_id for r in rows if r.vif_type in (None, VIF_FAILED, VIF_UNBOUND)})
 
-    def unbound(self, steps: Sequence[Step]) -> frozenset[str]:
+    def unbound(self, steps: Sequence[PendingWrite]) -> frozenset[str]:
         """The hosts to which ports would be given, and could not be bound."""
-        after = (step.change.current for step in steps if step.change.operation != "delete")
+        after = (step.context.current for step in steps if step.context.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
 
-    def commit(self, steps: Sequence[Step], write: Callable[[Transaction], None]) -> None:
-        """Write something and the steps with it, in one transaction."""
-
-        def all_of_it(tx: Transaction) -> None:
-            write(tx)
+    @contextmanager
+    def write(self, steps: Sequence[PendingWrite]) -> Iterator[Transaction]:
+        """A transaction that makes these changes of ports after what its block writes."""
+        with self._operations.write([step.context for step in steps]) as tx:
+            yield tx
             for step in steps:
                 step.write(tx)
-
-        self._commit([step.change for step in steps], all_of_it)
         self.told(steps)
 
-    def told(self, steps: Sequence[Step]) -> None:
+    def told(self, steps: Sequence[PendingWrite]) -> None:
         """After a commit: let others know what became of the ports."""
         for step in steps:
-            change = step.change
+            change = step.context
             before = dict(change.current) if change.operation == "delete" else change.original
             after = None if change.operation == "delete" else dict(change.current)
             self._told(None if before is None else dict(before), after)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -85,8 +86,8 @@ class DhcpScheduler:
     ) -> list[Any]:
         return self._placements.steps(connection, network_id, coming, going)
 
-    def commit(self, steps: Sequence[Any], write: Callable[[Transaction], None]) -> None:
-        self._placements.commit(steps, write)
+    def write(self, steps: Sequence[Any]) -> AbstractContextManager[Transaction]:
+        return self._placements.write(steps)
 
     def settle(self, network_id: str) -> None:
         """Bring a network's DHCP ports to what its agents and subnets ask for, if they are not there."""
@@ -114,13 +115,11 @@ class DhcpScheduler:
         if revision is None:  # deleted meanwhile
             return []
 
-        def write(tx: Transaction) -> None:
+        with self._placements.write(steps) as tx:
             for agent_id in chosen:
                 self._placements.give(tx, [network_id], agent_id)
             if chosen:
                 tx.record("network", network_id, revision)
-
-        self._placements.commit(steps, write)
         if chosen:
             LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(chosen))
         if steps:
@@ -190,13 +189,11 @@ class DhcpScheduler:
                 if self._placements.unbound(connection, some).get(host):  # the host cannot carry it: for others to take
                     del networks[key], steps[key]
 
-        def write(tx: Transaction) -> None:
-            self._placements.give(tx, list(networks), agent_id)
-            for network_id, revision in networks.items():
-                tx.record("network", network_id, revision)
-
         if networks:
-            self._placements.commit([step for some in steps.values() for step in some], write)
+            with self._placements.write([step for some in steps.values() for step in some]) as tx:
+                self._placements.give(tx, list(networks), agent_id)
+                for network_id, revision in networks.items():
+                    tx.record("network", network_id, revision)
             for network_id, some in steps.items():
                 if some:
                     self._placements.settle(network_id)
@@ -240,11 +237,9 @@ class DhcpScheduler:
         if has:
             raise errors.NetworkHostedByDHCPAgent(network_id=network_id, agent_id=agent_id)
 
-        def write(tx: Transaction) -> None:
+        with self._placements.write(steps) as tx:
             tx.execute(sa.insert(t.network_dhcp_agents).values(network_id=network_id, agent_id=agent_id))
             tx.record("network", network_id, revision)
-
-        self._placements.commit(steps, write)
 
     def remove(self, agent_id: str, network_id: str) -> None:
         """Take a network from an agent; no other gets it for that."""
@@ -258,12 +253,10 @@ class DhcpScheduler:
             steps = self._placements.steps(connection, network_id, going=[agent_id])
         leave = sa.delete(t.network_dhcp_agents).where(_b.network_id == network_id, _b.agent_id == agent_id)
 
-        def write(tx: Transaction) -> None:
+        with self._placements.write(steps) as tx:
             if revision is None or not tx.execute(leave).rowcount:
                 raise errors.NetworkNotHostedByDhcpAgent(network_id=network_id, agent_id=agent_id)
             tx.record("network", network_id, revision)
-
-        self._placements.commit(steps, write)
 
     # --- questions ------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from neutrino.server.feed.reports import Ports
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.l3.scheduling.dvr import SERVED
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.ml2.provisioning import ACTIVE, DOWN, L2, Done
+from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, L2, Done
 
 BATCH = 200  # ports that one transaction changes
 _w, _rp, _ra, _a, _b = (

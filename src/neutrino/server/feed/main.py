@@ -32,7 +32,7 @@ from neutrino.server.feed.service import FeedServer, Settings
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
 from neutrino.server.l3.reports import RouterStatuses
-from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services

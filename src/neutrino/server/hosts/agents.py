@@ -26,7 +26,6 @@ from neutrino.server.api.stages import body as bodies
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Condition, View
 from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
@@ -89,7 +88,6 @@ def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
 
 
 class Agents:
-    resources = (AGENT,)
     extensions = (
         Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
         Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
@@ -99,6 +97,7 @@ class Agents:
         self, db: Database, registry: Registry, scheduler: DhcpScheduler, followers: Sequence[Follower] = ()
     ) -> None:
         """`followers`: plugins that give work to agents too."""
+        self.collections = ((AGENT, self),)
         self._db = db
         self._followers = followers
         self._view = agent_view(registry)
@@ -106,18 +105,18 @@ class Agents:
 
     # --- agents ---------------------------------------------------------------------------------------------------
 
-    def get_agents(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return self._view.many(connection, query, context.project_id)
 
-    def get_agent(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_agent(self, context: Context, values: Object) -> Object:
+    def create(self, context: Context, values: Object) -> Object:
         raise errors.HTTPBadRequest("Agents are not created by request: an agent is there when it has reported.")
 
-    def update_agent(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         before = self._load(key)
 
         def attempt() -> None:
@@ -137,7 +136,7 @@ class Agents:
                 follower.agent_enabled(before["agent_type"], before["host"])
         return self._load(key)
 
-    def delete_agent(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         """The agent goes, and its networks go to others. One that is still running comes back with its next report."""
         for follower in self._followers:
             follower.agent_leaving(key)
@@ -151,7 +150,7 @@ class Agents:
                 ).all()
                 steps = [s for n in networks for s in self._scheduler.steps(connection, n.id, going=[key])]
 
-            def write(tx: Transaction) -> None:
+            with self._scheduler.write(steps) as tx:
                 left = tx.execute(sa.delete(t.network_dhcp_agents).where(_b.agent_id == key)).rowcount
                 if left != len(networks):
                     raise Stale
@@ -160,8 +159,6 @@ class Agents:
                 tx.record("agent", key, 0, deleted=True)
                 for network in networks:
                     tx.record("network", network.id, network.revision_number)
-
-            self._scheduler.commit(steps, write)
             return [network.id for network in networks]
 
         self._scheduler.schedule_all(self._db.retrying(attempt))

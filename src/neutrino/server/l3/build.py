@@ -34,9 +34,9 @@ def build(services: Services) -> RouterPlugin:
     scheduler = build_scheduler(services)
     ha = HaNetworks(
         db,
-        core.create_network,
-        core.create_subnet,
-        core.delete_network,
+        core.networks.create,
+        core.subnets.create,
+        core.networks.delete,
         conf.l3_ha_net_cidr,
         conf.l3_ha_network_type,
         conf.l3_ha_network_physical_name,

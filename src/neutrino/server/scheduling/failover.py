@@ -18,7 +18,6 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.placements import AGENTS, CUTOFF, Placements
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.scheduling.candidates import Candidate, lacking
@@ -118,15 +117,13 @@ class Failover:
         with self._db.read() as connection:
             steps = self._placements.steps(connection, move.network_id, coming=move.to_agents, going=move.from_agents)
 
-        def write(tx: Transaction) -> None:
-            if not tx.execute(leave).rowcount:
-                raise Stale
-            for agent_id in move.to_agents:
-                self._placements.give(tx, [move.network_id], agent_id)
-            tx.record("network", move.network_id, revision)
-
         try:
-            self._placements.commit(steps, write)
+            with self._placements.write(steps) as tx:
+                if not tx.execute(leave).rowcount:
+                    raise Stale
+                for agent_id in move.to_agents:
+                    self._placements.give(tx, [move.network_id], agent_id)
+                tx.record("network", move.network_id, revision)
         except (Stale, sa.exc.IntegrityError):
             return False  # what it was planned on has changed: the next sweep plans anew
         self._placements.settle(move.network_id)

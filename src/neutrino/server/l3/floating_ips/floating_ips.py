@@ -29,10 +29,10 @@ from neutrino.server.l3.floating_ips.reachability import find_way
 from neutrino.server.l3.lookups import check_external, visible_port
 from neutrino.server.l3.routers.router_ports import port_values
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.ports import Ports, Step
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnet_view import subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -113,8 +113,8 @@ class FloatingIps:
                 step = self._outside(connection, context, values, floating_ip["id"])
                 floating_ip |= {
                     "status": DOWN,
-                    "floating_port_id": step.change.current["id"],
-                    "floating_ip_address": _first_ipv4(step.change.current, values["floating_network_id"]),
+                    "floating_port_id": step.context.current["id"],
+                    "floating_ip_address": _first_ipv4(step.context.current, values["floating_network_id"]),
                     "port_forwardings": [],
                     **NOWHERE,
                 }
@@ -122,15 +122,13 @@ class FloatingIps:
                 floating_ip |= association.values
                 limit = self._quotas.limit(connection, "floatingip", floating_ip["project_id"])
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.context]) as tx:
                 step.write(tx)
                 tx.execute(_NOT_APPLICABLE, {"port": floating_ip["floating_port_id"]})
                 tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
                 raise_routers(tx, association.routers)
                 tx.use("floatingip", floating_ip["project_id"], 1, limit)
                 tx.record("floatingip", floating_ip["id"], 0)
-
-            self._operations.commit([step.change], write)
             return floating_ip, association.port
 
         floating_ip, port = self._db.retrying(attempt)
@@ -142,7 +140,7 @@ class FloatingIps:
             several, lambda values: self.create(context, values), lambda key: self.delete(admin_context(), key, None)
         )
 
-    def _outside(self, connection: Connection, context: Context, values: Object, key: str) -> Step:
+    def _outside(self, connection: Connection, context: Context, values: Object, key: str) -> PendingWrite:
         """The port on the external network that holds the address."""
         network_id = values["floating_network_id"]
         check_external(connection, context, network_id, "floatingip")
@@ -155,7 +153,7 @@ class FloatingIps:
         port = port_values(network_id, "", key, FLOATING, "")
         if given:
             port["fixed_ips"] = [given]
-        return self._ports.step_create(connection, port, network, subnets)
+        return self._ports.prepare_create(connection, port, network, subnets)
 
     # --- associating ----------------------------------------------------------------------------------------------
 
@@ -200,12 +198,10 @@ class FloatingIps:
                 return before, before, association.port, {}
             now = changed(before, after)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([]) as tx:
                 update_row(tx, t.floatingips, before, now)
                 raise_routers(tx, association.routers)
                 tx.record("floatingip", key, now["revision_number"])
-
-            self._operations.commit([], write)
             return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
 
         before, after, port, ports = self._db.retrying(attempt)
@@ -225,14 +221,12 @@ class FloatingIps:
                 network = self._networks.load(connection, before["floating_network_id"])
                 port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
                 routers = _router_of(connection, before["router_id"])
-            step = self._ports.step_delete(outside, network)
+            step = self._ports.prepare_delete(outside, network)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.context]) as tx:
                 forget(tx, before)
                 step.write(tx)
                 raise_routers(tx, routers)
-
-            self._operations.commit([step.change], write)
             return before, port
 
         before, port = self._db.retrying(attempt)

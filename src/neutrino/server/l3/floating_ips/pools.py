@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.ml2.subnets import VIEW
+from neutrino.server.ml2.subnet_view import VIEW
 from neutrino.server.query import Query
 
 Object = dict[str, Any]

@@ -18,7 +18,7 @@ from neutrino.server.l3.routers.port_layout import Place
 from neutrino.server.l3.routers.router_ports import NOTHING, Part, RouterPorts
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
 from neutrino.server.l3.routers.state import RouterPort
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 _f = t.floatingips.c
@@ -77,7 +77,7 @@ class Gateways:
             if not wish.fixed_ips:
                 return NOTHING, router["gw_port_id"], None
             part = self._ports.readdress(connection, router["gw_port_id"], wish.fixed_ips)
-            fixed = part.steps[0].change.current["fixed_ips"] if part.steps else None
+            fixed = part.steps[0].context.current["fixed_ips"] if part.steps else None
             return part, router["gw_port_id"], fixed
         part = NOTHING
         if router["gw_port_id"] is not None:

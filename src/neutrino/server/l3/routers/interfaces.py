@@ -24,7 +24,7 @@ from neutrino.server.l3.routers.prefix_delegation import Delegations
 from neutrino.server.l3.routers.router_ports import Part, RouterPorts
 from neutrino.server.l3.routers.state import Address, RouterPort, Serving, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
@@ -99,7 +99,7 @@ class Interfaces:
             has = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in there.addresses]
             part = self._ports.readdress(connection, there.id, [*has, fixed])
             grown = replace(there, addresses=(*there.addresses, address))
-            port = dict(part.steps[0].change.current)
+            port = dict(part.steps[0].context.current)
             return _Change(part, port, [subnet], tuple(grown if p is there else p for p in ports))
         place = interface_place(router, agents, _host_of(ports))
         try:
@@ -203,7 +203,7 @@ class Interfaces:
             kept = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in left]
             part = self._ports.readdress(connection, found.id, kept)
             shrunk = replace(found, addresses=left)
-            port = dict(part.steps[0].change.current)
+            port = dict(part.steps[0].context.current)
             return _Change(part, port, [subnet], tuple(shrunk if p is found else p for p in ports))
         part, port = self._ports.take(connection, found.id)
         return _Change(part, port, [subnet], tuple(p for p in ports if p is not found))

@@ -22,7 +22,6 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
 from neutrino.server.l3.device_owners import INTERFACES, SNAT
@@ -30,8 +29,7 @@ from neutrino.server.l3.routers.port_layout import ACTIVE
 from neutrino.server.l3.routers.router_ports import NOTHING, Part
 from neutrino.server.l3.routers.rules import check_overlap
 from neutrino.server.l3.routers.state import RouterPort, read_ports
-from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.ports import Step
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.subnet_view import VIEW, subnets_of
 
@@ -101,13 +99,11 @@ class Delegations:
         if not steps:
             return False
 
-        def write(tx: Transaction) -> None:
+        with self._operations.write([step.context for step in steps]) as tx:
             stamp = update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)
             tx.record("router", router["id"], stamp["revision_number"])
-
-        self._operations.commit([step.change for step in steps], write)
         LOG.info("subnet %s has the prefix %s by host %s", subnet_id, cidr, host)
         self._renumbering.told(steps)
         return True
@@ -144,7 +140,7 @@ class Delegations:
         routed = {a.subnet_id for port in ports if port.type in INTERFACES for a in port.addresses}
         return self.released(connection, [port for port in ports if port.type == SNAT], routed)
 
-    def told(self, steps: Sequence[Step]) -> None:
+    def told(self, steps: Sequence[PendingWrite]) -> None:
         """After a commit."""
         self._renumbering.told(steps)
 

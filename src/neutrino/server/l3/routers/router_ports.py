@@ -19,9 +19,10 @@ from neutrino.server.l3.routers.port_layout import EVERY_HOST, Place, central_ho
 from neutrino.server.l3.routers.state import RouterPort, Serving, router_port_row
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.ml2.port_addresses import addresses_after
-from neutrino.server.ml2.ports import Ports, Step
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
@@ -34,7 +35,7 @@ class Part:
     """A part of a change: rows that come first, ports, and rows that stand on the ports."""
 
     first: tuple[Write, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PendingWrite, ...] = ()
     then: tuple[Write, ...] = ()
 
     def __add__(self, other: Part) -> Part:
@@ -99,8 +100,8 @@ class RouterPorts:
         values = port_values(network_id, project_id, router["id"], place.type, place.host, name)
         if fixed_ips is not None:
             values["fixed_ips"] = [dict(fixed) for fixed in fixed_ips]
-        step = self._ports.step_create(connection, values, network, subnets)
-        port = dict(step.change.current)
+        step = self._ports.prepare_create(connection, values, network, subnets)
+        port = dict(step.context.current)
         row = router_port_row(router["id"], port["id"], place.type)
         then: list[Write] = [lambda tx: tx.insert(t.router_ports, [row])]
         if place.host == EVERY_HOST and place.type in INTERFACES and router["distributed"]:
@@ -109,14 +110,14 @@ class RouterPorts:
 
     def change(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> Part:
         before, network = self._loaded(connection, port_id)
-        step = self._ports.step_update(connection, before, values, network, rebind=rebind)
+        step = self._ports.prepare_update(connection, before, values, network, rebind=rebind)
         return Part(steps=(step,)) if step is not None else NOTHING
 
     def adopt(self, connection: Connection, router: Mapping[str, Any], port: Object, place: Place) -> Part:
         """Make a port that was there before one of the router's."""
         network = self._networks.load(connection, port["network_id"])
         values = {"device_id": router["id"], "device_owner": place.type, "binding:host_id": place.host}
-        step = self._ports.step_update(connection, port, values, network, bump=1)
+        step = self._ports.prepare_update(connection, port, values, network, bump=1)
         assert step is not None, "its device is another"
         row = router_port_row(router["id"], port["id"], place.type)
         part = Part(steps=(step,), then=(lambda tx: tx.insert(t.router_ports, [row]),))
@@ -126,12 +127,12 @@ class RouterPorts:
         """Give a port other addresses; those that it may keep it keeps."""
         before, network = self._loaded(connection, port_id)
         fixed = addresses_after(connection, before, before, fixed_ips)
-        step = self._ports.step_update(connection, before, {"fixed_ips": fixed}, network)
+        step = self._ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
         return Part(steps=(step,)) if step is not None else NOTHING
 
     def take(self, connection: Connection, port_id: str) -> tuple[Part, Object]:
         before, network = self._loaded(connection, port_id)
-        return Part(steps=(self._ports.step_delete(before, network),)), before
+        return Part(steps=(self._ports.prepare_delete(before, network),)), before
 
     def _loaded(self, connection: Connection, port_id: str) -> tuple[Object, Object]:
         """A port that the router had a moment ago, and its network."""

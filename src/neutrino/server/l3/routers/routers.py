@@ -19,7 +19,6 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3 import router_view
 from neutrino.server.l3.device_owners import GATEWAY, INTERFACES
@@ -115,14 +114,12 @@ class Routers:
                 limit = self._quotas.limit(connection, "router", router["project_id"])
                 part, gateway_ips = self._first_ports(connection, router, wish)
 
-            def write(tx: Transaction) -> None:
+            made[:] = [router["id"]]
+            with self._operations.write([step.context for step in part.steps]) as tx:
                 tx.insert(t.routers, [as_row(t.routers, router)])
                 part.write(tx)
                 tx.use("router", router["project_id"], 1, limit)
                 tx.record("router", router["id"], router["revision_number"])
-
-            made[:] = [router["id"]]
-            self._operations.commit([step.change for step in part.steps], write)
             return router_view.api_router(router, gateway_ips, (), self._scheduler.status(router["id"]))
 
         try:
@@ -255,12 +252,10 @@ class Routers:
             stamp = changed(before, {}, bump=1 if after != before else 0)
             after |= {name: stamp[name] for name in ("updated_at", "revision_number")}
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.context for step in part.steps]) as tx:
                 update_row(tx, t.routers, before, after, bump=after["revision_number"] - before["revision_number"])
                 part.write(tx)
                 tx.record("router", after["id"], after["revision_number"])
-
-            self._operations.commit([step.change for step in part.steps], write)
             self._delegations.told(part.steps)
         with self._db.read() as connection:
             return router_view.zones_of(connection, [before["id"]]).get(before["id"], [])
@@ -313,14 +308,12 @@ class Routers:
                 for port in ports:
                     part += self._ports.take(connection, port.id)[0]
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.context for step in part.steps]) as tx:
                 part.write(tx)
                 delete_row(tx, t.routers, before)
                 sharing.forget(tx, key)
                 tx.use("router", before["project_id"], -1)
                 tx.record("router", key, before["revision_number"], deleted=True)
-
-            self._operations.commit([step.change for step in part.steps], write)
             return before
 
         gone = self._db.retrying(attempt)

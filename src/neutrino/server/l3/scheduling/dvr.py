@@ -26,10 +26,10 @@ from neutrino.server.l3.device_owners import AGENT_GATEWAY, INTERFACES
 from neutrino.server.l3.routers.router_ports import port_values
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_rules import new_mac
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.ports import Ports
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.values import new_mac
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 _PORTS: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
@@ -114,9 +114,10 @@ class DvrHosts:
                 subnets = subnets_of(connection, [network_id])[network_id]
                 values = port_values(network_id, "", agent_id, AGENT_GATEWAY, host)
                 values["id"] = str(uuid.uuid5(_PORTS, f"{network_id} {host}"))  # two who make it make the same one
-                step = self._ports.step_create(connection, values, network, subnets)
-            self._operations.commit([step.change], step.write)
-            return dict(step.change.current)
+                step = self._ports.prepare_create(connection, values, network, subnets)
+            with self._operations.write([step.context]) as tx:
+                step.write(tx)
+            return dict(step.context.current)
 
         return self._db.retrying(attempt)
 
@@ -153,8 +154,9 @@ class DvrHosts:
                 if not found:
                     return
                 network = self._networks.load(connection, port["network_id"])
-            step = self._ports.step_delete(found[0], network)
-            self._operations.commit([step.change], step.write)
+            step = self._ports.prepare_delete(found[0], network)
+            with self._operations.write([step.context]) as tx:
+                step.write(tx)
 
         self._db.retrying(attempt)
 

@@ -239,15 +239,11 @@ class L3Scheduler:
 
     def commit(self, router: Object, part: Part, values: Object | None = None) -> Object:
         """Write a change of a router on the condition that it is as it was read; gives its new revision and time."""
-        stamps: list[Object] = []
-
-        def write(tx: Transaction) -> None:
-            stamps[:] = [update_row(tx, t.routers, router, values or {})]
+        with self._operations.write([step.context for step in part.steps]) as tx:
+            stamp = update_row(tx, t.routers, router, values or {})
             part.write(tx)
-            tx.record("router", router["id"], stamps[0]["revision_number"])
-
-        self._operations.commit([step.change for step in part.steps], write)
-        return stamps[0]
+            tx.record("router", router["id"], stamp["revision_number"])
+        return stamp
 
     def needs_agent(self, router: Object, ports: Sequence[RouterPort]) -> bool:
         if router["ha"]:

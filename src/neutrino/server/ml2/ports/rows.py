@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.binding import Binding
+from neutrino.server.ml2.ports.binding import Binding
 
 Object = dict[str, Any]
 

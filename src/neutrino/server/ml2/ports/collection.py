@@ -19,18 +19,18 @@ from neutrino.server.db.objects import as_row, changed, check_revision, delete_r
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ipam.allocation import Allocator
-from neutrino.server.ml2 import provisioning
-from neutrino.server.ml2.binding import Binding
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_addresses import addresses_after, known_elsewhere, new_addresses
 from neutrino.server.ml2.port_placing import Placing
-from neutrino.server.ml2.port_rows import insert_parts, replace_parts
-from neutrino.server.ml2.port_rules import address_pairs, api_port, dhcp_options, new_mac
 from neutrino.server.ml2.port_view import RENAMED, VIEW
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.binding import Binding
+from neutrino.server.ml2.ports.rows import insert_parts, replace_parts
+from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac
+from neutrino.server.ml2.subnet_view import subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -46,14 +46,6 @@ class Neighbours:
     ensure_default_group: Callable[[str], str]
     check_groups: Callable[[Connection, Context, Sequence[str], str], None]  # for the port's project
     told: Callable[[Object | None, Object | None], None]  # hears of every port before and after a change
-
-
-@dataclass(frozen=True)
-class Step:
-    """One port's part of a change: what drivers are told, and what the transaction writes."""
-
-    change: Change
-    write: Callable[[Transaction], None]
 
 
 # Asked with a port before and after a change (None: not there); may refuse, or give what is to be written with it.
@@ -121,7 +113,15 @@ class Ports:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def target(self, context: Context, values: Object) -> Object:
+        """Attributes of the port's network, for policy rules."""
+        sees_all = context.is_admin or "service" in context.roles
+        return self._networks.owner(context, values["network_id"], everyone=sees_all)
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         default_groups = {
             project: self._neighbours.ensure_default_group(project)
             for project in {values["project_id"] for values in several}
@@ -139,8 +139,11 @@ class Ports:
                 for port, _ in made:
                     self._followed(connection, context, None, port)
                 limits = {p: self._quotas.limit(connection, "port", p) for p in default_groups}
-            changes = [Change("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made]
-            self._operations.commit(changes, lambda tx: self._write_new(tx, made, limits))
+            changes = [
+                DriverContext("create", "port", port, network=ground.networks[port["network_id"]]) for port, _ in made
+            ]
+            with self._operations.write(changes) as tx:
+                self._write_new(tx, made, limits)
             return [api_port(port) for port, _ in made]
 
         created = self._db.retrying(attempt)
@@ -159,7 +162,9 @@ class Ports:
             tx.use("port", port["project_id"], 1, UNLIMITED if limits is None else limits[port["project_id"]])
             tx.record("port", port["id"], port["revision_number"])
 
-    def step_create(self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]) -> Step:
+    def prepare_create(
+        self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
+    ) -> PendingWrite:
         """A port of the service's own, as a part of a larger change: no quota refuses it, and it is in no group.
 
         `subnets` are the network's as they will be when it is written.
@@ -168,8 +173,8 @@ class Ports:
         known = known_elsewhere(connection, values.get("fixed_ips") or (), {subnet["id"] for subnet in subnets})
         ground = Ground({network["id"]: network}, {network["id"]: list(subnets)}, known, {})
         made = [self._decide(connection, admin_context(), own, ground, Allocator(connection))]
-        change = Change("create", "port", made[0][0], network=network)
-        return Step(change, lambda tx: self._write_new(tx, made, None))
+        change = DriverContext("create", "port", made[0][0], network=network)
+        return PendingWrite(change, lambda tx: self._write_new(tx, made, None))
 
     def _ground(
         self, connection: Connection, context: Context, several: Sequence[Object], default_groups: Mapping[str, str]
@@ -251,12 +256,10 @@ class Ports:
                 return api_port(before)
             step = self._step_update(before, after, binding, network)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.context]) as tx:
                 step.write(tx)
                 follow(tx)
-
-            self._operations.commit([step.change], write)
-            now = dict(step.change.current)
+            now = dict(step.context.current)
             told[:] = [(before, now)]
             return api_port(now)
 
@@ -265,7 +268,7 @@ class Ports:
             self._neighbours.told(before, after)
         return updated
 
-    def step_update(
+    def prepare_update(
         self,
         connection: Connection,
         before: Object,
@@ -274,7 +277,7 @@ class Ports:
         *,
         rebind: bool = False,
         bump: int | None = None,
-    ) -> Step | None:
+    ) -> PendingWrite | None:
         """A change of a port as a part of a larger one; its addresses are decided already. `rebind`: try it again.
 
         `bump`: as how many changes it counts, if not as many as binding makes of it.
@@ -290,7 +293,7 @@ class Ports:
 
     def _step_update(
         self, before: Object, after: Object, binding: Binding | None, network: Object, bump: int | None = None
-    ) -> Step:
+    ) -> PendingWrite:
         tried = binding is not None and after["binding:host_id"] != ""
         now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
 
@@ -302,7 +305,7 @@ class Ports:
             self._extensions.store("update", "port", tx, now)
             tx.record("port", now["id"], now["revision_number"])
 
-        return Step(Change("update", "port", now, before, network=network), write)
+        return PendingWrite(DriverContext("update", "port", now, before, network=network), write)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, network: Object, values: Object
@@ -367,20 +370,18 @@ class Ports:
                 for guard in self.deletion_guards if guarded else ():
                     guard(connection, before)
                 follow = self._followed(connection, context, before, None)
-            step = self.step_delete(before, network)
+            step = self.prepare_delete(before, network)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([step.context]) as tx:
                 follow(tx)
                 step.write(tx)
-
-            self._operations.commit([step.change], write)
             gone[:] = [before]
 
         self._db.retrying(attempt)
         for port in gone:
             self._neighbours.told(port, None)
 
-    def step_delete(self, before: Object, network: Object) -> Step:
+    def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
             delete_row(tx, t.ports, before)
             if before["tags"]:
@@ -388,7 +389,7 @@ class Ports:
             tx.use("port", before["project_id"], -1)
             tx.record("port", before["id"], before["revision_number"], deleted=True)
 
-        return Step(Change("delete", "port", before, network=network), write)
+        return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 
 
 def _new_or_same(new: list[Any], old: list[Any]) -> list[Any]:

@@ -16,12 +16,12 @@ from neutrino.server.db.objects import as_row, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.ml2 import provisioning
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.port_placing import Placing
-from neutrino.server.ml2.port_rows import binding_row
 from neutrino.server.ml2.port_view import RENAMED
-from neutrino.server.ml2.ports import Ports
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.rows import binding_row
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -50,7 +50,7 @@ class PortBindings:
         self._placing = placing
         self._told = told
 
-    def target(self, port_id: str, request: Any) -> Object:
+    def target(self, context: Context, port_id: str, request: Any) -> Object:
         """The port behind the bindings, for the policy. Only ports of compute instances have them."""
         with self._db.read() as connection:
             port = self._ports.load(connection, port_id)
@@ -62,7 +62,7 @@ class PortBindings:
         with self._db.read() as connection:
             return VIEW.many(connection, query, context.project_id, _b.port_id == port_id)
 
-    def show(self, port_id: str, host: str, fields: Sequence[str] | None) -> Object:
+    def show(self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool) -> Object:
         with self._db.read() as connection:
             _check_compute(self._ports.load(connection, port_id))
             row = _api(_needed(connection, port_id, host))
@@ -83,7 +83,7 @@ class PortBindings:
 
         return self._db.retrying(attempt)
 
-    def update(self, context: Context, port_id: str, host: str, values: Object) -> Object:
+    def update(self, context: Context, port_id: str, host: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 port = self._ports.load(connection, port_id)
@@ -113,7 +113,7 @@ class PortBindings:
         asked = {**port, "binding:vnic_type": vnic_type, "binding:profile": profile}
         return binding_row(asked, binding, INACTIVE, host)
 
-    def delete(self, context: Context, port_id: str, host: str) -> None:
+    def delete(self, context: Context, port_id: str, host: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 port = self._ports.load(connection, port_id)
@@ -129,7 +129,7 @@ class PortBindings:
 
         self._db.retrying(attempt)
 
-    def activate(self, context: Context, port_id: str, host: str) -> Object:
+    def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
         """Make the waiting binding the port's own; the one that was waits in its place until it is deleted."""
         told: list[tuple[Object, Object]] = []
 
