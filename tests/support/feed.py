@@ -23,8 +23,8 @@ from neutrino.server.feed.reader import read_all
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.scope import scope
 from neutrino.server.feed.service import FeedServer, Settings
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.statuses import RouterStatuses
+from neutrino.server.l3.reports import RouterStatuses
+from neutrino.server.l3.routers.prefix_delegation import Delegations
 from neutrino.server.main import Server
 
 DATABASES = [

@@ -15,7 +15,7 @@ from neutrino.server import errors
 from neutrino.server.feed.hearing import Hearing
 from neutrino.server.feed.reports import Heard, Reports, Said
 from neutrino.server.hosts import registry
-from neutrino.server.ml2.provisioning import Done
+from neutrino.server.ml2.ports.provisioning import Done
 
 UP = [Said(PortUp(serial=1, port_id="p"))]
 

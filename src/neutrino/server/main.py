@@ -28,6 +28,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
+from neutrino.server.dhcp.scheduler import DhcpScheduler, scheduler_from_conf
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import (
@@ -37,9 +38,7 @@ from neutrino.server.events.notifications import (
     notifier_from_conf,
 )
 from neutrino.server.events.notifications import register_options as register_notifications
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler, scheduler_from_conf
-from neutrino.server.hosts.liveness import Sweeper
-from neutrino.server.hosts.plugin import Agents
+from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -49,6 +48,7 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.sweeper import Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services
@@ -196,5 +196,5 @@ def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[s
 
     if not ids:
         return []
-    networks: list[dict[str, Any]] = core.get_networks(context, Query(filters={"id": tuple(ids)}, everyone=True))
+    networks: list[dict[str, Any]] = core.networks.index(context, Query(filters={"id": tuple(ids)}, everyone=True))
     return networks

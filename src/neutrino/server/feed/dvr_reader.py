@@ -20,8 +20,8 @@ from neutrino.model.routing import FloatingIp, Router, RouterInterface
 from neutrino.model.state import DvrMac
 from neutrino.server.db import tables as t
 from neutrino.server.feed.rows import Ids, read_rows
-from neutrino.server.l3.dvr import OUTWARD, SERVED
-from neutrino.server.l3.owners import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.device_owners import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.scheduling.dvr import OUTWARD, SERVED
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 Modes = Mapping[str, str]  # host, to the agent_mode of its L3 agent

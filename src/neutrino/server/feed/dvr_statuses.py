@@ -21,10 +21,10 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.dvr_reader import read_distributed_ports
 from neutrino.server.feed.reports import Ports
-from neutrino.server.l3.dvr import SERVED
-from neutrino.server.l3.router_ports import VIF_DISTRIBUTED
+from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
+from neutrino.server.l3.scheduling.dvr import SERVED
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.ml2.provisioning import ACTIVE, DOWN, L2, Done
+from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, L2, Done
 
 BATCH = 200  # ports that one transaction changes
 _w, _rp, _ra, _a, _b = (

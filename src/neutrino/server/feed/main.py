@@ -21,6 +21,7 @@ from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
+from neutrino.server.dhcp.scheduler import scheduler_from_conf
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.feed.credentials import Credentials
@@ -28,11 +29,10 @@ from neutrino.server.feed.dvr_statuses import DistributedPorts
 from neutrino.server.feed.listening import addresses, server_tls
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.service import FeedServer, Settings
-from neutrino.server.hosts.dhcp_scheduler import scheduler_from_conf
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
-from neutrino.server.l3.statuses import RouterStatuses
-from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.l3.reports import RouterStatuses
+from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services

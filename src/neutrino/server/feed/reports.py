@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model.agents import FEED_BEHIND, AgentState, BadReport, checked
 from neutrino.server.hosts import registry
-from neutrino.server.ml2.provisioning import L2, Done
+from neutrino.server.ml2.ports.provisioning import L2, Done
 
 LOG = logging.getLogger(__name__)
 MOST_TEXT = 2000
