@@ -18,7 +18,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.router import ROUTER
 from neutrino.server.api.stages.present import visible_names
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables.base import Json
+from neutrino.server.db.tables import Json
 from neutrino.server.db.view import View
 from neutrino.server.l3.composed_view import ComposedView
 from neutrino.server.l3.hosting import STATUS
