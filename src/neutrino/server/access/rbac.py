@@ -35,9 +35,7 @@ _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(
     t.rbac_policies,
-    columns=("id", "project_id", "object_type", "object_id", "action", "target_project"),
     renamed=RENAMED,
-    hidden=("target_project",),
 )
 TABLES: Mapping[str, sa.Table] = {
     "network": t.networks,

@@ -15,18 +15,12 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
 _c = t.address_scopes.c
-VIEW = View(
-    t.address_scopes,
-    columns=("id", "name", "project_id", "ip_version", "revision_number"),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
-    listed=among(t.address_scopes, own_ids(t.address_scopes), shared_ids()),
-)
+VIEW = shareable_view(t.address_scopes, hidden=("description", "created_at", "updated_at", "tags"))
 
 
 class AddressScopes:

@@ -26,7 +26,7 @@ from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.ipam import prefixes
 from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
@@ -37,18 +37,7 @@ _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
-VIEW = View(
-    t.subnetpools,
-    columns=(
-        *("id", "name", "project_id", "prefixes", "default_quota", "ip_version"),
-        *(*LENGTHS, "is_default", "address_scope_id"),
-        *("description", "created_at", "updated_at", "revision_number", "tags", "allocation_version"),
-    ),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
-    listed=among(t.subnetpools, own_ids(t.subnetpools), shared_ids()),
-    hidden=("allocation_version",),
-)
+VIEW = shareable_view(t.subnetpools, hidden=("allocation_version",))
 
 
 # --- for whoever makes subnets ----------------------------------------------------------------------------------------

@@ -21,39 +21,6 @@ RENAMED = {
     "binding:vnic_type": "vnic_type",
     "binding:profile": "profile",
 }
-COLUMNS = (
-    "id",
-    "name",
-    "network_id",
-    "project_id",
-    "mac_address",
-    "admin_state_up",
-    "status",
-    "device_id",
-    "device_owner",
-    "fixed_ips",
-    "port_security_enabled",
-    "security_groups",
-    "allowed_address_pairs",
-    "extra_dhcp_opts",
-    "dns_name",
-    "dns_domain",
-    "dns_assignment",
-    "qos_policy_id",
-    "qos_network_policy_id",
-    "ip_allocation",
-    "propagate_uplink_status",
-    "data_plane_status",
-    "numa_affinity_policy",
-    "device_profile",
-    "hints",
-    "trusted",
-    "description",
-    "created_at",
-    "updated_at",
-    "revision_number",
-    "tags",
-)
 
 
 def _address(text: str) -> str:
@@ -103,7 +70,6 @@ def _by_host(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
 
 VIEW = View(
     t.ports,
-    columns=COLUMNS,
     renamed=RENAMED,
     computed={
         "resource_request": sa.null(),

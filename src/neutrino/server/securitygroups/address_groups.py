@@ -20,7 +20,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -28,16 +28,7 @@ Object = dict[str, Any]
 KIND = "address_group"
 
 _c, _r = t.address_groups.c, t.security_group_rules.c
-VIEW = View(
-    t.address_groups,
-    columns=(
-        *("id", "name", "description", "project_id", "addresses"),
-        *("created_at", "updated_at", "revision_number"),
-    ),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(t.address_groups.c.project_id == PROJECT, shared_with_viewer(t.address_groups.c.id)),
-    listed=among(t.address_groups, own_ids(t.address_groups), shared_ids()),
-)
+VIEW = shareable_view(t.address_groups, hidden=("tags",))
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
 

@@ -40,19 +40,7 @@ SHOWN_IN_FLOATING_IP = (
 )
 VIEW = View(
     t.port_forwardings,
-    columns=(
-        "id",
-        "external_port",
-        "external_port_range",
-        "internal_port",
-        "internal_port_range",
-        "internal_ip_address",
-        "internal_port_id",
-        "protocol",
-        "description",
-    ),
     computed={
-        "floatingip_id": _c.floatingip_id,
         "ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery(),
     },
     scope=sa.true(),

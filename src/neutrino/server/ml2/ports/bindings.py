@@ -28,9 +28,9 @@ Object = dict[str, Any]
 _b = t.port_bindings.c
 VIEW = View(
     t.port_bindings,
-    columns=("host", "status", "vnic_type", "vif_type", "profile", "vif_details"),
     key="host",
     scope=sa.true(),
+    hidden=("port_id", "levels"),
 )
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
 
