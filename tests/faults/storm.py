@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.state import Object
+from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.log import ChangeLog
 from neutrino.server.feed.reader import read_all
 from neutrino.server.feed.scope import scope
 from neutrino.server.main import Server
@@ -178,7 +178,7 @@ class Storm:
 
         def client(host: str) -> FeedClient:
             first, *others = random.sample(addresses, len(addresses))
-            how = Settings(first, host, keys[host], others=tuple(others), first_delay=0.05, longest_delay=1.0)
+            how = ClientOptions(first, host, keys[host], others=tuple(others), first_delay=0.05, longest_delay=1.0)
             return FeedClient(how)
 
         async def until_over() -> None:

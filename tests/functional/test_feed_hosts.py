@@ -15,9 +15,10 @@ from neutrino.feed.address import Address
 from neutrino.feed.messages import Ack, Hello, Problem, Put, Refused, Report
 from neutrino.model.agents import OVS, AgentState
 from neutrino.model.state import Port
-from neutrino.server.feed import service, wake
+from neutrino.server.feed import server as feed_server
+from neutrino.server.feed import wake
+from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.log import ChangeLog
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
@@ -361,7 +362,7 @@ def test_a_socket_is_not_taken_from_who_serves_it(
     server: Server, keys: dict[str, str], address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second feed serves where it can, and comes into the first one's place when that ends."""
-    monkeypatch.setattr(service, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(feed_server, "RETRY_SECONDS", 0.02)
     other = Address(path=str(tmp_path / "other.sock"))
 
     async def test() -> None:

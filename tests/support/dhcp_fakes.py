@@ -10,7 +10,7 @@ from neutrino.agent.dhcp.dnsmasq import Found
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import DHCP, AgentState
 from neutrino.model.state import Object
 from tests.fakes.netlink import FakeNetlink
@@ -77,7 +77,7 @@ class DhcpHost:
     def cache(self, kind: str, *objects: Object) -> None:
         self.feed.state.objects[kind].update({each.id: each for each in objects})
         for each in objects:
-            self.role.changed(Change(kind, each.id, None, each))
+            self.role.changed(StateChange(kind, each.id, None, each))
 
     def there(self) -> set[str]:
         """All that is on the host, a line for each thing."""

@@ -12,7 +12,7 @@ import pytest
 from neutrino.feed.messages import PortDown, PortUp, Problem, Report
 from neutrino.model.agents import FEED_BEHIND, OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.hearing import Hearing
+from neutrino.server.feed.report_batches import ReportBatches
 from neutrino.server.feed.reports import Heard, Reports, Said
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
@@ -46,8 +46,8 @@ class Writer:
 
 
 @contextlib.asynccontextmanager
-async def hearing(writer: Writer, patience: float = 3600.0) -> AsyncIterator[Hearing]:
-    made = Hearing(writer, patience)
+async def hearing(writer: Writer, patience: float = 3600.0) -> AsyncIterator[ReportBatches]:
+    made = ReportBatches(writer, patience)
     running = asyncio.create_task(made.run())
     try:
         async with asyncio.timeout(20):

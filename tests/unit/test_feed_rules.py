@@ -18,8 +18,8 @@ from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.roles import LEAST, ROLES, UnknownRole, may_know, parse_roles
-from neutrino.server.feed.gate import MISS_SECONDS, MISSES, Gate, source
-from neutrino.server.feed.rules import MOST_TEXT, refusal
+from neutrino.server.feed.admission import MISS_SECONDS, MISSES, Gate, source
+from neutrino.server.feed.report_rules import MOST_TEXT, refusal
 
 PORT = "5c0fd3b1-1111-4444-8888-000000000001"
 OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})

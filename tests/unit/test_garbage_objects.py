@@ -19,7 +19,7 @@ from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.role import KINDS as L2_KINDS
 from neutrino.agent.metadata.wanted import Wanted
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Cursor, Put, Synced, Welcome
 from neutrino.feed.state import State
 from neutrino.model import agents, state
@@ -174,7 +174,7 @@ def known(objects: State) -> set[tuple[str, str]]:
     ("kind", "where"), CASES, ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else value
 )
 def test_garbage_from_the_server_leaves_other_objects_alone(kind: str, where: tuple[Any, ...], tmp_path: Path) -> None:
-    client = FeedClient(Settings(Address(path="/nowhere"), "h1", "key"), cache=tmp_path / "feed.json")
+    client = FeedClient(ClientOptions(Address(path="/nowhere"), "h1", "key"), cache=tmp_path / "feed.json")
     client.state.apply(Welcome(cursor=Cursor("d", 1)))
     for message in messages(kind, where):
         client._take(message)

@@ -13,7 +13,7 @@ def serve_feed(config_files: Sequence[str]) -> int:
     """The command: every check first, then the feed until SIGTERM or SIGINT."""
     from neutrino.cli import preflight
     from neutrino.server.config import RefusedToStart, check_values
-    from neutrino.server.feed.listening import addresses, server_tls
+    from neutrino.server.feed.listeners import addresses, server_tls
     from neutrino.server.feed.main import configuration
 
     preflight.check_files(config_files)

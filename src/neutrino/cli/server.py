@@ -20,7 +20,7 @@ from neutrino.cli.beside import PR_SET_PDEATHSIG, Beside, Work
 from neutrino.cli.failures import REFUSED, CannotStart
 from neutrino.cli.feed import feed
 from neutrino.server import config
-from neutrino.server.feed.listening import addresses, server_tls
+from neutrino.server.feed.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 WORKER = "neutrino.cli.worker:application"

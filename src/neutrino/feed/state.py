@@ -24,7 +24,7 @@ _decoders = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """One object before and after; None: not there."""
 
     kind: str
@@ -215,14 +215,14 @@ class State:
     def has_changes(self) -> bool:
         return bool(self._changed)
 
-    def take(self) -> Change | None:
+    def take(self) -> StateChange | None:
         """The change that waits longest; what came and went again meanwhile is none."""
         while self._changed:
             kind, key = next(iter(self._changed))
             old = self._changed.pop((kind, key))
             new = self.objects[kind].get(key)
             if old != new:
-                return Change(kind, key, old, new)
+                return StateChange(kind, key, old, new)
         return None
 
     # --- what we have ---------------------------------------------------------------------------------------------

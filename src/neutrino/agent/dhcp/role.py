@@ -26,7 +26,7 @@ from neutrino.agent.role import Found, Speaker
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, connected, follow
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 
@@ -85,7 +85,7 @@ class DhcpRole:
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         if change.kind == NETWORK:
             self._queue.put(change.id)
         elif change.kind == PORT:

@@ -22,7 +22,7 @@ from neutrino.agent.wires import Wires
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
 
 LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class L2Role:
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         """Rounds look at everything; `synced` follows."""
 
     def synced(self) -> None:

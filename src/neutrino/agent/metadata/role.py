@@ -41,7 +41,7 @@ from neutrino.agent.metadata.wanted import NETWORK, Wanted
 from neutrino.agent.processes import ProcessWatch
 from neutrino.agent.role import Found, Speaker
 from neutrino.dataplane.process.api import Daemon, ProcessError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class MetadataRole:
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         if self._wanted.changed(change):
             self._dirty.set()
 

@@ -21,7 +21,7 @@ from neutrino.agent.metadata.desired import (
     render_router_place,
 )
 from neutrino.agent.metadata.messages import Instance
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.dhcp import ROUTERS, DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 
@@ -42,7 +42,7 @@ class Wanted:
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> bool:
+    def changed(self, change: StateChange) -> bool:
         """Whether it is of any concern."""
         if change.kind == ROUTER:
             self._stale_places.add(router_namespace(change.id))
@@ -55,7 +55,7 @@ class Wanted:
             return False
         return True
 
-    def _note_own(self, change: Change) -> None:
+    def _note_own(self, change: StateChange) -> None:
         """Ports of routers and of DHCP say whether a network is isolated, and whether it is served here."""
         for port in (change.old, change.new):
             if isinstance(port, DhcpPort) and port.device_owner.startswith(INFRASTRUCTURE):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterator
 
 from neutrino.model.dhcp import DhcpPort, is_metadata_network
 from neutrino.server.feed.dhcp_copies import copies, copy_hosts, distributed_hosts, is_server
-from neutrino.server.feed.follow import Follow
-from neutrino.server.feed.items import Item
+from neutrino.server.feed.encoding import Item
 from neutrino.server.feed.joined import Joined
-from neutrino.server.feed.outgoing import Key
+from neutrino.server.feed.pending import Key
 from neutrino.server.feed.records import DhcpAgent, DhcpRecord, PortRecord
+from neutrino.server.feed.subscriptions import Follow
 
 NETWORK, PORT = "dhcp_network", "dhcp_port"
 Touch = Callable[[Collection[str], str, str], None]  # hosts, kind, id

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from neutrino.model.state import DvrMac
-from neutrino.server.feed.items import Item
-from neutrino.server.feed.outgoing import Key
+from neutrino.server.feed.encoding import Item
+from neutrino.server.feed.pending import Key
 
 MAC = "dvr_mac"
 Touch = Callable[[Collection[str], str, str], None]  # hosts, kind, id

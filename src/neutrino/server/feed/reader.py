@@ -28,13 +28,13 @@ from neutrino.model.state import (
     Subnet,
 )
 from neutrino.server.db import tables as t
+from neutrino.server.feed.change_log import Row
 from neutrino.server.feed.delegation_reader import decode_addresses
 from neutrino.server.feed.dvr_reader import distributed_routers_of, read_distributed_ports, read_macs
-from neutrino.server.feed.log import Row
 from neutrino.server.feed.records import TUNNELS, DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records
+from neutrino.server.feed.report_rules import TUNNEL_TYPES, tunnel_address
 from neutrino.server.feed.router_reader import read_replicas, read_routers, replicated_ports, routers_of
 from neutrino.server.feed.rows import Ids, read_rows
-from neutrino.server.feed.rules import TUNNEL_TYPES, tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.device_owners import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 
 from neutrino.server.feed.dhcp_world import DhcpWorld
-from neutrino.server.feed.items import Item
-from neutrino.server.feed.outgoing import Key
+from neutrino.server.feed.encoding import Item
+from neutrino.server.feed.pending import Key
 from neutrino.server.feed.records import RouterRecord
 
 ROUTER = "router"

@@ -30,11 +30,11 @@ from neutrino.feed.messages import (
 )
 from neutrino.server import errors
 from neutrino.server.feed.credentials import Known
-from neutrino.server.feed.outgoing import Outgoing
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.pending import Pending
+from neutrino.server.feed.report_rules import refusal
 from neutrino.server.feed.reports import Said
-from neutrino.server.feed.rules import refusal
 from neutrino.server.feed.telling import compare, next_and_synced
-from neutrino.server.feed.world import World
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -44,14 +44,14 @@ Take = Callable[[str, Sequence[Said]], Awaitable[list[str]]]
 
 
 class Session:
-    def __init__(self, connection: ServerConnection, host: str, known: Known, world: World, take: Take) -> None:
+    def __init__(self, connection: ServerConnection, host: str, known: Known, world: Fanout, take: Take) -> None:
         self._connection = connection
         self.host = host
         self.known = known  # the credential that it came with
         self._world = world
         self._take = take
         self._wake = asyncio.Event()
-        self.outgoing = Outgoing(host, self._wake.set, known.roles)
+        self.outgoing = Pending(host, self._wake.set, known.roles)
         self._told = 0  # the position of the last `synced`
 
     async def run(self, server: str, database: str) -> None:

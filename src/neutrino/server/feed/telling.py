@@ -8,9 +8,9 @@ from typing import Final
 
 from neutrino.feed.messages import MOST_MEMBERS, Entries, Members, Synced, encode_one, frame
 from neutrino.model.roles import may_know
-from neutrino.server.feed.items import gone
-from neutrino.server.feed.outgoing import Difference, Outgoing
-from neutrino.server.feed.world import World
+from neutrino.server.feed.encoding import gone
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.pending import Difference, Pending
 
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed when it has grown to this
 Have = Mapping[str, Mapping[str, str]]
@@ -27,7 +27,7 @@ KEYED: Final = (  # in the order in which they are told
 )
 
 
-def compare(world: World, outgoing: Outgoing, have: Have) -> None:
+def compare(world: Fanout, outgoing: Pending, have: Have) -> None:
     """Note all in which what the host has differs from what it should have."""
     host = outgoing.host
     wanted: dict[str, dict[str, str]] = {kind: {} for kind in KEYED}
@@ -56,18 +56,18 @@ def compare(world: World, outgoing: Outgoing, have: Have) -> None:
             outgoing.touch(kind, key)
 
 
-def next_frame(world: World, outgoing: Outgoing) -> bytes | None:
+def next_frame(world: Fanout, outgoing: Pending) -> bytes | None:
     """Some of what the host is to be told, as one frame; None if there is nothing."""
     parts = _next_parts(world, outgoing)
     return frame(parts) if parts else None
 
 
-def synced(world: World, outgoing: Outgoing) -> bytes:
+def synced(world: Fanout, outgoing: Pending) -> bytes:
     """After the last frame: the host has everything, as of the world's position."""
     return frame([_synced(world, outgoing)])
 
 
-def next_and_synced(world: World, outgoing: Outgoing) -> tuple[bytes, bool]:
+def next_and_synced(world: Fanout, outgoing: Pending) -> tuple[bytes, bool]:
     """The next frame, and whether it was the last: then `synced` is in it."""
     parts = _next_parts(world, outgoing)
     is_last = not outgoing
@@ -76,7 +76,7 @@ def next_and_synced(world: World, outgoing: Outgoing) -> tuple[bytes, bool]:
     return frame(parts), is_last
 
 
-def _synced(world: World, outgoing: Outgoing) -> bytes:
+def _synced(world: Fanout, outgoing: Pending) -> bytes:
     told = {}
     if outgoing.digests:
         followed = world.tunnelled_networks(outgoing.host)
@@ -85,7 +85,7 @@ def _synced(world: World, outgoing: Outgoing) -> bytes:
     return encode_one(Synced(position=world.position, entries=told))
 
 
-def _next_parts(world: World, outgoing: Outgoing) -> list[bytes]:
+def _next_parts(world: Fanout, outgoing: Pending) -> list[bytes]:
     """Messages up to the size of a frame. What is told is taken out of `outgoing`, the rest waits there."""
     parts: list[bytes] = []
     size = 0
@@ -107,7 +107,7 @@ def _next_parts(world: World, outgoing: Outgoing) -> list[bytes]:
     return parts
 
 
-def _objects(world: World, outgoing: Outgoing, room: int) -> list[bytes]:
+def _objects(world: Fanout, outgoing: Pending, room: int) -> list[bytes]:
     parts: list[bytes] = []
     for kind, key in outgoing.keys:
         item = world.lookup(outgoing.host, kind, key) if may_know(kind, outgoing.roles) else None
@@ -124,7 +124,7 @@ def _objects(world: World, outgoing: Outgoing, room: int) -> list[bytes]:
     return parts
 
 
-def _members(world: World, host: str, group_id: str, difference: Difference | None) -> list[bytes]:
+def _members(world: Fanout, host: str, group_id: str, difference: Difference | None) -> list[bytes]:
     members = world.members(host, group_id)
     if members is None:
         return [gone("group_members", group_id)]

@@ -27,19 +27,19 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import HOST_HEADER, MOST_BYTES
 from neutrino.server import errors
 from neutrino.server.db.session import Database
+from neutrino.server.feed.admission import Gate, source
+from neutrino.server.feed.change_log import BATCH, ChangeLog
 from neutrino.server.feed.credentials import Credentials, Known
 from neutrino.server.feed.credentials import digest as digest_of
-from neutrino.server.feed.gate import Gate, source
-from neutrino.server.feed.hearing import Hearing
-from neutrino.server.feed.log import BATCH, ChangeLog
+from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.pace import Pace
 from neutrino.server.feed.reader import read_all, read_changed
 from neutrino.server.feed.records import Records
+from neutrino.server.feed.report_batches import ReportBatches
 from neutrino.server.feed.reports import Heard, Reports
 from neutrino.server.feed.session import Session
 from neutrino.server.feed.socket_file import owned
 from neutrino.server.feed.wake import wake
-from neutrino.server.feed.world import World
 
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
@@ -54,7 +54,7 @@ MOST_SESSIONS = 16  # of one host: one for each of its processes, and some that 
 
 
 @dataclass(frozen=True)
-class Settings:
+class FeedOptions:
     server: str  # this machine's name
     addresses: Sequence[Address]
     tls: ssl.SSLContext | None = None
@@ -97,7 +97,7 @@ class _GatedConnection(ServerConnection):
 
 
 class FeedServer:
-    def __init__(self, db: Database, credentials: Credentials, reports: Reports, settings: Settings) -> None:
+    def __init__(self, db: Database, credentials: Credentials, reports: Reports, settings: FeedOptions) -> None:
         self._db = db
         self._log = ChangeLog(db)
         self._credentials = credentials
@@ -112,12 +112,12 @@ class FeedServer:
         self._looked = -LOOKUP_SECONDS
         self._woken = asyncio.Event()
         self._unsettled = asyncio.Event()  # distributed routers, or what is on their subnets, may need something
-        self._hearing = Hearing(self._do, settings.patience)
+        self._hearing = ReportBatches(self._do, settings.patience)
         self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, Known]] = WeakKeyDictionary()
         self._sessions: set[Session] = set()
         self._database = ""
         self._known: Mapping[str, Known] = {}  # by host
-        self.world = World()
+        self.world = Fanout()
         self.listening: list[Address] = []  # once it is, with the ports that were chosen
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -158,7 +158,7 @@ class FeedServer:
     async def _read_everything(self) -> None:
         """The world anew. Whoever is connected comes again and is compared with it."""
         position, identity, records, known = await self._run(self._reading, self._load)
-        world = World()
+        world = Fanout()
         world.apply(records)
         world.position = position
         self.world, self._database, self._known = world, identity, known

@@ -63,7 +63,7 @@ _HELD = sa.exists().where(_w.port_id == _port.c.id, sa.or_(_NEAR, _SCHEDULED)).c
 _ABANDONED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port.c.status == ACTIVE, sa.not_(_HELD))
 
 
-class DistributedPorts:
+class DistributedPortStatus:
     """Takes what hosts say of ports; `others` hears of those that are bound to a host."""
 
     def __init__(self, db: Database, others: Ports) -> None:

@@ -14,14 +14,14 @@ from neutrino.model.state import AddressGroup, Host, Network
 from neutrino.server.feed import dhcp_world, dvr_world, router_world
 from neutrino.server.feed.dhcp_world import DhcpWorld
 from neutrino.server.feed.dvr_world import DvrWorld
-from neutrino.server.feed.follow import Follow
-from neutrino.server.feed.items import Item, MemberSet, digest
-from neutrino.server.feed.outgoing import Key, Outgoing
+from neutrino.server.feed.encoding import Item, MemberSet, digest
+from neutrino.server.feed.pending import Key, Pending
 from neutrino.server.feed.records import GroupRecord, PortRecord, Records, is_tunnelled
 from neutrino.server.feed.router_world import RouterWorld
+from neutrino.server.feed.subscriptions import Follow
 
 
-class World:
+class Fanout:
     def __init__(self) -> None:
         self.position = 0
         self._items: defaultdict[str, dict[str, Item]] = defaultdict(dict)  # network, security_group, …, by id
@@ -43,24 +43,24 @@ class World:
             "address_group": self._with_addresses,
         }
         self._hosts_ports: defaultdict[str, set[str]] = defaultdict(set)
-        self._watched: dict[str, list[Outgoing]] = {}
+        self._watched: dict[str, list[Pending]] = {}
         self._dhcp = DhcpWorld(self._touch)
         self._routers = RouterWorld(self._touch, self._dhcp)
         self._dvr = DvrWorld(self._touch)
 
     # --- who listens ----------------------------------------------------------------------------------------------
 
-    def watch(self, outgoing: Outgoing) -> None:
+    def watch(self, outgoing: Pending) -> None:
         self._watched.setdefault(outgoing.host, []).append(outgoing)
 
-    def unwatch(self, outgoing: Outgoing) -> None:
+    def unwatch(self, outgoing: Pending) -> None:
         left = [o for o in self._watched.get(outgoing.host, ()) if o is not outgoing]
         if left:
             self._watched[outgoing.host] = left
         else:
             self._watched.pop(outgoing.host, None)
 
-    def _watchers(self, hosts: Collection[str]) -> Iterator[Outgoing]:
+    def _watchers(self, hosts: Collection[str]) -> Iterator[Pending]:
         for host in hosts if len(hosts) < len(self._watched) else self._watched.keys() & set(hosts):
             yield from self._watched.get(host, ())
 

@@ -29,7 +29,7 @@ class Difference:
         self.removed -= added
 
 
-class Outgoing:
+class Pending:
     def __init__(self, host: str, wake: Callable[[], None] = lambda: None, roles: Sequence[str] = ROLES) -> None:
         self.host = host
         self.roles = roles  # the host is told of nothing that is for others

@@ -15,7 +15,7 @@ MOST: Final = 20_000
 Outward = Report | PortUp | PortDown | PortReady | Status | Problem
 
 
-class Outbox:
+class UnacknowledgedReports:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._serial = 0

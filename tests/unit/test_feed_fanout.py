@@ -28,11 +28,11 @@ from neutrino.model.state import (
     Segment,
     Subnet,
 )
-from neutrino.server.feed.outgoing import Outgoing
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.pending import Pending
 from neutrino.server.feed.records import DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records, RouterRecord
 from neutrino.server.feed.scope import scope
 from neutrino.server.feed.telling import compare, next_frame, synced
-from neutrino.server.feed.world import World
 
 HOSTS = [f"h{i}" for i in range(4)]
 MAC = "fa:16:3e:00:00:01"
@@ -46,25 +46,25 @@ PORTS = [f"p{i}" for i in range(14)]
 class HostEnd:
     """A host as the server has it and as it has itself, with no socket between."""
 
-    def __init__(self, world: World, host: str) -> None:
+    def __init__(self, world: Fanout, host: str) -> None:
         self.host = host
         self.state = State()
         self._reader = Reader(FROM_SERVER)
         self._connect(world)
 
-    def _connect(self, world: World) -> None:
-        self.outgoing = Outgoing(self.host)
+    def _connect(self, world: Fanout) -> None:
+        self.outgoing = Pending(self.host)
         world.watch(self.outgoing)
         self.state.apply(Welcome(cursor=Cursor("db", world.position)))
         compare(world, self.outgoing, self.state.have())
 
-    def reconnect(self, world: World, into: World | None = None) -> int:
+    def reconnect(self, world: Fanout, into: Fanout | None = None) -> int:
         """How much the server finds to be different."""
         world.unwatch(self.outgoing)
         self._connect(into or world)
         return len(self.outgoing)
 
-    def hear(self, world: World, frames: int | None = None) -> None:
+    def hear(self, world: Fanout, frames: int | None = None) -> None:
         """Some of what waits; without a number all, and `synced`."""
         while frames is None or frames > 0:
             data = next_frame(world, self.outgoing)
@@ -220,7 +220,7 @@ def source(request: pytest.FixtureRequest) -> Random:
 
 
 def test_every_step_leads_to_what_the_definition_says(source: Random) -> None:
-    world = World()
+    world = Fanout()
     ends = [HostEnd(world, host) for host in HOSTS]
     for _ in range(300):
         world.apply(source.step())
@@ -231,7 +231,7 @@ def test_every_step_leads_to_what_the_definition_says(source: Random) -> None:
 
 def test_hosts_that_are_slow_or_lose_the_connection(source: Random) -> None:
     """Changes meet hosts in the middle of hearing the ones before; nothing is missed, nothing stays."""
-    world, rng = World(), source.rng
+    world, rng = Fanout(), source.rng
     ends = [HostEnd(world, host) for host in HOSTS]
     for step in range(400):
         world.apply(source.step())
@@ -248,13 +248,13 @@ def test_hosts_that_are_slow_or_lose_the_connection(source: Random) -> None:
 
 def test_a_new_server_finds_only_what_differs(source: Random) -> None:
     """The world read from scratch is the one that was followed: hosts that heard all have nothing to hear."""
-    world = World()
+    world = Fanout()
     ends = [HostEnd(world, host) for host in HOSTS]
     for _ in range(200):
         world.apply(source.step())
         for end in ends:
             end.hear(world)
-    another = World()
+    another = Fanout()
     another.apply(source.records)
     assert [end.reconnect(world, another) for end in ends] == [0] * len(ends)
     for _ in range(20):
@@ -265,7 +265,7 @@ def test_a_new_server_finds_only_what_differs(source: Random) -> None:
 
 
 def test_a_cache_is_as_good_as_the_memory(source: Random) -> None:
-    world = World()
+    world = Fanout()
     ends = [HostEnd(world, host) for host in HOSTS]
     for step in range(100):
         world.apply(source.step())
@@ -281,7 +281,7 @@ def test_a_cache_is_as_good_as_the_memory(source: Random) -> None:
 
 
 def test_what_waits_does_not_outgrow_the_objects(source: Random) -> None:
-    world = World()
+    world = Fanout()
     ends = [HostEnd(world, host) for host in HOSTS]
     for _ in range(3000):
         world.apply(source.step())
@@ -294,7 +294,7 @@ def test_what_waits_does_not_outgrow_the_objects(source: Random) -> None:
 
 
 def test_those_who_are_not_concerned_hear_nothing() -> None:
-    world = World()
+    world = Fanout()
     segments = (Segment(id="s", network_type="vxlan"),)
     world.apply(Records(networks={n: Network(id=n, segments=segments) for n in NETWORKS}))
     for i, host in enumerate(HOSTS):
@@ -311,7 +311,7 @@ def test_those_who_are_not_concerned_hear_nothing() -> None:
 
 
 def test_members_travel_as_differences() -> None:
-    world = World()
+    world = Fanout()
     rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
     world.put_group("g", GroupRecord(SecurityGroup(id="g", rules=(rule,))))
     own = Port(id="own", network_id="n", mac_address=MAC, host="h0", security_groups=("g",))
@@ -335,7 +335,7 @@ def test_members_travel_as_differences() -> None:
 
 
 def test_before_synced_nothing_is_taken_away() -> None:
-    world = World()
+    world = Fanout()
     port = Port(id="p", network_id="n", mac_address=MAC, host="h0")
     world.put_port("p", PortRecord("p", "n", {"h0": port}))
     end = HostEnd(world, "h0")

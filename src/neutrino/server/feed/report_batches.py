@@ -36,7 +36,7 @@ class _Waiting:
         )
 
 
-class Hearing:
+class ReportBatches:
     def __init__(self, do: Do, patience: float) -> None:
         """`patience`: seconds that a plain report may wait."""
         self._do = do
