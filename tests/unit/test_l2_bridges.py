@@ -147,7 +147,7 @@ def test_tags_are_set_kept_and_put_right(ovsdb):
 
 
 def test_a_host_from_its_configuration_to_its_packets():
-    """Bridges, flows and tags as an agent would do them, on a fake Open vSwitch; a restart of it is noticed and repaired."""
+    """Bridges, flows and tags as an agent would do them, on a fake Open vSwitch; its restart is noticed and repaired."""
     host = FakeOpenVSwitch()
     host.ovsdb.apply([SetBridge("br-ex"), SetPort("br-ex", "eth1")])
     wire(host.ovsdb)

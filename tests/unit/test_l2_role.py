@@ -30,7 +30,7 @@ class Conflicting(Reconciler):
     def reconcile(self, *args: object, **options: object) -> Outcome:
         if self.conflict:
             raise ConflictingFlows("one against another")
-        return super().wire(*args, **options)  # type: ignore[arg-type]
+        return super().reconcile(*args, **options)  # type: ignore[arg-type]
 
     def find(self, *args: object, **options: object) -> object:  # type: ignore[override]
         raise ConflictingFlows("one against another")
@@ -49,7 +49,7 @@ class Watch:
 def test_conflicting_flows_do_not_end_the_agent() -> None:
     host, feed = SwitchHost(), Feed()
     host.reconcile()  # the bridges are there from before
-    reconciler = Conflicting(host.switch.ovsdb, host.switch.openflow, host.connections, host.wiring, host.options)
+    reconciler = Conflicting(host.switch.ovsdb, host.switch.openflow, host.connections, host.bridges, host.options)
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", describe)  # type: ignore[arg-type]
 
