@@ -228,17 +228,17 @@ def wrong_objects(kind: str) -> list[state.Object]:
 @pytest.mark.parametrize("kind", sorted(L2_KINDS.values()))
 def test_l2_wires_the_other_ports(kind: str) -> None:
     host = SwitchHost()
-    host.wire()
+    host.reconcile()
     host.plug("good")
     good = port("good", 2, "netgood", groups=["open"])
     for wrong in wrong_objects(kind):
-        host.new_wirer()
+        host.new_reconciler()
         host.plug(wrong.id)
         several = {each.id: each for each in (*GOOD.values(), OPEN, network("netgood", number=7), good, wrong)}
         if kind in ("security_group", "group_members", "address_group"):  # what p1 uses is what is wrong
             several[GOOD[kind].id] = msgspec.structs.replace(wrong, id=GOOD[kind].id)
         host.plug("p1")
-        outcome = host.wirer.wire(host_state(*several.values()), complete=True)
+        outcome = host.reconciler.reconcile(host_state(*several.values()), complete=True)
         assert "good" in outcome.wired, (wrong, outcome)
         assert host.tag("good") not in (None, DEAD_VLAN)
 

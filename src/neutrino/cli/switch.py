@@ -19,7 +19,7 @@ from pathlib import Path
 
 from neutrino import private
 from neutrino.cli.beside import PR_SET_PDEATHSIG
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 SECONDS = 20.0

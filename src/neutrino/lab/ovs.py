@@ -12,7 +12,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
 from neutrino.lab import processes
 from neutrino.lab.enter import command, host_command, host_file, host_network, in_network, ip_batch, write_sysctls
 from neutrino.lab.errors import LabError

@@ -4,19 +4,19 @@ import dataclasses
 
 import pytest
 
-from neutrino.agent.l2.desired import HostState, Options, TunnelPort, Uplink, resolve, wanted_segments
-from neutrino.agent.l2.local_vlans import allocate, restore
-from neutrino.agent.l2.ownership import COOKIE, MASK
-from neutrino.agent.l2.plan import Renderer, plan
-from neutrino.agent.l2.wiring import (
-    WiringOptions,
+from neutrino.agent.l2.bridges import (
+    BridgeOptions,
     patch_names,
     plan_bridges,
     plan_tags,
     plan_tunnels,
-    read_wiring,
+    read_plugged,
     tunnel_name,
 )
+from neutrino.agent.l2.desired import FlowOptions, HostState, TunnelPort, Uplink, resolve, wanted_segments
+from neutrino.agent.l2.local_vlans import allocate, restore
+from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.plan import Renderer, plan
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort
 from neutrino.model.state import Host
 from tests.fakes import packet
@@ -24,7 +24,7 @@ from tests.fakes.openvswitch import FakeOpenVSwitch
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.l2 import OPEN, mac, network, port
 
-OPTIONS = WiringOptions(
+OPTIONS = BridgeOptions(
     bridge_mappings=(("physnet1", "br-ex"),),
     tunnel_types=("vxlan", "gre"),
     local_ip="192.0.2.1",
@@ -43,7 +43,7 @@ def ovsdb() -> FakeOvsdb:
     return made
 
 
-def wire(ovsdb: FakeOvsdb, options: WiringOptions = OPTIONS, hosts: list[Host] = HOSTS) -> None:
+def wire(ovsdb: FakeOvsdb, options: BridgeOptions = OPTIONS, hosts: list[Host] = HOSTS) -> None:
     ovsdb.apply(plan_bridges(options, ovsdb.read()).changes)
     ovsdb.apply(plan_tunnels(options, hosts, ovsdb.read()).changes)
 
@@ -68,7 +68,7 @@ def test_the_second_plan_is_empty(ovsdb):
 def test_those_who_plug_are_served_beside_others():
     ovsdb = FakeOvsdb()
     ovsdb.apply([SetManager("ptcp:9")])
-    options = WiringOptions(managers=("ptcp:6640:127.0.0.1",))
+    options = BridgeOptions(managers=("ptcp:6640:127.0.0.1",))
     plan = plan_bridges(options, ovsdb.read())
     assert plan.text().startswith("set manager ptcp:6640:127.0.0.1\n")
     ovsdb.apply(plan.changes)
@@ -79,11 +79,11 @@ def test_those_who_plug_are_served_beside_others():
 def test_read_back(ovsdb):
     wire(ovsdb)
     ovsdb.apply([SetPort("br-int", "tap1", external_ids={"iface-id": "p1"}), SetPort("br-int", "foreign")])
-    wiring = read_wiring(OPTIONS, HOSTS, ovsdb.read())
-    assert wiring.uplinks == (Uplink("physnet1", "br-ex", 2, 2),)
-    assert (wiring.patch_tun, wiring.patch_int) == (1, 1)
-    assert wiring.tunnels == (TunnelPort(2, "vxlan", "h2"), TunnelPort(3, "vxlan", "h3"), TunnelPort(4, "gre", "h3"))
-    assert wiring.ports == {"p1": 3}
+    plugged = read_plugged(OPTIONS, HOSTS, ovsdb.read())
+    assert plugged.uplinks == (Uplink("physnet1", "br-ex", 2, 2),)
+    assert (plugged.patch_tun, plugged.patch_int) == (1, 1)
+    assert plugged.tunnels == (TunnelPort(2, "vxlan", "h2"), TunnelPort(3, "vxlan", "h3"), TunnelPort(4, "gre", "h3"))
+    assert plugged.ports == {"p1": 3}
 
 
 def test_a_physical_bridge_must_be_there():
@@ -132,11 +132,11 @@ def test_tags_are_set_kept_and_put_right(ovsdb):
 
     def planned() -> tuple[object, ...]:
         snapshot = ovsdb.read()
-        wiring = read_wiring(OPTIONS, HOSTS, snapshot)
+        plugged = read_plugged(OPTIONS, HOSTS, snapshot)
         ports = snapshot.bridges["br-int"].ports.values()
         held = restore((entry.tag, entry.other_config) for entry in ports)
-        vlans = allocate(wanted_segments(state, wiring), held, foreign=[1])
-        return plan_tags(OPTIONS, resolve(state, wiring, vlans, Options()), snapshot).changes
+        vlans = allocate(wanted_segments(state, plugged), held, foreign=[1])
+        return plan_tags(OPTIONS, resolve(state, plugged, vlans, FlowOptions()), snapshot).changes
 
     ovsdb.apply(planned())
     ports = ovsdb.read().bridges["br-int"].ports
@@ -147,7 +147,7 @@ def test_tags_are_set_kept_and_put_right(ovsdb):
 
 
 def test_a_host_from_its_configuration_to_its_packets():
-    """Wiring, flows and tags as an agent would do them, on a fake Open vSwitch; a restart of it is noticed and repaired."""
+    """Bridges, flows and tags as an agent would do them, on a fake Open vSwitch; its restart is noticed and repaired."""
     host = FakeOpenVSwitch()
     host.ovsdb.apply([SetBridge("br-ex"), SetPort("br-ex", "eth1")])
     wire(host.ovsdb)
@@ -159,9 +159,9 @@ def test_a_host_from_its_configuration_to_its_packets():
     )
 
     def apply() -> list[str]:
-        wiring = read_wiring(OPTIONS, HOSTS, host.snapshot)
-        vlans = allocate(wanted_segments(state, wiring), {})
-        desired = resolve(state, wiring, vlans, Options())
+        plugged = read_plugged(OPTIONS, HOSTS, host.snapshot)
+        vlans = allocate(wanted_segments(state, plugged), {})
+        desired = resolve(state, plugged, vlans, FlowOptions())
         host.ovsdb.apply(plan_tags(OPTIONS, desired, host.snapshot).changes)
         plans = [
             plan(bridge, flows, host.openflow.read_flows(bridge, COOKIE, MASK))

@@ -12,21 +12,21 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
 from neutrino.dataplane.openflow.api import OpenFlowError
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
 
 _DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 _RIGHT_SINCE = (3, 2)
 _VERSION = re.compile(r"\(Open vSwitch\) (\d+)\.(\d+)")
 
 
-class Decisions(Protocol):
+class MegaflowCache(Protocol):
     def forget(self) -> None:
         """Have every packet from now on decided by the flows that are there; OpenFlowError if that cannot be."""
         ...
 
 
-class OvsDecisions:
+class OvsMegaflowCache:
     """Those of the userspace datapath; `run_directory` is where ovs-vswitchd keeps its sockets."""
 
     def __init__(self, run_directory: str = "", *, timeout: float = 10) -> None:
@@ -36,13 +36,13 @@ class OvsDecisions:
     def forget(self) -> None:
         try:
             with ControlConnection(control_socket(self._run_directory), self._timeout) as control:
-                if not puts_itself_right(control.call("version")):
+                if not revalidates_correctly(control.call("version")):
                     control.call("revalidator/purge")
         except ControlError as error:
             raise OpenFlowError(f"what the switch remembers cannot be put right: {error}") from error
 
 
-def puts_itself_right(said: str) -> bool:
+def revalidates_correctly(said: str) -> bool:
     """Whether a switch that says this of its version needs no help. One that is not understood may need it."""
     found = _VERSION.search(said)
     return found is not None and (int(found[1]), int(found[2])) >= _RIGHT_SINCE

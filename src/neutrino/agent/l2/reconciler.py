@@ -1,4 +1,4 @@
-"""One round of wiring: from what the server said and what is plugged to a switch that does it.
+"""One round of plugged: from what the server said and what is plugged to a switch that does it.
 
     bridges and patches → tunnels → numbers read → local VLANs → tags → hybrid bridges → flows, one bundle a bridge
     → connections that are not allowed any more
@@ -22,25 +22,25 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, HostState, Options, resolve, wanted_segments
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.hybrid.plan import HybridPlan
-from neutrino.agent.l2.hybrid.render import ConflictingPorts
-from neutrino.agent.l2.invalidated import plan_flushes
-from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
-from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
-from neutrino.agent.l2.plan import BridgePlan, Contribution, Renderer, plan
-from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
-from neutrino.agent.l2.wiring import (
+from neutrino.agent.l2.bridges import (
+    BridgeOptions,
     ConfigurationPlan,
-    WiringOptions,
     plan_bridges,
     plan_tags,
     plan_tunnels,
     read_ancillary,
-    read_wiring,
+    read_plugged,
     unnumbered,
 )
+from neutrino.agent.l2.connections import plan_flushes
+from neutrino.agent.l2.desired import Desired, FlowOptions, HostState, resolve, wanted_segments
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall
+from neutrino.agent.l2.hybrid.plan import HybridPlan
+from neutrino.agent.l2.hybrid.render import ConflictingPorts
+from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
+from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
+from neutrino.agent.l2.plan import BridgePlan, Contribution, Renderer, plan
+from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.openflow.api import (
@@ -51,7 +51,7 @@ from neutrino.dataplane.openflow.api import (
     OpenFlow,
     OpenFlowError,
 )
-from neutrino.dataplane.openflow.decisions import Decisions
+from neutrino.dataplane.openflow.megaflows import MegaflowCache
 from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
 
 LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True)
-class WirePlan:
+class HostPlan:
     """All that differs, as one look sees it."""
 
     configuration: tuple[ConfigurationPlan, ...] = ()
@@ -90,7 +90,7 @@ def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
     return {flow.key: flow for flow in flows}
 
 
-class Wirer:
+class Reconciler:
     """Blocking, and for one thread at a time."""
 
     def __init__(
@@ -98,17 +98,17 @@ class Wirer:
         ovsdb: Ovsdb,
         openflow: OpenFlow,
         conntrack: Conntrack,
-        wiring: WiringOptions,
-        options: Options,
+        bridge_options: BridgeOptions,
+        options: FlowOptions,
         *,
         hybrid: HybridFirewall | None = None,
         extensions: Iterable[Contribution] = (),
-        decisions: Decisions | None = None,
+        decisions: MegaflowCache | None = None,
     ) -> None:
         self._ovsdb = ovsdb
         self._openflow = openflow
         self._conntrack = conntrack
-        self._wiring = wiring
+        self._bridge_options = bridge_options
         self._options = options
         self._hybrid = hybrid
         self._renderer = Renderer(extensions)
@@ -136,24 +136,24 @@ class Wirer:
         self._rejected.clear()
         return found
 
-    def forget_decisions(self) -> None:
+    def flush_megaflows(self) -> None:
         """Packets from now on meet the flows that are there, on a switch that cannot be relied on to see to it."""
         if self._decisions is not None:
             self._decisions.forget()
 
     # --- a round --------------------------------------------------------------------------------------------------
 
-    def wire(self, host_state: HostState, *, complete: bool) -> Outcome:
-        bridges = plan_bridges(self._wiring, self._ovsdb.read())
+    def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
+        bridges = plan_bridges(self._bridge_options, self._ovsdb.read())
         changed = self._configure(bridges)
         tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
         changed += self._configure(tunnels)
         snapshot = self._ovsdb.read()
         faults = {**bridges.problems, **tunnels.problems}
-        if unnumbered(self._wiring, snapshot):
+        if unnumbered(self._bridge_options, snapshot):
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
-        changed += self._configure(plan_tags(self._wiring, desired, snapshot))
+        changed += self._configure(plan_tags(self._bridge_options, desired, snapshot))
         unfiltered = self._apply_hybrid(desired, complete)
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
@@ -169,7 +169,7 @@ class Wirer:
         }
         problems = {**desired.problems, **rejected_ports, **unrendered}
         wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
-        for port_id in read_ancillary(self._wiring, snapshot):
+        for port_id in read_ancillary(self._bridge_options, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
         return Outcome(wired, problems, faults, refused=bool(applied.rejected or unfiltered), changed=changed)
@@ -181,26 +181,26 @@ class Wirer:
         return len(difference.changes)
 
     def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
-        wanted = plan_tunnels(self._wiring, host_state.hosts.values(), snapshot)
+        wanted = plan_tunnels(self._bridge_options, host_state.hosts.values(), snapshot)
         if complete:
             return wanted
         kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
         return dataclasses.replace(wanted, changes=kept)
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
-        wiring = read_wiring(self._wiring, host_state.hosts.values(), snapshot)
-        if wiring.patch_int:
-            wiring = dataclasses.replace(wiring, features=self._read_features())
-        allocation = self._allocate(wanted_segments(host_state, wiring), snapshot, complete)
+        plugged = read_plugged(self._bridge_options, host_state.hosts.values(), snapshot)
+        if plugged.patch_int:
+            plugged = dataclasses.replace(plugged, features=self._read_features())
+        allocation = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
         self._vlans = dict(allocation.vlans)
-        desired = resolve(host_state, wiring, allocation, self._options)
+        desired = resolve(host_state, plugged, allocation, self._options)
         if complete:
             return desired
         # A port that we do not know may be one of which we have not heard yet.
         return dataclasses.replace(desired, dead=())
 
     def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
-        ports = snapshot.bridges.get(self._wiring.integration_bridge, Bridge("")).ports.values()
+        ports = snapshot.bridges.get(self._bridge_options.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
         foreign = {
@@ -371,23 +371,23 @@ class Wirer:
                 found[bridge] = len(difference.set), len(difference.delete)
         return found
 
-    def find(self, host_state: HostState, *, complete: bool) -> WirePlan:
+    def find(self, host_state: HostState, *, complete: bool) -> HostPlan:
         """All that a round would change, changing nothing. What follows from a step not done yet is not seen."""
         snapshot = self._ovsdb.read()
-        bridges = plan_bridges(self._wiring, snapshot)
+        bridges = plan_bridges(self._bridge_options, snapshot)
         tunnels = self._tunnel_plan(host_state, snapshot, complete)
         faults = {**bridges.problems, **tunnels.problems}
         if bridges.changes:
-            return WirePlan((bridges, tunnels), problems=faults)
+            return HostPlan((bridges, tunnels), problems=faults)
         desired = self._resolve(host_state, snapshot, complete)
-        tags = plan_tags(self._wiring, desired, snapshot)
+        tags = plan_tags(self._bridge_options, desired, snapshot)
         flows = tuple(
             difference
             for bridge, wanted in self._renderer.render(desired).items()
             if (difference := self._flow_plan(bridge, wanted, desired, complete))
         )
         hybrid = self._hybrid.plan(desired) if self._hybrid is not None and complete else None
-        return WirePlan((bridges, tunnels, tags), flows, hybrid, {**faults, **desired.problems})
+        return HostPlan((bridges, tunnels, tags), flows, hybrid, {**faults, **desired.problems})
 
     def drop_flows(self) -> None:
         """Take all our flows off the bridges that we know."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.dataplane.openflow.api import OpenFlowError, flow
-from neutrino.dataplane.openflow.decisions import OvsDecisions, puts_itself_right
+from neutrino.dataplane.openflow.megaflows import OvsMegaflowCache, revalidates_correctly
 from neutrino.dataplane.openflow.real import OvsOfctl
 from tests.support.openvswitch import OpenVSwitch
 
@@ -35,14 +35,14 @@ def test_what_was_decided_is_forgotten(switch: OpenVSwitch) -> None:
     OvsOfctl(switch.run_directory).apply_flows("br-test", add=[flow(0, 1, "", "drop")], delete=[])
     switch.appctl("netdev-dummy/receive", "p1", PACKET)
     assert len(remembered(switch)) == 1
-    OvsDecisions(switch.run_directory).forget()
-    right = puts_itself_right(switch.appctl("version"))
+    OvsMegaflowCache(switch.run_directory).forget()
+    right = revalidates_correctly(switch.appctl("version"))
     assert len(remembered(switch)) == (1 if right else 0)
 
 
 def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OpenFlowError, match="ovs-vswitchd"):
-        OvsDecisions(str(tmp_path)).forget()
+        OvsMegaflowCache(str(tmp_path)).forget()
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
     ],
 )
 def test_which_need_help(said: str, right: bool) -> None:
-    assert puts_itself_right(said) is right
+    assert revalidates_correctly(said) is right

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, ip_address
 
-from neutrino.agent.l2.desired import Desired, TunnelPort, Uplink, Wiring
+from neutrino.agent.l2.desired import Desired, Plugged, TunnelPort, Uplink
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.dataplane.ovsdb.api import (
@@ -35,7 +35,7 @@ _VXLAN_PORT = 4789
 
 
 @dataclasses.dataclass(frozen=True)
-class WiringOptions:
+class BridgeOptions:
     integration_bridge: str = "br-int"
     tunnel_bridge: str = "br-tun"
     int_peer_patch_port: str = "patch-tun"
@@ -61,7 +61,7 @@ class ConfigurationPlan:
         return "\n".join(change.text() for change in self.changes)
 
 
-def plan_bridges(options: WiringOptions, snapshot: Snapshot) -> ConfigurationPlan:
+def plan_bridges(options: BridgeOptions, snapshot: Snapshot) -> ConfigurationPlan:
     """Our bridges, and the patches between them and to those of the physical networks; and who else may speak to them."""
     wanted: list[Change] = [_own_bridge(options.integration_bridge, options)]
     problems: dict[str, str] = {}
@@ -79,7 +79,7 @@ def plan_bridges(options: WiringOptions, snapshot: Snapshot) -> ConfigurationPla
     return ConfigurationPlan((*served, *_unmet(wanted, snapshot)), problems)
 
 
-def plan_tunnels(options: WiringOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
+def plan_tunnels(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
     """A tunnel for each type that this host and another both have; those of ours that lead to nobody are removed."""
     if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
         return ConfigurationPlan()
@@ -103,7 +103,7 @@ def plan_tunnels(options: WiringOptions, hosts: Iterable[state.Host], snapshot: 
     return ConfigurationPlan((*stale, *_unmet(wanted.values(), snapshot)), problems)
 
 
-def plan_tags(options: WiringOptions, desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
+def plan_tags(options: BridgeOptions, desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
     """Every port that is plugged in its network's VLAN, and those that must not talk in the dead one.
 
     One that is unplugged meanwhile must not come back by that.
@@ -121,7 +121,7 @@ def plan_tags(options: WiringOptions, desired: Desired, snapshot: Snapshot) -> C
     return ConfigurationPlan(_unmet(wanted, snapshot))
 
 
-def read_wiring(options: WiringOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> Wiring:
+def read_plugged(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> Plugged:
     """What is plugged and has its number; a bridge or a patch that is missing is as if it had not been asked for."""
     integration = snapshot.bridges.get(options.integration_bridge, Bridge(""))
     tunnel = snapshot.bridges.get(options.tunnel_bridge, Bridge(""))
@@ -137,7 +137,7 @@ def read_wiring(options: WiringOptions, hosts: Iterable[state.Host], snapshot: S
         for kind in options.tunnel_types
         if _is_address(host.tunneling_ip) and (number := _number(tunnel, tunnel_name(kind, host.tunneling_ip)))
     ]
-    return Wiring(
+    return Plugged(
         ports={port_id: interface.ofport or 0 for port_id, (_, interface) in _plugged(options, snapshot).items()},
         uplinks=tuple(uplinks),
         patch_tun=_number(integration, options.int_peer_patch_port),
@@ -146,7 +146,7 @@ def read_wiring(options: WiringOptions, hosts: Iterable[state.Host], snapshot: S
     )
 
 
-def unnumbered(options: WiringOptions, snapshot: Snapshot) -> tuple[str, ...]:
+def unnumbered(options: BridgeOptions, snapshot: Snapshot) -> tuple[str, ...]:
     """Bridges and patches of ours that the switch has not taken up yet: it was told a moment ago, or is down."""
     pairs = [(options.integration_bridge, options.integration_bridge)]
     if options.tunnel_types:
@@ -159,7 +159,7 @@ def unnumbered(options: WiringOptions, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(name for bridge, name in pairs if not _number(snapshot.bridges.get(bridge, Bridge("")), name))
 
 
-def read_ancillary(options: WiringOptions, snapshot: Snapshot) -> frozenset[str]:
+def read_ancillary(options: BridgeOptions, snapshot: Snapshot) -> frozenset[str]:
     """The ports that are plugged into bridges that are none of ours: others wire them, we say that they are there."""
     ours = {options.integration_bridge, options.tunnel_bridge, *(bridge for _, bridge in options.bridge_mappings)}
     return frozenset(
@@ -190,7 +190,7 @@ def _device_name(prefix: str, name: str) -> str:
     return prefix + name[: _NAME_LENGTH - len(prefix) - len(digest)] + digest
 
 
-def _own_bridge(name: str, options: WiringOptions) -> SetBridge:
+def _own_bridge(name: str, options: BridgeOptions) -> SetBridge:
     return SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
 
 
@@ -201,7 +201,7 @@ def _patch(one: tuple[str, str], other: tuple[str, str]) -> list[Change]:
     ]
 
 
-def _unreachable(options: WiringOptions, host: state.Host) -> str | None:
+def _unreachable(options: BridgeOptions, host: state.Host) -> str | None:
     if not host.tunneling_ip:
         return "it has no address for tunnels"
     if not _is_address(host.tunneling_ip):
@@ -221,7 +221,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _tunnel(options: WiringOptions, kind: str, host: state.Host) -> SetPort:
+def _tunnel(options: BridgeOptions, kind: str, host: state.Host) -> SetPort:
     settings = {
         "remote_ip": host.tunneling_ip,
         "local_ip": options.local_ip,
@@ -236,7 +236,7 @@ def _tunnel(options: WiringOptions, kind: str, host: state.Host) -> SetPort:
     return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 
 
-def _plugged(options: WiringOptions, snapshot: Snapshot) -> dict[str, tuple[Port, Interface]]:
+def _plugged(options: BridgeOptions, snapshot: Snapshot) -> dict[str, tuple[Port, Interface]]:
     """The ports of the integration bridge by the id that they were plugged for, if they have a number.
 
     While an instance moves, two devices may carry one id: the first by name counts, until the other is gone.
