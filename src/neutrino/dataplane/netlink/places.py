@@ -15,7 +15,7 @@ from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.values import HOST
-from neutrino.dataplane.netlink.wire import RouteSocket, number, read_attributes
+from neutrino.dataplane.netlink.rtnetlink import RouteSocket, number, read_attributes
 
 
 class Places:

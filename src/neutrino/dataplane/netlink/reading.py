@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.values import Address, Device, Neighbour, Route, Rule
-from neutrino.dataplane.netlink.wire import (
+from neutrino.dataplane.netlink.rtnetlink import (
     RouteSocket,
     as_number,
     as_text,

@@ -19,7 +19,7 @@ from neutrino.dataplane.netlink.places import Places
 from neutrino.dataplane.netlink.reading import Reader
 from neutrino.dataplane.netlink.sysctls import check_name, read_sysctls, write_sysctl
 from neutrino.dataplane.netlink.values import Device, NamespaceState, Neighbour
-from neutrino.dataplane.netlink.wire import RouteSocket
+from neutrino.dataplane.netlink.rtnetlink import RouteSocket
 from neutrino.dataplane.netlink.writing import Writer
 
 

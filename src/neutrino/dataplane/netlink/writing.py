@@ -32,7 +32,7 @@ from neutrino.dataplane.netlink.changes import (
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.reading import ADDRESS, LINK, NEIGHBOUR, ROUTE, RULE, SCOPES, Reader
 from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule
-from neutrino.dataplane.netlink.wire import RouteSocket, attribute, nested, number, text
+from neutrino.dataplane.netlink.rtnetlink import RouteSocket, attribute, nested, number, text
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SCOPE_NUMBERS = {name: value for value, name in SCOPES.items()}
