@@ -10,7 +10,7 @@ import socket
 import struct
 
 from neutrino.dataplane.netlink import constants as linux
-from neutrino.dataplane.netlink.wire import attribute, read_attributes
+from neutrino.dataplane.netlink.rtnetlink import attribute, read_attributes
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _LINK = struct.Struct("=BxHiII")  # family, type, index, flags, change
