@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address
@@ -422,7 +422,7 @@ def test_a_killed_dnsmasq_is_back(real):
     """As an operator sees it: the watch of the agent, and a real process."""
 
     async def run() -> None:
-        watch = ProcessWatch(real.processes)
+        watch = Supervisor(real.processes)
         task = asyncio.create_task(watch.run())
         first = await watch.keep(real.daemon())
         started = time.monotonic()

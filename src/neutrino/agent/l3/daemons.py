@@ -21,8 +21,8 @@ from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.ha import render_keepalived
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon, Process, Processes
 from neutrino.model.routing import Router
 
@@ -35,12 +35,12 @@ LOOK_SECONDS = 0.02
 
 class RouterDaemons:
     def __init__(
-        self, watch: ProcessWatch, processes: Processes, options: L3Options, wires: Wires | None = None
+        self, watch: Supervisor, processes: Processes, options: L3Options, port_holds: PortHolds | None = None
     ) -> None:
         self._watch = watch
         self._processes = processes
         self._options = options
-        self.delegations = Delegations(watch, processes, options, wires)
+        self.delegations = Delegations(watch, processes, options, port_holds)
         self._state = Path(options.state_path)
 
     def fifo(self, router_id: str) -> Path:

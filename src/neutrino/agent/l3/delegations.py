@@ -32,8 +32,8 @@ from neutrino.agent.l3.parts.delegation import (
     parse_prefix,
     render_client,
 )
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError, Processes
 from neutrino.model.routing import Delegation, Router
 
@@ -47,10 +47,10 @@ FORGOTTEN = ("client.pid", "client-AddrMgr.xml")
 
 class Delegations:
     def __init__(
-        self, watch: ProcessWatch, processes: Processes, options: L3Options, wires: Wires | None = None
+        self, watch: Supervisor, processes: Processes, options: L3Options, port_holds: PortHolds | None = None
     ) -> None:
         self._watch = watch
-        self._wires = wires or Wires()
+        self._port_holds = port_holds or PortHolds()
         self._processes = processes
         self._options = options
         self._base = Path(options.delegations or f"{options.state_path}/{DIRECTORY}")
@@ -154,7 +154,7 @@ class Delegations:
         if self._is_elsewhere(router, subnet_id):
             await self._end(router.id, subnet_id, release=True)
         assert router.gateway is not None, "prefixes are asked for outside"
-        self._wires.hold(_name(router.id, subnet_id), router.gateway.id)
+        self._port_holds.hold(_name(router.id, subnet_id), router.gateway.id)
         await asyncio.to_thread(_prepare, directory, text)
         if await asyncio.to_thread(self._running, router.id, subnet_id) is None:
             for name in FORGOTTEN:
@@ -166,7 +166,7 @@ class Delegations:
         name, pid_file = _name(router_id, subnet_id), str(directory / "pid")
         await self._watch.drop(name, pid_file=pid_file, kill=not release)
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        self._wires.free(name)
+        self._port_holds.release(name)
         self._said.pop(subnet_id, None)
 
     def _is_elsewhere(self, router: Router, subnet_id: str) -> bool:

@@ -38,8 +38,8 @@ from neutrino.agent.metadata.messages import (
 )
 from neutrino.agent.metadata.sockets import REFUSALS, Opened
 from neutrino.agent.metadata.wanted import NETWORK, Wanted
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.role import Found, Speaker
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import Change
 from neutrino.model import agents
@@ -70,10 +70,10 @@ class MetadataRole:
 
     def __init__(
         self,
-        feed: Speaker,
+        feed: RoleFeed,
         options: Options,
         daemon: Daemon,
-        watch: ProcessWatch,
+        watch: Supervisor,
         sockets: Sockets,
         description: agents.AgentState,
         news: Callable[[], None] = lambda: None,
@@ -120,22 +120,22 @@ class MetadataRole:
     async def settle(self) -> None:
         return None  # what was sent is the process's by now
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         self._wanted.index()
         self._think()
         try:
             channel = connect(self._options.socket, SAID)
         except OSError as error:
             plan = "metadata: the process does not run" if self._wanted.places else ""
-            return Found(self.name, plan, {"process": str(error)})
+            return Drift(self.name, plan, {"process": str(error)})
         try:
             async with asyncio.timeout(START_SECONDS):
                 has, _ = await self._hear(channel)
         except (ChannelClosed, TimeoutError) as error:
-            return Found(self.name, "metadata: the process does not answer", {"process": str(error)})
+            return Drift(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
             channel.close()
-        return Found(self.name, self._plan(has, complete=self._feed.is_synced).text(), dict(self._wanted.refused))
+        return Drift(self.name, self._plan(has, complete=self._feed.is_synced).text(), dict(self._wanted.refused))
 
     def _think(self) -> None:
         """Places whose state is another, by that state; those that cannot be served are told of."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from neutrino.agent.processes import DaemonEnded, Delays, ProcessEvent, ProcessWatch
+from neutrino.agent.supervisor import DaemonExited, Delays, ProcessEvent, Supervisor
 from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError
 from tests.fakes.process import FakeProcesses
 
@@ -23,7 +23,7 @@ class Host:
     def __init__(self, **options) -> None:
         self.processes = FakeProcesses()
         self.events: list[ProcessEvent] = []
-        self.watch = ProcessWatch(self.processes, **{"delays": SOON, "told": self.events.append, **options})
+        self.watch = Supervisor(self.processes, **{"delays": SOON, "told": self.events.append, **options})
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -168,7 +168,7 @@ def test_an_end_ends_the_agent_where_that_is_configured():
         await host.watch.keep(DNSMASQ)
         await host.watch.keep(Daemon("radvd router", ("radvd",)))
         host.processes.end(DNSMASQ.name)
-        with pytest.raises(DaemonEnded, match="dnsmasq net ended by SIGKILL"):
+        with pytest.raises(DaemonExited, match="dnsmasq net ended by SIGKILL"):
             await asyncio.wait_for(task, 5)
         assert set(host.processes.running()) == {"radvd router"}  # the others go on
 
@@ -198,7 +198,7 @@ def test_an_end_that_nobody_told_of_is_found():
     async def run() -> None:
         host = Host(interval=0.02)
         host.processes = Silent()
-        host.watch = ProcessWatch(host.processes, interval=0.02, delays=SOON, told=host.events.append)
+        host.watch = Supervisor(host.processes, interval=0.02, delays=SOON, told=host.events.append)
         async with host.running():
             await host.watch.keep(DNSMASQ)
             for number in range(1, 3):

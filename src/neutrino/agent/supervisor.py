@@ -24,7 +24,7 @@ from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError,
 LOG = logging.getLogger(__name__)
 
 
-class DaemonEnded(Exception):
+class DaemonExited(Exception):
     """A daemon has ended, and the agent shall end with it."""
 
 
@@ -59,7 +59,7 @@ class _Kept:
     lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
 
-class ProcessWatch:
+class Supervisor:
     """`told` hears of every event, in the event loop."""
 
     def __init__(
@@ -77,7 +77,7 @@ class ProcessWatch:
         self._delays = delays or Delays()
         self._told = told
         self._kept: dict[str, _Kept] = {}
-        self._fatal: asyncio.Queue[DaemonEnded] = asyncio.Queue()
+        self._fatal: asyncio.Queue[DaemonExited] = asyncio.Queue()
 
     async def keep(self, daemon: Daemon) -> Process:
         """Let it run from now on: what runs in the same way stays, what runs otherwise is stopped and started anew.
@@ -122,7 +122,7 @@ class ProcessWatch:
         return kept.process if kept else None
 
     async def run(self) -> None:
-        """Until cancelled; DaemonEnded where an end is to end the agent. Daemons are left as they are."""
+        """Until cancelled; DaemonExited where an end is to end the agent. Daemons are left as they are."""
         try:
             while True:
                 fatal = await self._fatal_within(self._interval)
@@ -133,7 +133,7 @@ class ProcessWatch:
             for kept in self._kept.values():
                 self._unfollow(kept)
 
-    async def _fatal_within(self, seconds: float) -> DaemonEnded | None:
+    async def _fatal_within(self, seconds: float) -> DaemonExited | None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds or None):
                 return await self._fatal.get()
@@ -190,7 +190,7 @@ class ProcessWatch:
             kept.process = None
             self._tell(ProcessEvent(kept.daemon.name, "ended", how.text()))
             if self._action == "exit":
-                self._fatal.put_nowait(DaemonEnded(f"{kept.daemon.name} {how.text()}: the agent ends, as configured"))
+                self._fatal.put_nowait(DaemonExited(f"{kept.daemon.name} {how.text()}: the agent ends, as configured"))
                 return
             if lived >= self._delays.steady:
                 kept.failures = 0
