@@ -94,7 +94,7 @@ class Host:
         self.role = L3Role(
             self.feed,
             AnyDataplane(RouterDataplane(drivers, options), drivers, options, known),
-            RouterDaemons(watch, self.processes, options),
+            RouterDaemons(watch, options),
             watch,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,

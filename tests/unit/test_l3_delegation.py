@@ -146,8 +146,8 @@ class Host:
         options = L3Options(state_path=str(state))
         self.port_holds = PortHolds()
         watch = Supervisor(self.processes, interval=0.0)
-        self.delegations = Delegations(watch, self.processes, options, self.port_holds)
-        self.delegations.tell = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
+        self.delegations = Delegations(watch, options, self.port_holds)
+        self.delegations.report = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
 
     def has(self, subnet_id: str, text: str, age: float = 0.0) -> None:
         """What a client has written, so long ago."""
@@ -250,7 +250,7 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
         assert host.port_holds.held == {GATEWAY.id}
         elsewhere = asking(Delegation(FIRST), gateway=msgspec.structs.replace(GATEWAY, id="f" * 36))
         (difference,) = host.delegations.find(elsewhere, active=True)
-        assert difference.startswith("load ")
+        assert difference.startswith("restart ")
         await host.delegations.leave(elsewhere)  # while the former gateway is there
         assert (host.running, host.ended_by, host.port_holds.held) == (set(), [signal.SIGTERM], frozenset())
         await host.delegations.ensure(elsewhere, active=True)

@@ -150,7 +150,7 @@ class Host:
         told = Told(lambda: self.feed.state.objects["router"].values(), lambda networks: [])  # type: ignore[arg-type, return-value]
         self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
         watch = Supervisor(self.processes)
-        self.daemons = RouterDaemons(watch, self.processes, options)
+        self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         self.role = L3Role(self.feed, self.dataplane, self.daemons, watch, description)
 

@@ -1,12 +1,14 @@
-"""Watching over the daemons of a host: one that ends is started again, or the agent ends too, as configured.
+"""Supervises the daemons of all roles: dnsmasq, radvd, keepalived, DHCPv6 clients and the metadata proxy.
 
-The kernel tells of an end at once, so a daemon is back in a moment, not at the next look. One that keeps ending is tried
-again ever less often, up to a bound, and for ever. `check_child_processes_interval` is for doubts: every so many seconds
-what runs is compared with what should. 0 turns watching off, as operators know it: daemons are started, and then left.
-`check_child_processes_action` is `respawn`, or `exit`: then the end of a daemon ends `run`, and with it the agent.
+A role gives a `Service` (a daemon and its configuration files) to `Supervisor.ensure`, which starts, restarts or reloads
+the daemon, or leaves it alone. Daemons outlive the agent; the next agent recognises them by their marks.
 
-Daemons are left running when the agent ends; the next one finds them by their marks, and leaves alone those that it would
-start in the same way.
+- Reload is SIGHUP, sent when a file differs from what the daemon has loaded. The digest of the loaded files is stored next
+  to the pid file after the signal: an agent that was killed between writing and signalling repeats the signal.
+- An exit is noticed at once, through a pidfd. The daemon is respawned with back-off, without end, or the agent exits, as
+  `check_child_processes_action` says (`respawn`, `exit`).
+- Every `interval` seconds the running daemons are compared with the supervised ones, in case a notification was lost; 0
+  turns supervision off, and daemons are only started, as operators of Neutron know it.
 """
 
 from __future__ import annotations
@@ -14,102 +16,206 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import enum
+import hashlib
 import logging
+import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
-from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError, Processes
+from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError, Processes
 
 LOG = logging.getLogger(__name__)
+RESPAWN: Literal["respawn"] = "respawn"
+EXIT: Literal["exit"] = "exit"
+YOUNG_SECONDS = 10.0  # an older daemon handles SIGHUP, whatever its log has
+POLL_SECONDS = 0.02
 
 
 class DaemonExited(Exception):
-    """A daemon has ended, and the agent shall end with it."""
+    """A daemon has exited, and the agent has to exit with it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A daemon that should run, and the files that it reads at its start and at SIGHUP, by path."""
+
+    daemon: Daemon
+    files: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    mode: int = 0o600  # of the files; keepalived's has a password
+    reloadable_after: str = ""  # the line in the daemon's log before which it loses a SIGHUP
+    before_start: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
+    """Runs in a thread when no such daemon runs, right before it is started or respawned."""
+
+    def digest(self) -> str:
+        parts = (f"{path}\0{text}" for path, text in sorted(self.files.items()))
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+    @property
+    def loaded(self) -> Path:
+        """Holds the digest of the files that the daemon has loaded."""
+        return Path(f"{self.daemon.pid_file}.loaded")
+
+
+class Action(enum.Enum):
+    NOTHING = "nothing"
+    RELOAD = "reload"
+    RESTART = "restart"
+    START = "start"
+
+
+def plan_service(service: Service, processes: Processes) -> tuple[Action, Process | None]:
+    """What makes the service current, and the process that runs now. Blocking."""
+    daemon = service.daemon
+    found = processes.find(daemon.name, daemon.pid_file)
+    if found is None:
+        return Action.START, None
+    if found.digest != daemon.digest():
+        return Action.RESTART, found
+    differs = any(read_file(Path(path)) != text for path, text in service.files.items())
+    if service.files and (differs or read_file(service.loaded) != service.digest()):
+        return Action.RELOAD, found
+    return Action.NOTHING, found
+
+
+def apply_service(service: Service, processes: Processes) -> tuple[Action, Process]:
+    """Make the service current. Blocking; ProcessError if the daemon cannot be started."""
+    daemon = service.daemon
+    action, found = plan_service(service, processes)
+    if action is Action.NOTHING and found is not None:
+        return action, found
+    if action is Action.RESTART and found is not None:
+        processes.stop(found, pid_file=daemon.pid_file)
+    for path, text in service.files.items():
+        write_file(Path(path), text, mode=service.mode)
+    if action is Action.RELOAD and found is not None:
+        wait_reloadable(found, Path(daemon.log_file), service.reloadable_after)
+        processes.send(found, signal.SIGHUP)
+    else:
+        service.before_start()
+        found = processes.start(daemon)
+    if service.files:
+        write_file(service.loaded, service.digest())
+    return action, found
+
+
+def wait_reloadable(process: Process, log: Path, text: str) -> None:
+    """Wait until the log has the text that the daemon handles signals, or the daemon is old enough to. Blocking."""
+    while text and _age(process) < YOUNG_SECONDS and text not in (read_file(log) or ""):
+        time.sleep(POLL_SECONDS)
+
+
+def _age(process: Process) -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+
+
+def read_file(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Atomic: a daemon that reads the file meanwhile gets the old text or the new one."""
+    if read_file(path) == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, mode)  # the umask may have taken bits away that the daemon's user needs
+        file.write(text)
+    new.replace(path)
 
 
 @dataclasses.dataclass(frozen=True)
 class ProcessEvent:
-    """For the role that wants the daemon: it ended, is back, or cannot be started."""
+    """Notification for a role: its daemon has exited, was respawned, or cannot be respawned."""
 
     name: str
-    what: Literal["ended", "started", "failed"]
+    what: Literal["exited", "started", "failed"]
     text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Delays:
-    """Seconds. The first attempt is made at once, the next after `first`, and each later one waits twice as long."""
+    """Back-off in seconds: the first respawn is immediate, the second waits `first`, each later one twice as long."""
 
     first: float = 0.5
     longest: float = 60.0
-    steady: float = 60.0  # one that has run for so long starts with no past
+    steady: float = 60.0  # a daemon that ran for so long has its failures forgotten
 
     def after(self, failures: int) -> float:
         return 0.0 if failures == 0 else min(self.longest, self.first * 2.0 ** min(failures - 1, 30))
 
 
 @dataclasses.dataclass(eq=False)
-class _Kept:
-    daemon: Daemon
-    process: Process | None = None  # None while it does not run
+class _Supervised:
+    service: Service
+    process: Process | None = None  # None while it is not running
     since: float = 0.0
     failures: int = 0
-    following: asyncio.Task[None] | None = None
+    watching: asyncio.Task[None] | None = None
     lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+
+    @property
+    def name(self) -> str:
+        return self.service.daemon.name
 
 
 class Supervisor:
-    """`told` hears of every event, in the event loop."""
+    """`notify` is called with every event, in the event loop."""
 
     def __init__(
         self,
         processes: Processes,
         *,
-        action: Literal["respawn", "exit"] = "respawn",
+        action: Literal["respawn", "exit"] = RESPAWN,
         interval: float = 60.0,
         delays: Delays | None = None,
-        told: Callable[[ProcessEvent], None] = lambda event: None,
+        notify: Callable[[ProcessEvent], None] = lambda event: None,
     ) -> None:
         self._processes = processes
         self._action = action
         self._interval = interval
         self._delays = delays or Delays()
-        self._told = told
-        self._kept: dict[str, _Kept] = {}
+        self._notify_role = notify
+        self._supervised: dict[str, _Supervised] = {}
         self._fatal: asyncio.Queue[DaemonExited] = asyncio.Queue()
 
-    async def keep(self, daemon: Daemon) -> Process:
-        """Let it run from now on: what runs in the same way stays, what runs otherwise is stopped and started anew.
+    async def ensure(self, service: Service, *, complete: bool = True) -> tuple[Action, Process]:
+        """Have the service run from now on; ProcessError if it cannot be started, then it is not supervised.
 
-        ProcessError if it cannot be started now; then nothing is watched.
+        Not `complete`: the service is from the cache, and the running daemon's configuration may be newer. A missing
+        daemon is started, a running one is only watched.
         """
-        kept = self._kept.setdefault(daemon.name, _Kept(daemon))
-        async with kept.lock:
-            self._kept[daemon.name] = kept  # it may have been dropped while we waited
-            self._unfollow(kept)
-            kept.daemon, kept.failures = daemon, 0
+        name = service.daemon.name
+        supervised = self._supervised.setdefault(name, _Supervised(service))
+        async with supervised.lock:
+            self._supervised[name] = supervised  # `stop` may have removed it while we waited for the lock
+            self._unwatch(supervised)
+            supervised.service, supervised.failures = service, 0
             try:
-                process = await asyncio.to_thread(self._ensure, daemon)
-            except ProcessError:
-                self._kept.pop(daemon.name, None)
+                action, process = await asyncio.to_thread(self._apply, service, complete)
+            except BaseException:
+                self._supervised.pop(name, None)
                 raise
-            self._runs(kept, process)
-            self._follow(kept)
-            return process
+            self._set_running(supervised, process)
+            self._watch(supervised)
+            return action, process
 
-    async def restart(self, daemon: Daemon) -> Process:
-        """Even if it runs in the same way already: what it has read may be another."""
-        await self.drop(daemon.name)
-        return await self.keep(daemon)
-
-    async def drop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
-        """Stop it, if it runs, and watch it no more. `kill`: before it can say farewell to anybody."""
-        kept = self._kept.pop(name, None)
-        async with kept.lock if kept else contextlib.nullcontext():
-            if kept is not None:
-                self._unfollow(kept)
-                pid_file = pid_file or kept.daemon.pid_file
+    async def stop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
+        """Stop the daemon, if it runs, and its supervision. `kill`: by SIGKILL, so that it sends no goodbye messages."""
+        supervised = self._supervised.pop(name, None)
+        async with supervised.lock if supervised else contextlib.nullcontext():
+            if supervised is not None:
+                self._unwatch(supervised)
+                pid_file = pid_file or supervised.service.daemon.pid_file
             found = await asyncio.to_thread(self._processes.find, name, pid_file)
             if found is not None:
                 if kill:
@@ -117,21 +223,30 @@ class Supervisor:
                 await asyncio.to_thread(self._processes.stop, found, pid_file=pid_file)
 
     def running(self, name: str) -> Process | None:
-        """What is kept and runs now."""
-        kept = self._kept.get(name)
-        return kept.process if kept else None
+        """The process of a supervised daemon."""
+        supervised = self._supervised.get(name)
+        return supervised.process if supervised else None
+
+    def is_running(self, daemon: Daemon) -> bool:
+        """Whether the daemon runs, supervised or not. Blocking."""
+        return self._processes.find(daemon.name, daemon.pid_file) is not None
+
+    def plan(self, service: Service) -> list[str]:
+        """What `ensure` would do, as a line for `--dry-run`. Blocking."""
+        action, _ = plan_service(service, self._processes)
+        return [f"{action.value} {service.daemon.name}"] if action is not Action.NOTHING else []
 
     async def run(self) -> None:
-        """Until cancelled; DaemonExited where an end is to end the agent. Daemons are left as they are."""
+        """Until cancelled; raises DaemonExited with action `exit`. Daemons are left running."""
         try:
             while True:
                 fatal = await self._fatal_within(self._interval)
                 if fatal is not None:
                     raise fatal
-                await self._look()
+                await self._check()
         finally:
-            for kept in self._kept.values():
-                self._unfollow(kept)
+            for supervised in self._supervised.values():
+                self._unwatch(supervised)
 
     async def _fatal_within(self, seconds: float) -> DaemonExited | None:
         with contextlib.suppress(TimeoutError):
@@ -139,76 +254,75 @@ class Supervisor:
                 return await self._fatal.get()
         return None
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         running = await asyncio.to_thread(self._processes.running)
-        for name, kept in list(self._kept.items()):
-            if kept.process is None or kept.lock.locked():
+        for name, supervised in list(self._supervised.items()):
+            if supervised.process is None or supervised.lock.locked():
                 continue
-            if running.get(name) != kept.process and await self._is_gone(kept):
-                LOG.warning("%s does not run, and no event has told of it", name)
-                self._unfollow(kept)
-                self._follow(kept, Ended())
-            elif kept.following is None or kept.following.done():
-                self._follow(kept)
+            if running.get(name) != supervised.process and await self._has_exited(supervised):
+                LOG.warning("%s is not running, and its exit was not notified", name)
+                self._unwatch(supervised)
+                self._watch(supervised, ExitStatus())
+            elif supervised.watching is None or supervised.watching.done():
+                self._watch(supervised)
 
-    async def _is_gone(self, kept: _Kept) -> bool:
-        """It may have been started after the look."""
-        found = await asyncio.to_thread(self._processes.find, kept.daemon.name, kept.daemon.pid_file)
-        return kept.process is not None and found != kept.process
+    async def _has_exited(self, supervised: _Supervised) -> bool:
+        """Asks again: the daemon may have been started after the list of running ones was read."""
+        daemon = supervised.service.daemon
+        found = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
+        return supervised.process is not None and found != supervised.process
 
     # --- one daemon ---
 
-    def _ensure(self, daemon: Daemon) -> Process:
-        found = self._processes.find(daemon.name, daemon.pid_file)
-        if found is not None and found.digest == daemon.digest():
-            return found
-        if found is not None:
-            self._processes.stop(found, pid_file=daemon.pid_file)
-        return self._processes.start(daemon)
+    def _apply(self, service: Service, complete: bool = True) -> tuple[Action, Process]:
+        found = None if complete else self._processes.find(service.daemon.name, service.daemon.pid_file)
+        return (Action.NOTHING, found) if found is not None else apply_service(service, self._processes)
 
-    def _runs(self, kept: _Kept, process: Process) -> None:
-        kept.process, kept.since = process, asyncio.get_running_loop().time()
+    def _set_running(self, supervised: _Supervised, process: Process) -> None:
+        supervised.process, supervised.since = process, asyncio.get_running_loop().time()
 
-    def _follow(self, kept: _Kept, ended: Ended | None = None) -> None:
+    def _watch(self, supervised: _Supervised, exited: ExitStatus | None = None) -> None:
         if self._interval:
-            kept.following = asyncio.create_task(self._keep_alive(kept, ended), name=f"watch {kept.daemon.name}")
+            task = asyncio.create_task(self._respawn_forever(supervised, exited), name=f"watch {supervised.name}")
+            supervised.watching = task
 
-    def _unfollow(self, kept: _Kept) -> None:
-        if kept.following is not None:
-            kept.following.cancel()
-            kept.following = None
+    def _unwatch(self, supervised: _Supervised) -> None:
+        if supervised.watching is not None:
+            supervised.watching.cancel()
+            supervised.watching = None
 
-    async def _keep_alive(self, kept: _Kept, ended: Ended | None) -> None:
-        while kept.process is not None:
+    async def _respawn_forever(self, supervised: _Supervised, exited: ExitStatus | None) -> None:
+        while supervised.process is not None:
             try:
-                how = ended or await self._processes.wait(kept.process)
+                status = exited or await self._processes.wait(supervised.process)
             except OSError as error:
-                LOG.warning("%s cannot be watched, only looked for now and then: %s", kept.daemon.name, error)
+                LOG.warning("%s: no notification of its exit, only periodic checks: %s", supervised.name, error)
                 return
-            ended = None
-            lived = asyncio.get_running_loop().time() - kept.since
-            kept.process = None
-            self._tell(ProcessEvent(kept.daemon.name, "ended", how.text()))
-            if self._action == "exit":
-                self._fatal.put_nowait(DaemonExited(f"{kept.daemon.name} {how.text()}: the agent ends, as configured"))
+            exited = None
+            lived = asyncio.get_running_loop().time() - supervised.since
+            supervised.process = None
+            self._notify(ProcessEvent(supervised.name, "exited", status.text()))
+            if self._action == EXIT:
+                reason = f"{supervised.name} {status.text()}, and check_child_processes_action is exit"
+                self._fatal.put_nowait(DaemonExited(reason))
                 return
             if lived >= self._delays.steady:
-                kept.failures = 0
-            await self._respawn(kept)
+                supervised.failures = 0
+            await self._respawn(supervised)
 
-    async def _respawn(self, kept: _Kept) -> None:
-        while kept.process is None:
-            await asyncio.sleep(self._delays.after(kept.failures))
-            kept.failures += 1
+    async def _respawn(self, supervised: _Supervised) -> None:
+        while supervised.process is None:
+            await asyncio.sleep(self._delays.after(supervised.failures))
+            supervised.failures += 1
             try:
-                async with kept.lock:
-                    process = await asyncio.to_thread(self._ensure, kept.daemon)
-            except ProcessError as error:
-                self._tell(ProcessEvent(kept.daemon.name, "failed", str(error)))
+                async with supervised.lock:
+                    _, process = await asyncio.to_thread(self._apply, supervised.service)
+            except (ProcessError, OSError) as error:
+                self._notify(ProcessEvent(supervised.name, "failed", str(error)))
                 continue
-            self._runs(kept, process)
-            self._tell(ProcessEvent(kept.daemon.name, "started", f"started again, as {process.pid}"))
+            self._set_running(supervised, process)
+            self._notify(ProcessEvent(supervised.name, "started", f"respawned as {process.pid}"))
 
-    def _tell(self, event: ProcessEvent) -> None:
+    def _notify(self, event: ProcessEvent) -> None:
         LOG.log(logging.INFO if event.what == "started" else logging.ERROR, "%s: %s", event.name, event.text)
-        self._told(event)
+        self._notify_role(event)

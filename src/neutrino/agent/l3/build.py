@@ -68,7 +68,7 @@ def build(
     return L3Role(
         feed,
         AnyDataplane(RouterDataplane(drivers, options), drivers, options, told),
-        RouterDaemons(watch, processes, options, port_holds),
+        RouterDaemons(watch, options, port_holds),
         watch,
         describe(conf),
         switch=switch.ovsdb,

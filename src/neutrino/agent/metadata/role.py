@@ -39,7 +39,7 @@ from neutrino.agent.metadata.messages import (
 from neutrino.agent.metadata.sockets import REFUSALS, Opened
 from neutrino.agent.metadata.wanted import NETWORK, Wanted
 from neutrino.agent.role import Drift, RoleFeed
-from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import Change
 from neutrino.model import agents
@@ -73,7 +73,7 @@ class MetadataRole:
         feed: RoleFeed,
         options: Options,
         daemon: Daemon,
-        watch: Supervisor,
+        supervisor: Supervisor,
         sockets: Sockets,
         description: agents.AgentState,
         news: Callable[[], None] = lambda: None,
@@ -81,7 +81,7 @@ class MetadataRole:
         self._feed = feed
         self._options = options
         self._daemon = daemon
-        self._watch = watch
+        self._supervisor = supervisor
         self._sockets = sockets
         self._description = description
         self._news = news
@@ -156,7 +156,7 @@ class MetadataRole:
     async def run(self) -> None:
         self._wanted.index()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch.run())
+            group.create_task(self._supervisor.run())
             group.create_task(self._steer())
 
     async def _steer(self) -> None:
@@ -172,7 +172,7 @@ class MetadataRole:
                 channel = connect(self._options.socket, SAID)
             except OSError as error:
                 self._process_is(f"it does not answer: {error}")
-                if loop.time() - since > START_SECONDS and self._watch.running(self._daemon.name) is not None:
+                if loop.time() - since > START_SECONDS and self._supervisor.running(self._daemon.name) is not None:
                     await self._restart("its socket is gone")
                     since = loop.time()
                 await asyncio.sleep(CONNECT_SECONDS)
@@ -193,14 +193,14 @@ class MetadataRole:
         LOG.warning("the metadata process is started anew: %s", why)
         self._process_is(why)
         with contextlib.suppress(ProcessError):
-            await self._watch.drop(self._daemon.name)
+            await self._supervisor.stop(self._daemon.name)
         await self._start()
 
     async def _start(self) -> None:
         delay = CONNECT_SECONDS
         while True:
             try:
-                await self._watch.keep(self._daemon)
+                await self._supervisor.ensure(Service(self._daemon))
                 return
             except ProcessError as error:
                 self._process_is(str(error))
