@@ -20,7 +20,7 @@ from neutrino.agent.dhcp.settings import Settings as DhcpSettings
 from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
 from neutrino.agent.metadata.role import MetadataRole, Options
 from neutrino.agent.metadata.sockets import NamespaceSockets
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
@@ -147,7 +147,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def agent(self) -> AsyncIterator[MetadataRole]:
-        watch = ProcessWatch(self.processes)
+        watch = Supervisor(self.processes)
         state = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
         role = MetadataRole(self.feed, self.options, self.daemon, watch, NamespaceSockets(self.namespaces), state)
         self.feed.role = role

@@ -29,7 +29,7 @@ from neutrino.agent.metadata.messages import (
 )
 from neutrino.agent.metadata.role import MetadataRole, Options
 from neutrino.agent.metadata.sockets import Opened
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon
 from neutrino.feed.state import StateChange
 from neutrino.model.agents import METADATA, AgentState
@@ -156,7 +156,7 @@ class Agent:
             self.feed,
             options,
             Daemon("metadata", ("metadata",)),
-            ProcessWatch(FakeProcesses()),
+            Supervisor(FakeProcesses()),
             AnySockets(),
             described,
         )

@@ -17,7 +17,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq, Inside
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.dhcp.settings import Settings
-from neutrino.agent.role import Speaker
+from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import Ovsdb
@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 
 def build(
-    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, repair: Callable[[], float], news: Callable[[], None]
+    conf: cfg.ConfigOpts, feed: RoleFeed, switch: Switch, repair: Callable[[], float], news: Callable[[], None]
 ) -> DhcpRole:
     known = settings(conf)
 

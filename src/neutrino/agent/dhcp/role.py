@@ -22,8 +22,8 @@ from neutrino.agent.dhcp.dnsmasq import DnsmasqError
 from neutrino.agent.dhcp.reconcile import Outcome, Reconciler, marked_network
 from neutrino.agent.dhcp.served import Served, served
 from neutrino.agent.queue import WorkQueue, work
-from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, connected, follow
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import StateChange
@@ -55,7 +55,7 @@ class DhcpRole:
 
     def __init__(
         self,
-        feed: Speaker,
+        feed: RoleFeed,
         connect: Callable[[], tuple[Ovsdb, Reconciler]],
         describe: agents.AgentState,
         *,
@@ -123,12 +123,12 @@ class DhcpRole:
     async def settle(self) -> None:
         await self._queue.idle()
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         _, reconciler = await asyncio.to_thread(self._connect)
         self._index()
         return await asyncio.to_thread(self._find, reconciler)
 
-    def _find(self, reconciler: Reconciler) -> Found:
+    def _find(self, reconciler: Reconciler) -> Drift:
         lines, problems = [], {}
         wanted = dict(self._feed.state.objects[NETWORK])
         for network_id in sorted(wanted):
@@ -141,14 +141,14 @@ class DhcpRole:
                 problems[network_id] = str(error)
         if self._feed.is_synced:
             lines += [f"network {key} is not served here any more" for key in sorted(reconciler.known() - set(wanted))]
-        return Found(self.name, "\n".join(filter(None, lines)), problems)
+        return Drift(self.name, "\n".join(filter(None, lines)), problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, reconciler = await connected(self._connect)
+        ovsdb, reconciler = await wait_connected(self._connect)
         self._reconciler = reconciler
-        follow(ovsdb, self._replugged)
+        subscribe(ovsdb, self._replugged)
         self._index()
         for network_id in self._feed.state.objects[NETWORK]:
             self._queue.put(network_id)

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.plan import ConflictingFlows
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, connected, follow
-from neutrino.agent.wires import Wires
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
@@ -58,7 +58,7 @@ class L2Role:
 
     def __init__(
         self,
-        feed: Speaker,
+        feed: RoleFeed,
         connect: Callable[[], tuple[Ovsdb, Reconciler]],
         watch: SwitchWatch,
         bridge: str,
@@ -67,7 +67,7 @@ class L2Role:
         intervals: Intervals | None = None,
         dropping: bool = False,
         dataplane_changed: Callable[[], None] = lambda: None,
-        wires: Wires | None = None,
+        port_holds: PortHolds | None = None,
     ) -> None:
         self._feed = feed
         self._connect = connect
@@ -77,8 +77,8 @@ class L2Role:
         self._intervals = intervals or Intervals()
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
-        self._wires = wires or Wires()
-        self._wires.holders_changed = lambda: self._queue.put(WIRE)  # how it is now is what is kept
+        self._port_holds = port_holds or PortHolds()
+        self._port_holds.on_change = lambda: self._queue.put(WIRE)  # how it is now is what is kept
         self._kept: dict[str, tuple[state.Port, state.Network]] = {}  # of ports that are held, as they were last
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
@@ -120,19 +120,19 @@ class L2Role:
         async with self._busy:
             pass
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         _, reconciler = await asyncio.to_thread(self._connect)
         try:
             plan = await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
         except (OpenFlowError, ConflictingFlows) as error:
-            return Found(self.name, problems={self._bridge: str(error)})
-        return Found(self.name, plan.text(), plan.problems)
+            return Drift(self.name, problems={self._bridge: str(error)})
+        return Drift(self.name, plan.text(), plan.problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, reconciler = await connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
-        follow(ovsdb, lambda events: self._queue.put(WIRE))
+        ovsdb, reconciler = await wait_connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        subscribe(ovsdb, lambda events: self._queue.put(WIRE))
         if self._dropping:
             await asyncio.to_thread(reconciler.drop_flows)
         self._queue.put(WIRE)  # by what we remember: the server may be away
@@ -197,11 +197,11 @@ class L2Role:
 
     def _with_held(self, told: HostState) -> HostState:
         """A port that is gone and held is wired as it was: who holds it has a last word to say."""
-        for port_id in self._wires.held & told.ports.keys():
+        for port_id in self._port_holds.held & told.ports.keys():
             port = told.ports[port_id]
             if port.network_id in told.networks:
                 self._kept[port_id] = port, told.networks[port.network_id]
-        self._kept = {key: self._kept[key] for key in self._kept.keys() & self._wires.held}
+        self._kept = {key: self._kept[key] for key in self._kept.keys() & self._port_holds.held}
         gone = [self._kept[key] for key in self._kept.keys() - told.ports.keys()]
         if not gone:
             return told
@@ -213,7 +213,7 @@ class L2Role:
 
     def _tell(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """What is up, with the revision that is in force; what is not, and why. Each once."""
-        self._wires.set(outcome.wired)
+        self._port_holds.set_wired(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self._feed.port_up(port_id, revision)

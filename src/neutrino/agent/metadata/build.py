@@ -17,8 +17,8 @@ from neutrino.agent.dhcp.settings import Settings as DhcpSettings
 from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
 from neutrino.agent.metadata.role import MetadataRole, Options
 from neutrino.agent.metadata.sockets import NamespaceSockets
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.role import Speaker
+from neutrino.agent.role import RoleFeed
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
@@ -29,14 +29,14 @@ NOTE = "neutrino-metadata"
 NOBODY = "nobody"
 
 
-def build(conf: cfg.ConfigOpts, feed: Speaker, news: Callable[[], None]) -> MetadataRole:
+def build(conf: cfg.ConfigOpts, feed: RoleFeed, news: Callable[[], None]) -> MetadataRole:
     namespaces = Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     return MetadataRole(
         feed,
         read_options(conf),
         daemon(conf),
-        ProcessWatch(processes, action=conf.agent.check_child_processes_action),
+        Supervisor(processes, action=conf.agent.check_child_processes_action),
         NamespaceSockets(namespaces, conf.metadata_backlog),
         describe(conf),
         news,

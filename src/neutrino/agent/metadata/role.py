@@ -38,8 +38,8 @@ from neutrino.agent.metadata.messages import (
 )
 from neutrino.agent.metadata.sockets import REFUSALS, Opened
 from neutrino.agent.metadata.wanted import NETWORK, Wanted
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.role import Found, Speaker
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
@@ -70,10 +70,10 @@ class MetadataRole:
 
     def __init__(
         self,
-        feed: Speaker,
+        feed: RoleFeed,
         options: Options,
         daemon: Daemon,
-        watch: ProcessWatch,
+        supervisor: Supervisor,
         sockets: Sockets,
         description: agents.AgentState,
         news: Callable[[], None] = lambda: None,
@@ -81,7 +81,7 @@ class MetadataRole:
         self._feed = feed
         self._options = options
         self._daemon = daemon
-        self._watch = watch
+        self._supervisor = supervisor
         self._sockets = sockets
         self._description = description
         self._news = news
@@ -120,22 +120,22 @@ class MetadataRole:
     async def settle(self) -> None:
         return None  # what was sent is the process's by now
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         self._wanted.index()
         self._think()
         try:
             channel = connect(self._options.socket, SAID)
         except OSError as error:
             plan = "metadata: the process does not run" if self._wanted.places else ""
-            return Found(self.name, plan, {"process": str(error)})
+            return Drift(self.name, plan, {"process": str(error)})
         try:
             async with asyncio.timeout(START_SECONDS):
                 has, _ = await self._hear(channel)
         except (ChannelClosed, TimeoutError) as error:
-            return Found(self.name, "metadata: the process does not answer", {"process": str(error)})
+            return Drift(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
             channel.close()
-        return Found(self.name, self._plan(has, complete=self._feed.is_synced).text(), dict(self._wanted.refused))
+        return Drift(self.name, self._plan(has, complete=self._feed.is_synced).text(), dict(self._wanted.refused))
 
     def _think(self) -> None:
         """Places whose state is another, by that state; those that cannot be served are told of."""
@@ -156,7 +156,7 @@ class MetadataRole:
     async def run(self) -> None:
         self._wanted.index()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch.run())
+            group.create_task(self._supervisor.run())
             group.create_task(self._steer())
 
     async def _steer(self) -> None:
@@ -172,7 +172,7 @@ class MetadataRole:
                 channel = connect(self._options.socket, SAID)
             except OSError as error:
                 self._process_is(f"it does not answer: {error}")
-                if loop.time() - since > START_SECONDS and self._watch.running(self._daemon.name) is not None:
+                if loop.time() - since > START_SECONDS and self._supervisor.running(self._daemon.name) is not None:
                     await self._restart("its socket is gone")
                     since = loop.time()
                 await asyncio.sleep(CONNECT_SECONDS)
@@ -193,14 +193,14 @@ class MetadataRole:
         LOG.warning("the metadata process is started anew: %s", why)
         self._process_is(why)
         with contextlib.suppress(ProcessError):
-            await self._watch.drop(self._daemon.name)
+            await self._supervisor.stop(self._daemon.name)
         await self._start()
 
     async def _start(self) -> None:
         delay = CONNECT_SECONDS
         while True:
             try:
-                await self._watch.keep(self._daemon)
+                await self._supervisor.ensure(Service(self._daemon))
                 return
             except ProcessError as error:
                 self._process_is(str(error))
