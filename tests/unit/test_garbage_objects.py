@@ -219,7 +219,7 @@ def wrong_objects(kind: str) -> list[state.Object]:
             changed = put_at(whole, where, text)
             changed["id"] = f"bad{len(found)}"
             try:
-                found.append(msgspec.convert(changed, KINDS[kind], strict=True))
+                found.append(msgspec.convert(changed, KINDS[kind].type, strict=True))
             except msgspec.ValidationError:
                 continue
     return found

@@ -24,6 +24,8 @@ from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
+from neutrino.model.kinds import kinds_for
+from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 WIRE = "wire"
@@ -31,16 +33,7 @@ NUMBERING_SECONDS = 0.5  # an event comes when the switch has numbered its ports
 FORCE_SECONDS = 1.0  # at most this often is the switch made to forget what it decided
 REFUSED_SECONDS = 5.0  # until a round is done again in which flows were rejected or ports could not be filtered
 NOT_PLUGGED = "it is not plugged"
-KINDS = {
-    "networks": "network",
-    "ports": "port",
-    "security_groups": "security_group",
-    "group_members": "group_members",
-    "address_groups": "address_group",
-    "hosts": "host",
-    "forwarding": "forwarding",
-    "dvr_macs": "dvr_mac",
-}
+KINDS = {kind.plural: kind.name for kind in kinds_for(L2) if kind.plural in HostState.__dataclass_fields__}
 
 
 @dataclasses.dataclass

@@ -12,20 +12,19 @@ import pytest
 from neutrino.feed.messages import PortDown, PortUp, Problem, Report
 from neutrino.model.agents import FEED_BEHIND, OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.report_batches import ReportBatches
-from neutrino.server.feed.reports import Heard, Reports, Said
+from neutrino.server.feed.reports import HostReport, HostReports, ReportBatches, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
 
-UP = [Said(PortUp(serial=1, port_id="p"))]
+UP = [HostReport(PortUp(serial=1, port_id="p"))]
 
 
 def state(host: str, *, started: bool = False, **said: Any) -> AgentState:
     return AgentState(OVS, "neutrino-agent", host, "N/A", configurations=said, start_flag=started)
 
 
-def report(host: str, *, started: bool = False) -> list[Said]:
-    return [Said(Report(serial=1, states=(state(host, started=started),)))]
+def report(host: str, *, started: bool = False) -> list[HostReport]:
+    return [HostReport(Report(serial=1, states=(state(host, started=started),)))]
 
 
 class Writer:
@@ -36,7 +35,7 @@ class Writer:
         self.may = asyncio.Event()
         self.fails: dict[str, Exception] = {}
 
-    async def __call__(self, several: Sequence[Heard]) -> list[list[str]]:
+    async def __call__(self, several: Sequence[HostReports]) -> list[list[str]]:
         self.batches.append([host for host, _ in several])
         await self.may.wait()
         for host, _ in several:
@@ -46,8 +45,8 @@ class Writer:
 
 
 @contextlib.asynccontextmanager
-async def hearing(writer: Writer, patience: float = 3600.0) -> AsyncIterator[ReportBatches]:
-    made = ReportBatches(writer, patience)
+async def batches(writer: Writer, delay: float = 3600.0) -> AsyncIterator[ReportBatches]:
+    made = ReportBatches(writer, delay)
     running = asyncio.create_task(made.run())
     try:
         async with asyncio.timeout(20):
@@ -66,10 +65,10 @@ async def turns() -> None:
 def test_what_comes_while_it_writes_is_written_together() -> None:
     async def test() -> None:
         writer = Writer()
-        async with hearing(writer) as heard:
-            first = asyncio.create_task(heard.take("h1", UP))
+        async with batches(writer) as batch:
+            first = asyncio.create_task(batch.take("h1", UP))
             await turns()
-            rest = [asyncio.create_task(heard.take(f"h{i}", UP)) for i in range(2, 6)]
+            rest = [asyncio.create_task(batch.take(f"h{i}", UP)) for i in range(2, 6)]
             await turns()
             assert writer.batches == [["h1"]]
             writer.may.set()
@@ -83,15 +82,15 @@ def test_only_a_plain_report_waits_for_others() -> None:
     async def test() -> None:
         writer = Writer()
         writer.may.set()
-        async with hearing(writer) as heard:
-            plain = [asyncio.create_task(heard.take(f"h{i}", report(f"h{i}"))) for i in range(3)]
+        async with batches(writer) as batch:
+            plain = [asyncio.create_task(batch.take(f"h{i}", report(f"h{i}"))) for i in range(3)]
             await turns()
             assert writer.batches == []
-            await heard.take("new", report("new", started=True))
+            await batch.take("new", report("new", started=True))
             await asyncio.gather(*plain)
         assert writer.batches == [["h0", "h1", "h2", "new"]]
-        async with hearing(writer, patience=0.01) as heard:
-            assert await heard.take("h1", report("h1")) == [""]
+        async with batches(writer, delay=0.01) as batch:
+            assert await batch.take("h1", report("h1")) == [""]
 
     asyncio.run(test())
 
@@ -101,8 +100,8 @@ def test_one_that_cannot_be_written_is_alone_with_that() -> None:
         writer = Writer()
         writer.may.set()
         writer.fails = {"bad": errors.InvalidInput("a value beyond all bounds")}
-        async with hearing(writer) as heard:
-            taken = [asyncio.create_task(heard.take(host, UP)) for host in ("h1", "bad", "h2")]
+        async with batches(writer) as batch:
+            taken = [asyncio.create_task(batch.take(host, UP)) for host in ("h1", "bad", "h2")]
             done = await asyncio.gather(*taken, return_exceptions=True)
         assert [done[0], done[2]] == [[""], [""]]
         assert isinstance(done[1], errors.InvalidInput)
@@ -115,13 +114,13 @@ def test_without_the_database_nobody_is_told_that_it_is_done() -> None:
         writer = Writer()
         writer.may.set()
         writer.fails = {"h1": errors.DatabaseUnreachable()}
-        async with hearing(writer) as heard:
-            taken = [asyncio.create_task(heard.take(host, UP)) for host in ("h1", "h2")]
+        async with batches(writer) as batch:
+            taken = [asyncio.create_task(batch.take(host, UP)) for host in ("h1", "h2")]
             done = await asyncio.gather(*taken, return_exceptions=True)
             assert all(isinstance(one, errors.DatabaseUnreachable) for one in done)
             assert len(writer.batches) == 1
             writer.fails = {}
-            assert await heard.take("h2", UP) == [""]
+            assert await batch.take("h2", UP) == [""]
 
     asyncio.run(test())
 
@@ -129,8 +128,8 @@ def test_without_the_database_nobody_is_told_that_it_is_done() -> None:
 def test_a_host_that_left_meanwhile_keeps_nobody() -> None:
     async def test() -> None:
         writer = Writer()
-        async with hearing(writer) as heard:
-            taken = [asyncio.create_task(heard.take(host, UP)) for host in ("h1", "h2")]
+        async with batches(writer) as batch:
+            taken = [asyncio.create_task(batch.take(host, UP)) for host in ("h1", "h2")]
             await turns()
             taken[0].cancel()
             writer.may.set()
@@ -188,18 +187,21 @@ def reports(agents: Agents, ports: Ports) -> Reports:
 
 
 def test_ports_that_come_up_are_taken_together_and_in_order(reports: Reports, ports: Ports) -> None:
-    first = [Said(PortUp(serial=1, port_id="a", revision=3)), Said(PortUp(serial=2, port_id="b", revision=4))]
-    second = [Said(PortUp(serial=1, port_id="b", revision=9)), Said(PortDown(serial=2, port_id="c"))]
-    third = [Said(PortUp(serial=1, port_id="c", revision=1)), Said(Problem(serial=2, text="no"))]
-    assert reports.take_all([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
+    first = [
+        HostReport(PortUp(serial=1, port_id="a", revision=3)),
+        HostReport(PortUp(serial=2, port_id="b", revision=4)),
+    ]
+    second = [HostReport(PortUp(serial=1, port_id="b", revision=9)), HostReport(PortDown(serial=2, port_id="c"))]
+    third = [HostReport(PortUp(serial=1, port_id="c", revision=1)), HostReport(Problem(serial=2, text="no"))]
+    assert reports.write([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
     assert ports.calls == [[("a", "h1", 3), ("b", "h1", 4), ("b", "h2", 9)], ("c", "h2"), [("c", "h3", 1)]]
 
 
 def test_reports_of_all_hosts_are_one_write_without_what_is_wrong(reports: Reports, agents: Agents) -> None:
-    behind = [Said(Report(serial=1, states=(state("h1", devices=1),)), behind=7)]
-    foreign = [Said(Report(serial=1, states=(state("h1"),)))]
-    wrong = [Said(Report(serial=1, states=(state("h3", bad=object()),)))]
-    answers = reports.take_all([("h1", behind), ("h2", foreign), ("h3", wrong), ("h4", report("h4", started=True))])
+    behind = [HostReport(Report(serial=1, states=(state("h1", devices=1),)), behind=7)]
+    foreign = [HostReport(Report(serial=1, states=(state("h1"),)))]
+    wrong = [HostReport(Report(serial=1, states=(state("h3", bad=object()),)))]
+    answers = reports.write([("h1", behind), ("h2", foreign), ("h3", wrong), ("h4", report("h4", started=True))])
     assert [bool(answer) for (answer,) in answers] == [False, True, True, False]
     assert "h2 cannot report for h1" in answers[1][0]
     (written,) = agents.written
@@ -210,6 +212,6 @@ def test_reports_of_all_hosts_are_one_write_without_what_is_wrong(reports: Repor
 
 
 def test_a_start_is_not_lost_behind_the_next_report(reports: Reports, agents: Agents) -> None:
-    reports.take_all([("h1", [*report("h1", started=True), *report("h1")])])
+    reports.write([("h1", [*report("h1", started=True), *report("h1")])])
     ((only,),) = agents.written
     assert only.start_flag

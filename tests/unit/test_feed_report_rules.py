@@ -17,9 +17,10 @@ from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Pro
 from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
-from neutrino.model.roles import LEAST, ROLES, UnknownRole, may_know, parse_roles
-from neutrino.server.feed.admission import MISS_SECONDS, MISSES, Gate, source
-from neutrino.server.feed.report_rules import MOST_TEXT, refusal
+from neutrino.model.kinds import KINDS
+from neutrino.model.roles import LEAST, ROLES, UnknownRole, parse_roles
+from neutrino.server.feed.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
+from neutrino.server.feed.report_rules import MAX_TEXT, refusal
 
 PORT = "5c0fd3b1-1111-4444-8888-000000000001"
 OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})
@@ -76,9 +77,9 @@ BAD: list[tuple[HostMessage, str]] = [
     (says(ovs_capabilities={"iface_types": "dpdk"}), "ovs_capabilities"),
     (says(problems={"p1": 5}), "problems"),
     (says(dataplane=None), "dataplane"),
-    (says(whatever="x" * MOST_TEXT), "bytes are more"),
+    (says(whatever="x" * MAX_TEXT), "bytes are more"),
     (says(**{"a\nb": 1}), "configurations"),
-    (report(replace(OVS, resource_versions={"Port": "1" * MOST_TEXT})), "resource_versions"),
+    (report(replace(OVS, resource_versions={"Port": "1" * MAX_TEXT})), "resource_versions"),
     (report(replace(OVS, agent_type="Linux bridge agent")), "no agent type"),
     (report(replace(OVS, host="h2")), "cannot report for h2"),
     (report(OVS, OVS), "twice"),
@@ -89,7 +90,7 @@ BAD: list[tuple[HostMessage, str]] = [
     (PortUp(serial=1, port_id=PORT, revision=-1), "number"),
     (PortUp(serial=1, port_id=PORT, revision=2**63), "number"),
     (PortDown(serial=1, port_id="\n", reason=""), "no id"),
-    (PortDown(serial=1, port_id=PORT, reason="x" * (MOST_TEXT + 1)), "characters"),
+    (PortDown(serial=1, port_id=PORT, reason="x" * (MAX_TEXT + 1)), "characters"),
     (PortReady(serial=1, port_id=PORT, component="L2"), "no component"),
     (PortReady(serial=1, port_id="é", component="DHCP"), "no id"),
     (Status(serial=1, kind="port", id=PORT, status="ACTIVE"), "no status"),
@@ -97,7 +98,7 @@ BAD: list[tuple[HostMessage, str]] = [
     (Status(serial=1, kind="router", id=PORT, status="ACTIVE"), "no status"),
     (Status(serial=1, kind="subnet", id=PORT, status="10.0.0.0/24"), "no prefix"),
     (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::1/64"), "no prefix"),
-    (Problem(serial=1, kind="port", id=PORT, text="x" * (MOST_TEXT + 1)), "characters"),
+    (Problem(serial=1, kind="port", id=PORT, text="x" * (MAX_TEXT + 1)), "characters"),
     (Problem(serial=1, kind="a\nb", id=PORT, text="x"), "printable"),
 ]
 
@@ -132,10 +133,10 @@ def test_a_compute_host_does_not_speak_for_roles_that_it_has_not(message: HostMe
 
 
 def test_a_compute_host_is_told_of_no_routers() -> None:
-    assert not any(may_know(kind, LEAST) for kind in ("router", "dhcp_network", "dhcp_port"))
-    assert all(may_know(kind, LEAST) for kind in ("port", "network", "security_group", "host", "forwarding"))
-    assert may_know("dhcp_port", ["l3"])
-    assert not may_know("dhcp_network", ["l3"])
+    assert not any(KINDS[kind].is_for(LEAST) for kind in ("router", "dhcp_network", "dhcp_port"))
+    assert all(KINDS[kind].is_for(LEAST) for kind in ("port", "network", "security_group", "host", "forwarding"))
+    assert KINDS["dhcp_port"].is_for(["l3"])
+    assert not KINDS["dhcp_network"].is_for(["l3"])
 
 
 def test_roles_are_a_closed_list() -> None:
@@ -145,32 +146,32 @@ def test_roles_are_a_closed_list() -> None:
             parse_roles(text)
 
 
-# --- the gate ---------------------------------------------------------------------------------------------------------
+# --- the limits ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_address_that_misses_is_not_looked_up_for_a_while() -> None:
     now = [0.0]
-    gate = Gate(lambda: now[0])
-    for _ in range(MISSES):
-        assert not gate.is_closed("192.0.2.1")
-        gate.missed("192.0.2.1")
-    assert gate.is_closed("192.0.2.1")
-    assert not gate.is_closed("192.0.2.2")
-    assert not gate.is_closed("")
-    now[0] += MISS_SECONDS
-    assert not gate.is_closed("192.0.2.1")
-    gate.missed("192.0.2.1")
-    assert gate.is_closed("192.0.2.1")
+    limits = LoginLimits(lambda: now[0])
+    for _ in range(FAILURES):
+        assert not limits.is_blocked("192.0.2.1")
+        limits.failed("192.0.2.1")
+    assert limits.is_blocked("192.0.2.1")
+    assert not limits.is_blocked("192.0.2.2")
+    assert not limits.is_blocked("")
+    now[0] += FAILURE_SECONDS
+    assert not limits.is_blocked("192.0.2.1")
+    limits.failed("192.0.2.1")
+    assert limits.is_blocked("192.0.2.1")
 
 
 def test_connections_without_a_credential_are_bounded() -> None:
-    gate = Gate(lambda: 0.0, most=2, most_all=3)
-    assert [gate.enter("a") for _ in range(3)] == [True, True, False]
-    assert [gate.enter("b") for _ in range(2)] == [True, False]
-    assert gate.enter("")  # a socket of this machine
-    gate.leave("a")
-    gate.leave("")
-    assert gate.enter("b")
+    limits = LoginLimits(lambda: 0.0, most=2, most_all=3)
+    assert [limits.enter("a") for _ in range(3)] == [True, True, False]
+    assert [limits.enter("b") for _ in range(2)] == [True, False]
+    assert limits.enter("")  # a socket of this machine
+    limits.leave("a")
+    limits.leave("")
+    assert limits.enter("b")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_connections_without_a_credential_are_bounded() -> None:
     ],
 )
 def test_by_what_an_address_is_counted(peer: object, counted: str) -> None:
-    assert source(peer) == counted
+    assert source_address(peer) == counted
 
 
 # --- our own agents ---------------------------------------------------------------------------------------------------
