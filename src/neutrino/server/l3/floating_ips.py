@@ -128,7 +128,6 @@ class FloatingIps:
                 tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
                 raise_routers(tx, association.routers)
                 tx.use("floatingip", floating_ip["project_id"], 1, limit)
-                tx.record("floatingip", floating_ip["id"], 0)
 
             self._operations.commit([step.change], write)
             return floating_ip, association.port
@@ -203,7 +202,6 @@ class FloatingIps:
             def write(tx: Transaction) -> None:
                 update_row(tx, t.floatingips, before, now)
                 raise_routers(tx, association.routers)
-                tx.record("floatingip", key, now["revision_number"])
 
             self._operations.commit([], write)
             return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
@@ -244,7 +242,6 @@ def forget(tx: Transaction, floating_ip: Mapping[str, Any]) -> None:
     delete_row(tx, t.floatingips, floating_ip)
     sharing.forget(tx, floating_ip["id"])
     tx.use("floatingip", floating_ip["project_id"], -1)
-    tx.record("floatingip", floating_ip["id"], floating_ip["revision_number"], deleted=True)
 
 
 def raise_routers(tx: Transaction, routers: Sequence[tuple[str, int]]) -> None:
