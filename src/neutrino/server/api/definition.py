@@ -37,7 +37,16 @@ class Attribute:
     filter_as: Type | None = None  # what a filter's text is read as, where that is not the type
     sort: bool = False
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule
-    extension: str = ""
+
+
+def creatable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) -> Attribute:
+    """An attribute that a create request may give; a `searchable` one filters and sorts lists."""
+    return Attribute(name, type_, post=True, **({"filter": searchable, "sort": searchable} | rules))
+
+
+def writable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) -> Attribute:
+    """An attribute that create and update requests may give."""
+    return creatable(name, type_, searchable=searchable, put=True, **rules)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,6 @@ class Resource:
     # Objects that the caller may not see are, for the client, not there; some say so in the HTTP layer's words.
     hidden: type[errors.ApiError] | None = None
     belongs_to: str = ""  # the attribute that names the object whose owner has a say in the policy
-    extension: str = ""
     extra_filters: tuple[str, ...] = ()
 
     @cached_property

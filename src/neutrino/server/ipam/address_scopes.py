@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_scope import ADDRESS_SCOPE
+from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP, MOST_ADDRESSES
+from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MOST_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
