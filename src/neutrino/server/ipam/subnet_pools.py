@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import MOST_PREFIXES, SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import MAX_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -294,8 +294,8 @@ def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
 
 def _few(cidrs: list[str]) -> list[str]:
     """Refuse more prefixes than a pool may have: one request more at a time, they would grow without end."""
-    if len(cidrs) > MOST_PREFIXES:
-        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MOST_PREFIXES}.")
+    if len(cidrs) > MAX_PREFIXES:
+        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MAX_PREFIXES}.")
     return cidrs
 
 

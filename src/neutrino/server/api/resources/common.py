@@ -53,8 +53,8 @@ PROTOCOLS = {
     "ipv6-route": 43, "ospf": 89, "pgm": 113, "rsvp": 46, "sctp": 132, "tcp": 6, "udp": 17, "udplite": 136, "vrrp": 112,
 }  # fmt: skip
 ROUTE = Record({"destination": Key(Cidr()), "nexthop": Key(IpAddress())})
-MOST_TAGS = 50
-MOST_ZONE_HINTS = 32
-MOST_FIXED_IPS = 100
+MAX_TAGS = 50
+MAX_ZONE_HINTS = 32
+MAX_FIXED_IPS = 100
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 UUID_OR_NONE = Nullable(Uuid())

@@ -57,4 +57,4 @@ _OPTION = Record(
         "ip_version": Key(OneOf((4, 6)), required=False),
     }
 )
-EXTRA_DHCP_OPTS = Parsed(parse_options, ListOf(_OPTION, nullable=True).schema(), most=100)
+EXTRA_DHCP_OPTS = Parsed(parse_options, ListOf(_OPTION, nullable=True).schema(), max_items=100)

@@ -23,7 +23,7 @@ FLAVOR = Resource(
         NAME_ATTRIBUTE,
         _DESCRIPTION,
         creatable("service_type", OneOf(SERVICE_TYPES), default=REQUIRED, searchable=True),
-        writable("service_profiles", ListOf(Uuid(), most=100), default=[]),
+        writable("service_profiles", ListOf(Uuid(), max_items=100), default=[]),
         _ENABLED,
     ),
 )

@@ -10,7 +10,7 @@ from neutrino.server.api.definition import Attribute, Resource, creatable, writa
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
-    MOST_ZONE_HINTS,
+    MAX_ZONE_HINTS,
     NAME_ATTRIBUTE,
     PROJECT,
     STANDARD,
@@ -93,7 +93,7 @@ NETWORK = Resource(
         writable("dns_domain", DnsName(domain=True), default=""),
         Attribute("qos_policy_id", Nullable(Uuid())),
         Attribute("availability_zones", ListOf(Text())),
-        creatable("availability_zone_hints", ListOf(Text(255), most=MOST_ZONE_HINTS), default=[], sort=True),
+        creatable("availability_zone_hints", ListOf(Text(255), max_items=MAX_ZONE_HINTS), default=[], sort=True),
         Attribute("ipv4_address_scope", Nullable(Uuid())),
         Attribute("ipv6_address_scope", Nullable(Uuid())),
         Attribute("l2_adjacency", Bool()),
@@ -104,7 +104,7 @@ NETWORK = Resource(
         _provider("segmentation_id", Nullable(Integer())),
         writable(
             "segments",
-            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}, most=100),
+            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}, max_items=100),
             guarded=True,
         ),
         *STANDARD,

@@ -12,8 +12,8 @@ from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, 
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
-    MOST_FIXED_IPS,
-    MOST_TAGS,
+    MAX_FIXED_IPS,
+    MAX_TAGS,
     NAME_ATTRIBUTE,
     PROJECT,
     STANDARD_BUT_TAGS,
@@ -45,7 +45,7 @@ VNIC_TYPES = (
     *("accelerator-direct", "accelerator-direct-physical", "remote-managed"),
 )
 PROFILE_MAX = 4095
-MOST_ADDRESS_PAIRS = 1000  # in one request; how many a port may have is the option max_allowed_address_pair
+MAX_ADDRESS_PAIRS = 1000  # in one request; how many a port may have is the option max_allowed_address_pair
 # `others`: Octavia sends further keys.
 FIXED_IP = Record(
     {"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)}, others=True
@@ -65,7 +65,7 @@ def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
     return fixed
 
 
-FIXED_IPS = Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema(), most=MOST_FIXED_IPS)
+FIXED_IPS = Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema(), max_items=MAX_FIXED_IPS)
 
 
 def parse_pair_address(value: Any) -> str:
@@ -110,7 +110,7 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
 
 
 _PAIR = Record({"ip_address": Key(Text(64)), "mac_address": Key(Mac(), required=False)})
-ADDRESS_PAIRS = Parsed(parse_address_pairs, ListOf(_PAIR, nullable=True).schema(), most=MOST_ADDRESS_PAIRS)
+ADDRESS_PAIRS = Parsed(parse_address_pairs, ListOf(_PAIR, nullable=True).schema(), max_items=MAX_ADDRESS_PAIRS)
 
 
 def parse_mac_or_new(value: Any) -> str | None:
@@ -163,7 +163,7 @@ PORT = Resource(
         writable("device_owner", Text(255), default="", searchable=True, guarded=True),
         writable("fixed_ips", FIXED_IPS, filter=True, guarded=True),
         writable("port_security_enabled", Bool(), guarded=True),
-        writable("security_groups", ListOf(Uuid(), nullable=True, most=100), filter=True),
+        writable("security_groups", ListOf(Uuid(), nullable=True, max_items=100), filter=True),
         writable("allowed_address_pairs", ADDRESS_PAIRS, guarded=True),
         writable("extra_dhcp_opts", EXTRA_DHCP_OPTS, default=None),
         _binding("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal"),
@@ -185,7 +185,7 @@ PORT = Resource(
         Attribute("trusted", Nullable(Bool()), guarded=True),
         Attribute("resource_request", Nullable(AnyObject()), guarded=True),
         *STANDARD_BUT_TAGS,
-        creatable("tags", Parsed(parse_tags, ListOf(Text(255)).schema(), most=MOST_TAGS), default=[], guarded=True),
+        creatable("tags", Parsed(parse_tags, ListOf(Text(255)).schema(), max_items=MAX_TAGS), default=[], guarded=True),
     ),
 )
 

@@ -9,7 +9,7 @@ from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, 
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
-    MOST_ZONE_HINTS,
+    MAX_ZONE_HINTS,
     NAME_ATTRIBUTE,
     PROJECT,
     PROTOCOLS,
@@ -34,7 +34,7 @@ from neutrino.server.api.types import (
 )
 
 # The limit of one request; the limit of a router is the quota router_route.
-ROUTES = ListOf(ROUTE, nullable=True, most=1000)
+ROUTES = ListOf(ROUTE, nullable=True, max_items=1000)
 _GATEWAY = Record(
     {
         "network_id": Key(Uuid()),
@@ -90,7 +90,7 @@ ROUTER = Resource(
         writable("distributed", Nullable(Bool()), guarded=True),
         writable("ha", Nullable(Bool()), guarded=True),
         Attribute("availability_zones", ListOf(Text())),
-        creatable("availability_zone_hints", ListOf(Text(255), most=MOST_ZONE_HINTS), default=[]),
+        creatable("availability_zone_hints", ListOf(Text(255), max_items=MAX_ZONE_HINTS), default=[]),
         creatable("flavor_id", Nullable(Text(36)), sort=True),
         Attribute("conntrack_helpers", ListOf(AnyObject())),
         Attribute("enable_ndp_proxy", Bool()),

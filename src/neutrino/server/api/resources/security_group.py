@@ -137,7 +137,7 @@ SECURITY_GROUP_RULE = Resource(
     ),
 )
 
-MOST_ADDRESSES = 1000  # in one request
+MAX_ADDRESSES = 1000  # in one request
 
 ADDRESS_GROUP = Resource(
     name="address_group",
@@ -151,7 +151,7 @@ ADDRESS_GROUP = Resource(
         NAME_ATTRIBUTE,
         description(Text(255)),
         PROJECT,
-        creatable("addresses", ListOf(Cidr(), nullable=True, most=MOST_ADDRESSES)),
+        creatable("addresses", ListOf(Cidr(), nullable=True, max_items=MAX_ADDRESSES)),
         Attribute("shared", Bool()),
         *TIMESTAMPS,
         *REVISION,

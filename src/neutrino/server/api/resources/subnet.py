@@ -37,7 +37,7 @@ from neutrino.server.api.types import (
 
 IPV6_MODES = ("dhcpv6-stateful", "dhcpv6-stateless", "slaac", None)
 # Limits of one request; the limits of a subnet are the options max_dns_nameservers and max_subnet_host_routes.
-MOST_NAMESERVERS, MOST_HOST_ROUTES = 100, 1000
+MAX_NAMESERVERS, MAX_HOST_ROUTES = 100, 1000
 # A device_owner such as "compute:nova". Those of other services are not known here, so only the form is checked.
 SERVICE_TYPE = re.compile(r"\S+:|[Oo]ctavia")
 
@@ -97,10 +97,10 @@ SUBNET = Resource(
         creatable("prefixlen", Integer(min=0, max=128), visible=False),
         creatable("cidr", Nullable(Cidr(Unconvertible)), searchable=True),
         writable("gateway_ip", Nullable(IpAddress()), searchable=True),
-        writable("allocation_pools", Parsed(parse_pools, ListOf(_POOL).schema(), most=100)),
+        writable("allocation_pools", Parsed(parse_pools, ListOf(_POOL).schema(), max_items=100)),
         # 0.0.0.0 or :: alone means that DHCP sends no name server.
-        writable("dns_nameservers", ListOf(IpAddress(), nullable=True, most=MOST_NAMESERVERS)),
-        writable("host_routes", ListOf(ROUTE, nullable=True, most=MOST_HOST_ROUTES)),
+        writable("dns_nameservers", ListOf(IpAddress(), nullable=True, max_items=MAX_NAMESERVERS)),
+        writable("host_routes", ListOf(ROUTE, nullable=True, max_items=MAX_HOST_ROUTES)),
         writable("enable_dhcp", Bool(), default=True, searchable=True),
         creatable("ipv6_ra_mode", OneOf(IPV6_MODES), searchable=True),
         creatable("ipv6_address_mode", OneOf(IPV6_MODES), searchable=True),
@@ -108,7 +108,7 @@ SUBNET = Resource(
         creatable("use_default_subnetpool", Bool(), default=False, visible=False),
         writable(
             "service_types",
-            Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}, most=64),
+            Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}, max_items=64),
             guarded=True,
         ),
         Attribute("dns_publish_fixed_ip", Bool()),

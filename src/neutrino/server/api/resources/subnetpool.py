@@ -16,7 +16,7 @@ from neutrino.server.api.resources.common import (
 )
 from neutrino.server.api.types import Bool, Cidr, Integer, ListOf, Text
 
-MOST_PREFIXES = 1000
+MAX_PREFIXES = 1000
 
 
 def _prefixlen(name: str) -> Attribute:
@@ -35,7 +35,7 @@ SUBNETPOOL = Resource(
         ID,
         writable("name", Text(255, min=1, blank=False), default=REQUIRED, searchable=True),
         PROJECT,
-        writable("prefixes", ListOf(Cidr(), most=MOST_PREFIXES), default=REQUIRED),
+        writable("prefixes", ListOf(Cidr(), max_items=MAX_PREFIXES), default=REQUIRED),
         writable("default_quota", Integer(min=0), searchable=True, shown_null=True),
         Attribute("ip_version", Integer(), filter=True, sort=True),
         _prefixlen("default_prefixlen"),
