@@ -33,7 +33,6 @@ from neutrino.server.events import nova
 from neutrino.server.events.notifications import (
     Notifier,
     NullNotifier,
-    notification_context,
     notifier_from_conf,
 )
 from neutrino.server.events.notifications import register_options as register_notifications
@@ -188,7 +187,7 @@ def begin(server: Server) -> None:
 def _telling(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
     if isinstance(notifier, NullNotifier):
         return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, notification_context(context))
+    return lambda context, event, payload: notifier.notify(event, payload, context)
 
 
 def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
