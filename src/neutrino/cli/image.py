@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from neutrino.server import config
 from neutrino.server.main import Server, assemble, configuration
-from neutrino.server.policy.late_checks import load_when_used
+from neutrino.server.policy.checks import load_extension_checks_lazily
 from neutrino.server.process import application as application_of
 
 _server: Server | None = None
@@ -27,7 +27,7 @@ def load(files: Sequence[str]) -> None:
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
         import neutrino.server.feed.main  # noqa: F401
-    load_when_used()
+    load_extension_checks_lazily()
     _server = assemble(conf)
     gc.unfreeze()  # after a reload: what is replaced goes
     gc.collect()

@@ -1,4 +1,4 @@
-"""The outbox: nothing that the other side does holds the one who puts."""
+"""The queue: nothing that the other side does holds the one who puts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 
 import pytest
 
-from neutrino.server.events.outbox import Outbox, OutboxCounts, backoff
+from neutrino.server.events.delivery import DeliveryCounts, DeliveryQueue, backoff
 
 PATIENCE = 10.0
 
@@ -30,24 +30,24 @@ class Sink:
         return 0
 
 
-def held_with_one_in_flight(limit: int) -> tuple[Sink, Outbox[int]]:
+def held_with_one_in_flight(limit: int) -> tuple[Sink, DeliveryQueue[int]]:
     sink = Sink()
-    outbox: Outbox[int] = Outbox("test", sink.deliver, limit=limit, batch=100)
-    outbox.put(0)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, limit=limit, batch=100)
+    queue.put(0)
     assert sink.busy.wait(PATIENCE)
-    return sink, outbox
+    return sink, queue
 
 
 def test_a_full_outbox_drops_the_oldest_counts_and_logs_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    sink, outbox = held_with_one_in_flight(limit=3)
+    sink, queue = held_with_one_in_flight(limit=3)
     for number in range(1, 8):
-        outbox.put(number)
-    assert outbox.counts == OutboxCounts(dropped=4, waiting=4)
+        queue.put(number)
+    assert queue.counts == DeliveryCounts(dropped=4, waiting=4)
     sink.hold.set()
-    assert outbox.close(PATIENCE) == 0
+    assert queue.close(PATIENCE) == 0
     assert sink.batches == [[0], [5, 6, 7]]
-    assert outbox.counts == OutboxCounts(delivered=4, dropped=4)
+    assert queue.counts == DeliveryCounts(delivered=4, dropped=4)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert "full" in messages[0]
@@ -55,25 +55,25 @@ def test_a_full_outbox_drops_the_oldest_counts_and_logs_once(caplog: pytest.LogC
 
 
 def test_a_close_that_runs_out_of_time_says_what_is_left() -> None:
-    sink, outbox = held_with_one_in_flight(limit=3)
-    outbox.put(1)
-    assert outbox.close(0.0) == 2
+    sink, queue = held_with_one_in_flight(limit=3)
+    queue.put(1)
+    assert queue.close(0.0) == 2
     sink.hold.set()
 
 
 def test_a_closed_outbox_takes_nothing() -> None:
     sink = Sink()
-    outbox: Outbox[int] = Outbox("test", sink.deliver, limit=3, batch=1)
-    assert outbox.close(PATIENCE) == 0
-    outbox.put(1)
-    assert outbox.counts == OutboxCounts(dropped=1)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, limit=3, batch=1)
+    assert queue.close(PATIENCE) == 0
+    queue.put(1)
+    assert queue.counts == DeliveryCounts(dropped=1)
 
 
 def test_no_thread_before_the_first_item() -> None:
     before = threading.active_count()
-    outbox: Outbox[int] = Outbox("test", lambda batch: 0, limit=3, batch=1)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", lambda batch: 0, limit=3, batch=1)
     assert threading.active_count() == before
-    outbox.close(PATIENCE)
+    queue.close(PATIENCE)
 
 
 def test_a_delivery_that_raises_loses_its_batch_and_no_other() -> None:
@@ -87,13 +87,13 @@ def test_a_delivery_that_raises_loses_its_batch_and_no_other() -> None:
         delivered.extend(batch)
         return 0
 
-    outbox: Outbox[int] = Outbox("test", deliver, limit=10, batch=10)
-    outbox.put(1)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", deliver, limit=10, batch=10)
+    queue.put(1)
     assert first_failed.wait(PATIENCE)
-    outbox.put(2)
-    outbox.close(PATIENCE)
+    queue.put(2)
+    queue.close(PATIENCE)
     assert delivered == [2]
-    assert outbox.counts == OutboxCounts(delivered=1, failed=1)
+    assert queue.counts == DeliveryCounts(delivered=1, failed=1)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
@@ -111,22 +111,22 @@ def test_a_forked_child_delivers_its_own_items_only() -> None:
         return 0
 
     parent = os.getpid()
-    outbox: Outbox[int] = Outbox("test", deliver, limit=10, batch=10)
-    outbox.put(1)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", deliver, limit=10, batch=10)
+    queue.put(1)
     assert busy.wait(PATIENCE)
-    outbox.put(2)
+    queue.put(2)
     child = os.fork()
     if child == 0:
-        outbox.put(3)
-        outbox.close(PATIENCE)
+        queue.put(3)
+        queue.close(PATIENCE)
         os._exit(0)
     os.close(write_end)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert os.read(read_end, 100) == bytes([3])
     os.close(read_end)
     go.set()
-    outbox.close(PATIENCE)
-    assert outbox.counts == OutboxCounts(delivered=2)
+    queue.close(PATIENCE)
+    assert queue.counts == DeliveryCounts(delivered=2)
 
 
 def test_waits_double_up_to_the_ceiling() -> None:

@@ -1,11 +1,11 @@
-"""A bounded outbox with one delivering thread, so that a neighbour that is slow or dead never holds an API request.
+"""A bounded queue with one delivering thread, so that a slow or dead service never blocks an API request.
 
-`put` only appends and returns. When the outbox is full its oldest item goes, is counted and is logged: news that is old
-is worth less than news that is fresh, and memory is not spent on a neighbour that may never come back.
+When the queue is full, its oldest item is dropped, counted and logged: old notifications are worth less than new ones, and
+memory is not spent on a service that may never come back.
 
-The thread starts at the first `put`, because a server builds its parts before it forks its workers, and a thread does
-not survive a fork. It takes whatever has gathered since it was last free: under load batches grow by themselves, and
-a lone item leaves at once. There is no interval to tune.
+The thread starts at the first `put`: a server is built before it forks its workers, and a thread does not survive a fork.
+It takes everything that has gathered while it was busy, so batches grow under load, a single item is sent at once, and
+there is no interval to tune.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 LOG = logging.getLogger(__name__)
-
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxCounts:
-    """What became of the items so far. `dropped` had to make room; `failed` were tried and given up."""
+class DeliveryCounts:
+    """What became of the items: `dropped` because the queue was full or closed, `failed` after attempts to deliver."""
 
     delivered: int = 0
     dropped: int = 0
@@ -35,16 +34,14 @@ class OutboxCounts:
 
 
 def backoff(first: float, ceiling: float) -> Iterator[float]:
-    """Waits that double up to a ceiling, with jitter so that many workers do not knock at the same moment."""
-    wait = first
+    """Delays that double up to a ceiling, with jitter so that workers do not retry at the same moment."""
+    delay = first
     while True:
-        yield wait * random.uniform(0.5, 1.0)
-        wait = min(wait * 2, ceiling)
+        yield delay * random.uniform(0.5, 1.0)
+        delay = min(delay * 2, ceiling)
 
 
-class Outbox(Generic[Item]):
-    """Items wait here in order until `deliver` has had them; `deliver` returns how many of them it gave up."""
-
+class DeliveryQueue(Generic[Item]):
     def __init__(
         self,
         name: str,
@@ -55,12 +52,13 @@ class Outbox(Generic[Item]):
         key: Callable[[Item], Hashable] | None = None,
         finish: Callable[[], None] = lambda: None,
     ) -> None:
-        """An item with the same `key` as a waiting one takes its place, at the end. Without `key`, all are kept.
+        """`deliver` gets batches in order and returns how many items it gave up.
 
-        `finish` runs last in the delivering thread, when the outbox is closed.
+        An item with the same `key` as a waiting one replaces it, at the end of the queue; without `key` all are kept.
+        `finish` runs last in the delivering thread, after `close`.
         """
         if limit < 1 or batch < 1:
-            raise ValueError("an outbox needs room for at least one item, and batches of at least one")
+            raise ValueError("a delivery queue needs room for at least one item, and batches of at least one")
         self._name = name
         self._deliver = deliver
         self._limit = limit
@@ -72,23 +70,21 @@ class Outbox(Generic[Item]):
         self._items: OrderedDict[Hashable, Item] = OrderedDict()
         self._serial = 0
         self._in_flight = 0
-        self._overflow = 0
-        self._delivered = 0
-        self._dropped = 0
-        self._failed = 0
+        self._overflow = 0  # dropped since the last batch was taken
+        self._delivered = self._dropped = self._failed = 0
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
 
     @property
-    def counts(self) -> OutboxCounts:
+    def counts(self) -> DeliveryCounts:
         with self._changed:
             waiting = len(self._items) + self._in_flight
-            return OutboxCounts(self._delivered, self._dropped, self._failed, waiting)
+            return DeliveryCounts(self._delivered, self._dropped, self._failed, waiting)
 
     def put(self, item: Item) -> None:
-        """Queue one item and return at once, whatever the state of the other side."""
+        """Queue one item and return at once, whatever the state of the service."""
         with self._changed:
-            self._settle_after_fork()
+            self._reset_after_fork()
             if self._closing.is_set():
                 self._dropped += 1
                 return
@@ -106,13 +102,13 @@ class Outbox(Generic[Item]):
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-        if overflow_begins:
-            LOG.warning("%s: %d items wait and the outbox is full; the oldest are dropped", self._name, self._limit)
+        if overflow_begins:  # logged once per overflow: one line per dropped item would fill the log
+            LOG.warning("%s: the queue is full with %d items; the oldest are dropped", self._name, self._limit)
 
     def pause(self, seconds: float) -> bool:
-        """For `deliver`: wait before another attempt. False means give up.
+        """For `deliver`: wait before another attempt. False: give up.
 
-        `close` ends the wait early and leaves one last attempt, so that a stop takes no longer than that attempt.
+        `close` ends the wait early and leaves one last attempt, so that a stop lasts no longer than that attempt.
         """
         if self._closing.is_set():
             return False
@@ -120,9 +116,9 @@ class Outbox(Generic[Item]):
         return True
 
     def close(self, timeout: float) -> int:
-        """Take no more items, deliver what can be delivered within `timeout`, and say how many were left."""
+        """Accept no more items and deliver what is possible within `timeout`; returns how many are left."""
         with self._changed:
-            self._settle_after_fork()
+            self._reset_after_fork()
             self._closing.set()
             self._changed.notify_all()
             thread = self._thread
@@ -136,7 +132,7 @@ class Outbox(Generic[Item]):
             LOG.warning("%s: closed with %d items undelivered", self._name, left)
         return left
 
-    def _settle_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """A forked child inherits the items but not the thread; the parent still delivers them."""
         if self._process != os.getpid():
             self._process = os.getpid()
@@ -158,7 +154,7 @@ class Outbox(Generic[Item]):
         self._finish()
 
     def _take(self) -> list[Item]:
-        """The next batch; empty when the outbox is closed and nothing waits."""
+        """The next batch; empty when the queue is closed and nothing waits."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._closing.is_set())
             size = min(len(self._items), self._batch)
@@ -166,5 +162,5 @@ class Outbox(Generic[Item]):
             self._in_flight = len(batch)
             overflow, self._overflow = self._overflow, 0
         if overflow:
-            LOG.warning("%s: dropped %d items while the other side was slow or away", self._name, overflow)
+            LOG.warning("%s: dropped %d items while the service was slow or unreachable", self._name, overflow)
         return batch
