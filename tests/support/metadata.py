@@ -29,11 +29,11 @@ from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.feed.state import State, StateChange
-from neutrino.lab.metadata import NovaMetadata
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
 from neutrino.model.state import FixedIp, Object, Subnet
+from tests.support.nova_metadata import NovaMetadata
 
 HOST = "h1"
 SECRET = "a secret that is shared"

@@ -1,6 +1,6 @@
-"""The server put together once, in the process that the others are forked from: they share its memory and start at once.
+"""The server assembled once, before workers and feed are forked: they share its memory and start fast.
 
-Nothing in it is open yet: each process opens the database for itself.
+Nothing is opened here: each process opens the database for itself.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ _server: Server | None = None
 
 
 def load(files: Sequence[str]) -> None:
-    """Put the server together by the configuration as it is now; what is forked from here on is that one."""
-    global _server  # a forked process has no other way to what its parent made
+    """Assemble the server with the current configuration, for the processes that are forked from now on."""
+    global _server  # granian passes nothing to a forked worker
     conf = configuration(files)
+    # Import here what each process would import for itself, unshared: the database driver and the feed.
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
         import neutrino.server.feed.main  # noqa: F401
     load_extension_checks_lazily()
     _server = assemble(conf)
-    gc.unfreeze()  # after a reload: what is replaced goes
+    gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()
-    gc.freeze()  # the collector of a process leaves alone, and so leaves shared, what is there now
+    gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
 
 
 def loaded() -> cfg.ConfigOpts | None:
-    """The configuration that the server was put together by."""
+    """The configuration of the assembled server."""
     return None if _server is None else _server.conf
 
 
 def application(files: Sequence[str]) -> Any:
-    """The WSGI application, in the process that serves it."""
+    """The WSGI application, in the worker that serves it."""
     return application_of(_server or assemble(configuration(files)))

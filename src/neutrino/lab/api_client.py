@@ -1,4 +1,4 @@
-"""The lab's side of the Networking API: a few requests, each with an answer or a LabError in the server's words."""
+"""A small client of the Networking API, without authentication, for the lab and `neutrino up`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Object = dict[str, Any]
 SECONDS = 30.0
 
 
-class Refused(LabError):
-    """The server's answer to a request that it does not do."""
+class ApiError(LabError):
+    """A response with an error status."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         self.status = status
@@ -23,19 +23,19 @@ class Refused(LabError):
         super().__init__(message)
 
 
-class Api:
+class ApiClient:
+    """`api.create("network", name="blue")`; kinds are named in the singular."""
+
     def __init__(self, url: str) -> None:
         self.url = url
 
-    # --- one object of a kind, as in `api.create("network", name="blue")` ---
-
     def create(self, kind: str, **values: Any) -> Object:
-        made: Object = self.request("POST", _path(kind), {kind: values})[kind]
-        return made
+        created: Object = self.request("POST", _path(kind), {kind: values})[kind]
+        return created
 
     def update(self, kind: str, key: str, **values: Any) -> Object:
-        changed: Object = self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind]
-        return changed
+        updated: Object = self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind]
+        return updated
 
     def show(self, kind: str, key: str) -> Object:
         found: Object = self.request("GET", f"{_path(kind)}/{key}")[kind]
@@ -46,38 +46,36 @@ class Api:
 
     def list(self, kind: str, **filters: str) -> list[Object]:
         query = f"?{urlencode(filters)}" if filters else ""
-        found: list[Object] = self.request("GET", f"{_path(kind)}{query}")[several(kind)]
+        found: list[Object] = self.request("GET", f"{_path(kind)}{query}")[_plural(kind)]
         return found
 
     def find(self, kind: str, name_or_id: str) -> Object:
-        """By id, or by a name that only one has."""
-        called = kind.replace("_", " ")
+        """The object with this id, or the only one with this name."""
+        shown = kind.replace("_", " ")
         found = self.list(kind, id=name_or_id) or self.list(kind, name=name_or_id)
         if not found:
-            raise LabError(f"there is no {called} {name_or_id}")
+            raise LabError(f"there is no {shown} {name_or_id}")
         if len(found) > 1:
-            raise LabError(f"{len(found)} {several(called)} are called {name_or_id}: name the one you mean by its id")
+            raise LabError(f"{len(found)} {_plural(shown)} are named {name_or_id}: use the id")
         return found[0]
-
-    # --- requests ---
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Object:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=SECONDS)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-            answer = connection.getresponse()
-            content = answer.read()
+            response = connection.getresponse()
+            content = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise LabError(f"the API at {self.url} does not answer: {error}") from None
+            raise LabError(f"the API at {self.url} does not respond: {error}") from None
         finally:
             connection.close()
-        if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise _refused(answer.status, content)
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise _api_error(response.status, content)
         decoded: Object = json.loads(content) if content else {}
         return decoded
 
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         try:
             self.request("GET", "/")
         except LabError:
@@ -85,17 +83,17 @@ class Api:
         return True
 
 
-def _refused(status: int, content: bytes) -> Refused:
+def _api_error(status: int, content: bytes) -> ApiError:
     try:
         error = json.loads(content)["NeutronError"]
-        return Refused(status, error["type"], error["message"])
-    except (ValueError, LookupError, TypeError):
-        return Refused(status, "", f"the API answered {status}: {content.decode(errors='replace')[:200]}")
+        return ApiError(status, error["type"], error["message"])
+    except (ValueError, LookupError, TypeError):  # not from the API itself, such as a proxy's page
+        return ApiError(status, "", f"the API answered {status}: {content.decode(errors='replace')[:200]}")
 
 
-def several(kind: str) -> str:
+def _plural(kind: str) -> str:
     return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
 
 
 def _path(kind: str) -> str:
-    return f"/v2.0/{several(kind).replace('_', '-')}"
+    return f"/v2.0/{_plural(kind).replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""What a lab needs of the machine, and the words for what is missing."""
+"""Checks that this machine can run a lab: privileges, programs, kernel modules, and the port of the API."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.lab.errors import LabError
+from neutrino.lab.hosts.ovs import SCHEMA
 from neutrino.lab.settings import NETDEV, SYSTEM
 
-OVS_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 PACKAGES: Mapping[str, str] = {
     "ovsdb-server": "openvswitch-switch",
     "ovsdb-tool": "openvswitch-common",
@@ -27,47 +27,45 @@ PACKAGES: Mapping[str, str] = {
 
 
 def load_module(name: str) -> str | None:
-    """Have the kernel load a module, unless it is there; why it cannot."""
+    """Load a kernel module unless it is loaded; the reason if that fails."""
     if os.path.exists(f"/sys/module/{name}"):
         return None
     try:
         done = subprocess.run(["modprobe", name], capture_output=True, text=True, check=False)
     except OSError as error:
         return f"modprobe: {error.strerror}"
-    return None if done.returncode == 0 else done.stderr.strip() or f"modprobe ended with {done.returncode}"
+    return None if done.returncode == 0 else done.stderr.strip() or f"modprobe: exit status {done.returncode}"
 
 
 def check_root(status: str = "/proc/self/status") -> None:
     if not has_capability(CAP_NET_ADMIN, status):
-        raise LabError("the lab makes network namespaces, which only root may: run this as root")
+        raise LabError("the lab creates network namespaces, which needs CAP_NET_ADMIN: run it as root")
 
 
-def check_programs(found: Callable[[str], str | None] = shutil.which, programs: Iterable[str] = PACKAGES) -> None:
-    missing = [program for program in programs if found(program) is None]
+def check_programs(found: Callable[[str], str | None] = shutil.which) -> None:
+    missing = [program for program in PACKAGES if found(program) is None]
     if missing:
         packages = " ".join(sorted({PACKAGES[program] for program in missing}))
         raise LabError(f"the lab needs {', '.join(missing)}: apt-get install {packages}")
-    if not os.path.exists(OVS_SCHEMA):
-        raise LabError(f"the lab needs {OVS_SCHEMA}: apt-get install openvswitch-switch")
+    if not os.path.exists(SCHEMA):
+        raise LabError(f"the lab needs {SCHEMA}: apt-get install openvswitch-switch")
 
 
 def check_datapath(datapath: str, load: Callable[[str], str | None] = load_module) -> None:
-    """The kernel's datapath needs its modules; hosts, which are namespaces, cannot load them themselves."""
+    """Load the modules of the kernel datapath here, as a process in the network namespace of a host cannot."""
     for module in ("openvswitch", "vport_vxlan") if datapath == SYSTEM else ():
         reason = load(module)
         if reason is not None:
             raise LabError(
                 f"--datapath {SYSTEM}: this kernel has no module {module} ({reason}); "
-                f"--datapath {NETDEV} has the switches run in userspace"
+                f"use --datapath {NETDEV}, the userspace datapath"
             )
 
 
 def check_port(port: int) -> None:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise LabError(
-                f"the API cannot listen on 127.0.0.1 port {port}: {error.strerror}; --port takes another"
-            ) from None
+            raise LabError(f"the API cannot listen on 127.0.0.1 port {port}: {error.strerror}; use --port") from None

@@ -1,13 +1,13 @@
-"""Runs a command in namespaces of its own. A script for a bare interpreter: it imports nothing of ours.
+"""Run a command in new namespaces. A script for a bare interpreter: it imports the standard library only.
 
     isolate.py --mark TEXT --at DIR --ready FD [--host STATE] [--title NAME] COMMAND...
 
-Every process of a lab has a mount in its mount namespace whose source is TEXT (at DIR), and so have all processes that it
-starts, whatever they do to their environment: that is how a lab finds what belongs to it. With --host the command also
-has a network namespace and a /run of its own, so that named network namespaces, Open vSwitch's sockets and pid files are
-this host's alone; STATE is the lab's directory, which stays to be seen if it lies there.
+The new mount namespace has a tmpfs at DIR whose source is TEXT: the mark by which a lab finds its processes, inherited by
+every child process whatever it does to its environment. With --host the command also gets a network namespace and a /run
+of its own, so that named network namespaces, Open vSwitch's sockets and pid files are separate per host. STATE is the
+lab's directory, which stays visible if it is below /run.
 
-What goes wrong is written to FD; it is closed, with nothing written, when the command starts.
+Errors are written to FD, which is closed with nothing written when the command starts.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _mount(source: str, target: str, kind: str, flags: int = 0, options: str = "
     _check(libc.mount(*names, ctypes.c_ulong(flags), options.encode()), f"mount {target}")
 
 
-def _own_run(state: str) -> None:
-    """A tmpfs over /run. Whoever wants the machine's other files there is on the wrong host."""
+def _mount_run(state: str) -> None:
+    """Mount a tmpfs over /run, and the lab's directory back into it if it is below."""
     inside = os.path.realpath(state).startswith(f"{os.path.realpath(RUN)}/")
-    directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
+    directory = os.open(state, os.O_PATH | os.O_DIRECTORY)  # before the tmpfs hides it
     _mount("run", RUN, "tmpfs", 0, "mode=755")
     if inside:
         os.makedirs(state)
@@ -51,10 +51,10 @@ def _own_run(state: str) -> None:
 
 def _isolate(mark: str, at: str, host: str | None) -> None:
     _check(libc.unshare(CLONE_NEWNS | (CLONE_NEWNET if host else 0)), "unshare")
-    _mount("none", "/", "none", MS_REC | MS_PRIVATE)
+    _mount("none", "/", "none", MS_REC | MS_PRIVATE)  # else these mounts would propagate to the machine
     if host:
-        _mount("sysfs", "/sys", "sysfs")  # it shows the network devices of the namespace that it is mounted in
-        _own_run(host)
+        _mount("sysfs", "/sys", "sysfs")  # shows the network devices of the namespace in which it is mounted
+        _mount_run(host)
     _mount(mark, at, "tmpfs", 0, "size=4k,mode=500")
 
 
@@ -64,10 +64,10 @@ def main() -> None:
     parser.add_argument("--at", required=True)
     parser.add_argument("--ready", type=int, required=True)
     parser.add_argument("--host")
-    parser.add_argument("--title", help="what `ps` shows for the command")
+    parser.add_argument("--title", help="the command's name in `ps`")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
-    fcntl.fcntl(args.ready, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    fcntl.fcntl(args.ready, fcntl.F_SETFD, fcntl.FD_CLOEXEC)  # exec closes it: the parent reads end of file
     try:
         _isolate(args.mark, args.at, args.host)
         program, *arguments = args.command
