@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
 from neutrino.agent.metadata.role import MetadataRole, Options
 from neutrino.agent.metadata.sockets import NamespaceSockets

@@ -283,7 +283,7 @@ def test_dhcp_serves_the_other_networks(kind: str) -> None:
         host.role.synced()
         task = asyncio.create_task(host.role.run())
         try:
-            await eventually(lambda: other.id in host.dnsmasq.commands, "the other network is not served", 20)
+            await eventually(lambda: host.is_running(other.id), "the other network is not served", 20)
             await asyncio.wait_for(host.role._queue.tried(), 20)
             assert not task.done(), task
             (described,) = host.role.describe()

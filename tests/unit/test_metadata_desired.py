@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from neutrino.agent.dhcp.served import served
-from neutrino.agent.dhcp.settings import Settings
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.network import served_network
 from neutrino.agent.metadata.desired import (
     Place,
     Refused,
@@ -25,13 +25,13 @@ from tests.support import metadata
 from tests.support.metadata import HOST, dhcp_port
 from tests.support.routing import address, interface
 
-ISOLATED = Settings(HOST, "/dhcp", enable_isolated_metadata=True)
+ISOLATED = DhcpSettings(HOST, "/dhcp", enable_isolated_metadata=True)
 
 
 def place_of(
-    network: DhcpNetwork, *ports: DhcpPort, settings: Settings = ISOLATED, known: Sequence[DhcpPort] = ()
+    network: DhcpNetwork, *ports: DhcpPort, settings: DhcpSettings = ISOLATED, known: Sequence[DhcpPort] = ()
 ) -> Place | None:
-    return render_network_place(served(network, (dhcp_port(network.id), *ports), HOST), settings, known)
+    return render_network_place(served_network(network, (dhcp_port(network.id), *ports), HOST), settings, known)
 
 
 def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
@@ -50,8 +50,8 @@ def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
 def test_an_isolated_network_is_served_where_its_address_is() -> None:
     network = metadata.network("n1")
     assert place_of(network) == Place("qdhcp-n1", Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
-    assert place_of(network, settings=Settings(HOST, "/dhcp")) is None, "nobody asked for it"
-    assert render_network_place(served(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
+    assert place_of(network, settings=DhcpSettings(HOST, "/dhcp")) is None, "nobody asked for it"
+    assert render_network_place(served_network(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
 
 
 def test_ipv6_where_there_is_a_subnet_of_it() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from neutrino import __version__
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
 from neutrino.agent.metadata.desired import Place
 from neutrino.agent.metadata.messages import (

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from neutrino import private
 from neutrino.agent.config import RefusedToStart
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
 from neutrino.agent.metadata.role import MetadataRole, Options
 from neutrino.agent.metadata.sockets import NamespaceSockets

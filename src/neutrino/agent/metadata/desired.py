@@ -6,8 +6,8 @@ import dataclasses
 import ipaddress
 from collections.abc import Iterable, Mapping
 
-from neutrino.agent.dhcp.served import Served, wants_metadata
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.network import ServedNetwork, serves_metadata
 from neutrino.agent.l3.names import INTERNAL, device, router_namespace
 from neutrino.agent.metadata.messages import (
     ANY_DEVICE,
@@ -47,13 +47,13 @@ def render_router_place(router: Router, metadata_port: int) -> Place | None:
     return Place(router_namespace(router.id), Sources(links), metadata_port, ipv6=ipv6) if links else None
 
 
-def render_network_place(this: Served, settings: DhcpSettings, known: Iterable[DhcpPort]) -> Place | None:
+def render_network_place(this: ServedNetwork, settings: DhcpSettings, known: Iterable[DhcpPort]) -> Place | None:
     """A network's DHCP namespace, which has the metadata address as its own. `known`: ports of routers on any network.
 
     A network of 169.254.0.0/16 is there for a router whose other networks cannot have it: their ports ask through it.
     Whoever owns it can send there under any address, so of the other networks only instances of its project may ask.
     """
-    if not wants_metadata(this, settings):
+    if not serves_metadata(this, settings):
         return None
     sources = Sources({ANY_DEVICE: this.id})
     if settings.enable_metadata_network and is_metadata_network(this.network):

@@ -17,8 +17,8 @@ from typing import Protocol
 import msgspec
 
 from neutrino import __version__
-from neutrino.agent.dhcp.served import NAMESPACE_PREFIX
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect
 from neutrino.agent.metadata.desired import ListeningPlan, Place, plan_listening
 from neutrino.agent.metadata.messages import (

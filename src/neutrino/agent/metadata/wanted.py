@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from neutrino.agent.dhcp.served import NAMESPACE_PREFIX, served
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, served_network
 from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.metadata.desired import (
     INFRASTRUCTURE,
@@ -114,7 +114,7 @@ class Wanted:
             if not isinstance(network, DhcpNetwork):
                 return None
             ports = self._own_ports.get(network_id, {}).values()
-            this = served(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
+            this = served_network(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
             known = (port for own in self._own_ports.values() for port in own.values())
             return render_network_place(this, self._dhcp, known)
         router = objects[ROUTER].get(key.removeprefix(router_namespace("")))
