@@ -17,7 +17,7 @@ import pytest
 
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.role import KINDS as L2_KINDS
-from neutrino.agent.metadata.wanted import Wanted
+from neutrino.agent.metadata.desired import DesiredMetadata
 from neutrino.feed.address import Address
 from neutrino.feed.client import FeedClient, Settings
 from neutrino.feed.messages import Cursor, Put, Synced, Welcome
@@ -300,9 +300,10 @@ def test_metadata_answers_the_other_ports() -> None:
     for kind in ("dhcp_network", "dhcp_port", "router"):
         for each in (*wrong_objects(kind), GOOD[kind]):
             objects.objects[kind][each.id] = each
-    wanted = Wanted(objects, "h1", 9697, dhcp.settings(enable_isolated_metadata=True, enable_metadata_network=True))
+    options = dhcp.settings(enable_isolated_metadata=True, enable_metadata_network=True)
+    wanted = DesiredMetadata(objects, "h1", 9697, options)
     wanted.index()
-    wanted.think()
-    assert "qrouter-r1" in wanted.places
-    assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.take_all_ports()}
-    assert wanted.refused
+    wanted.render_stale()
+    assert "qrouter-r1" in wanted.namespaces
+    assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.all_instances()}
+    assert wanted.problems
