@@ -1,4 +1,4 @@
-"""One network as this host has to serve it: put together from what the feed told. Pure."""
+"""One network as this host serves it, selected from the objects of the feed. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from neutrino.agent.dhcp.settings import Settings
+from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.model.dhcp import OWNER, ROUTERS, DhcpNetwork, DhcpPort, device_id, is_metadata_network
 from neutrino.model.state import Subnet
 
@@ -16,11 +16,13 @@ SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedNetwork:
+    """A network with its subnets and ports. `own` is the DHCP port whose addresses this host serves from."""
+
     network: DhcpNetwork
-    ports: tuple[DhcpPort, ...] = ()  # by id, so that files come out the same
-    own: DhcpPort | None = None  # the port that this host serves from
-    is_copy: bool = False  # it is another host's, and serves the ports of this one alone
+    ports: tuple[DhcpPort, ...] = ()  # sorted by id, so that rendered files are stable
+    own: DhcpPort | None = None
+    is_copy: bool = False  # `own` is another host's (dhcp_distributed): only ports of this host are served
 
     @property
     def id(self) -> str:
@@ -40,12 +42,12 @@ class Served:
 
     @property
     def is_served(self) -> bool:
-        """A network that is set down, or has no DHCP subnet or no port here, has no service."""
+        """False without a DHCP subnet or a DHCP port of this host, or with admin state down."""
         return self.network.admin_state_up and bool(self.dhcp_subnets) and self.own is not None
 
     @cached_property
     def routed(self) -> frozenset[str]:
-        """The subnets whose gateway is a router of ours; the others are isolated."""
+        """Subnets whose gateway is an interface of a router; the others are isolated."""
         return frozenset(
             fixed.subnet_id
             for port in self.ports
@@ -59,25 +61,27 @@ class Served:
         return next((f.ip_address for f in fixed if f.subnet_id == subnet_id), None)
 
 
-def served(network: DhcpNetwork, ports: Iterable[DhcpPort], host: str, *, distributed: bool = False) -> Served:
+def served_network(
+    network: DhcpNetwork, ports: Iterable[DhcpPort], host: str, *, distributed: bool = False
+) -> ServedNetwork:
     here = sorted((port for port in ports if port.network_id == network.id), key=lambda port: port.id)
     device = device_id(host, network.id)
     servers = [port for port in here if port.device_owner == OWNER]
-    # On a host that only answers its own ports, a copy of that with the smallest id, which is what the server thinks too.
     own = next((port for port in servers if port.device_id == device), None)
     if own is None and distributed and servers:
-        return Served(network, tuple(here), servers[0], is_copy=True)
-    return Served(network, tuple(here), own)
+        # The server picks the port with the smallest id as well: all hosts answer from the same address.
+        return ServedNetwork(network, tuple(here), servers[0], is_copy=True)
+    return ServedNetwork(network, tuple(here), own)
 
 
-def wants_metadata(this: Served, settings: Settings) -> bool:
+def serves_metadata(network: ServedNetwork, settings: DhcpSettings) -> bool:
     """Whether metadata is served from the network's DHCP namespace."""
-    if not this.is_served:
+    if not network.is_served:
         return False
     if settings.force_metadata:
         return True
     if not settings.enable_isolated_metadata:
         return False
-    if settings.enable_metadata_network and is_metadata_network(this.network):
+    if settings.enable_metadata_network and is_metadata_network(network.network):
         return True
-    return any(subnet.id not in this.routed for subnet in this.dhcp_subnets)
+    return any(subnet.id not in network.routed for subnet in network.dhcp_subnets)

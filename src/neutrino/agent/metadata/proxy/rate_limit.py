@@ -1,7 +1,7 @@
-"""How often each source has asked lately, in little memory. Pure: the time is given.
+"""Rate limit per source. Pure: the time is a parameter.
 
-A window that slides is reckoned from two that do not: all of the present one, and of the one before the part that still
-counts. Those who ask on while they are refused stay refused.
+A sliding window is estimated from two fixed ones: the current count, and the share of the previous one that still
+overlaps. Refused requests count too, so that a source that keeps asking stays refused.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Final
 
 from neutrino.agent.metadata.messages import RateLimit
 
-MOST_SOURCES: Final = 10_000  # those who have not asked for longest are forgotten
+MAX_SOURCES: Final = 10_000  # beyond it the least recent source is forgotten: memory is bounded
 
 
 class _Window:
-    __slots__ = ("before", "count", "start")
+    __slots__ = ("count", "previous", "start")
 
     def __init__(self, now: float) -> None:
-        self.start, self.count, self.before = now, 0, 0
+        self.start, self.count, self.previous = now, 0, 0
 
     def add(self, now: float, seconds: float) -> float:
-        """One more; how many that makes in the last so many seconds."""
+        """Count a request; the estimated number in the last `seconds`."""
         passed = now - self.start
         if passed >= seconds:
-            self.before = self.count if passed < 2 * seconds else 0
+            self.previous = self.count if passed < 2 * seconds else 0
             self.start, self.count = now - passed % seconds, 0
             passed %= seconds
         self.count += 1
-        return self.count + self.before * (1 - passed / seconds)
+        return self.count + self.previous * (1 - passed / seconds)
 
 
 class RateLimiter:
@@ -37,13 +37,13 @@ class RateLimiter:
         self._sources: OrderedDict[tuple[str, str], tuple[_Window, _Window]] = OrderedDict()
 
     def allows(self, key: str, source: str, now: float) -> bool:
-        """Count a request of a source at the listener of that key."""
+        """Count a request of a source in the namespace `key`."""
         if (6 if ":" in source else 4) not in self._limit.versions:
             return True
         windows = self._sources.get((key, source))
         if windows is None:
             windows = self._sources[key, source] = _Window(now), _Window(now)
-            if len(self._sources) > MOST_SOURCES:
+            if len(self._sources) > MAX_SOURCES:
                 self._sources.popitem(last=False)
         else:
             self._sources.move_to_end((key, source))
