@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.l3.delegation import Delegations
+from neutrino.server.l3.routers.prefix_delegation import Delegations
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 from tests.api.l3 import attach, detach, gateway, l3_agent, outside

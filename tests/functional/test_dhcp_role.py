@@ -18,7 +18,7 @@ from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.report import Reporter
 from neutrino.agent.supervisor import EXIT, DaemonExited, write_file
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.server.feed.credentials import Credentials
@@ -68,7 +68,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def agent(self, **more: Any) -> AsyncIterator[DhcpRole]:
-        settings = Settings(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
+        settings = ClientOptions(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         client = FeedClient(settings, cache=self.cache)
         configurations = {DHCP_PORT_BY_SERVER: True}
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit
-from neutrino.lab.metadata import NovaMetadata
 from tests.support.metadata import SECRET, TIMES, Host, answers, isolated, nova, port, settings_for, status, until
+from tests.support.nova_metadata import NovaMetadata
 from tests.support.ports import free_port
 
 
@@ -54,7 +54,7 @@ def test_without_nova_there_is_a_502_and_with_it_an_answer_again(tmp_path: Path)
     """It is killed, with the connections to it that are kept for the next request."""
     number, secret = free_port(), tmp_path / "secret"
     secret.write_text(SECRET)
-    argv = [sys.executable, "-m", "neutrino.lab.metadata", "--port", str(number), "--secret-file", str(secret)]
+    argv = [sys.executable, "-m", "tests.support.nova_metadata", "--port", str(number), "--secret-file", str(secret)]
     host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
     blue = isolated(host, "blue", 5)
 
@@ -165,7 +165,7 @@ def test_who_asks_too_often_is_told_so(server: NovaMetadata, tmp_path: Path) -> 
                 answered = [(await host.asks("blue"))[0] for _ in range(8)]
                 assert answered == [200] * 5 + [429] * 3
                 assert await host.asks("other") == (200, other.device_id)
-                assert blue.device_id in server.asked
+                assert blue.device_id in server.requested_by
 
         asyncio.run(scenario())
     finally:

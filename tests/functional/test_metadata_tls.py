@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 
 from neutrino.agent.metadata.messages import ProxySettings
 from neutrino.agent.metadata.proxy.connection import explain
-from neutrino.lab.metadata import NovaMetadata
 from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
+from tests.support.nova_metadata import NovaMetadata
 
 USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),

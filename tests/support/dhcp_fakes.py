@@ -13,7 +13,7 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import DHCP, AgentState
 from neutrino.model.state import Object
 from tests.fakes.netlink import FakeNetlink
@@ -57,7 +57,7 @@ class DhcpHost:
     def cache(self, kind: str, *objects: Object) -> None:
         self.feed.state.objects[kind].update({each.id: each for each in objects})
         for each in objects:
-            self.role.changed(Change(kind, each.id, None, each))
+            self.role.changed(StateChange(kind, each.id, None, each))
 
     def is_running(self, network_id: str) -> bool:
         return f"dnsmasq {network_id}" in self.processes.running()

@@ -17,7 +17,7 @@ from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
 from neutrino.model.routing import Router
 from tests.fakes.netlink import FakeNetlink
@@ -113,7 +113,7 @@ class Host:
         old = known.pop(key, None)
         if new is not None:
             known[key] = new
-        self.role.changed(Change("router", key, old, new))
+        self.role.changed(StateChange("router", key, old, new))
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         try:

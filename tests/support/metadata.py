@@ -28,12 +28,12 @@ from neutrino.dataplane.netlink.values import HOST as MACHINE
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
-from neutrino.feed.state import Change, State
-from neutrino.lab.metadata import NovaMetadata
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
 from neutrino.model.state import FixedIp, Object, Subnet
+from tests.support.nova_metadata import NovaMetadata
 
 HOST = "h1"
 SECRET = "a secret that is shared"
@@ -68,7 +68,7 @@ class Feed:
         else:
             self.state.objects[kind][key] = value
         if self.role is not None:
-            self.role.changed(Change(kind, key, old, value))
+            self.role.changed(StateChange(kind, key, old, value))
 
     def synced(self) -> None:
         self.is_synced = True

@@ -21,8 +21,8 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
-from neutrino.server.hosts.plugin import Agents
+from neutrino.server.dhcp.scheduler import DhcpScheduler
+from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 
@@ -172,7 +172,7 @@ def test_agents_are_not_created(api: Api, body: Any) -> None:
     with pytest.raises(errors.HTTPBadRequest):
         api.call("create", body=body)
     with pytest.raises(errors.HTTPBadRequest):
-        api.plugin.create_agent(ADMIN, {})
+        api.plugin.create(ADMIN, {})
 
 
 def test_update(api: Api) -> None:

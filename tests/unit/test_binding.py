@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from neutrino.server.ml2.binding import MAX_LEVELS, bind
 from neutrino.server.ml2.driver_api import Bound, Continue, PortToBind, Segment
+from neutrino.server.ml2.ports.binding import MAX_LEVELS, bind
 
 FABRIC, RACK, OTHER = (Segment("vxlan", None, 5001, "fabric"), Segment("vlan", "rack1", 101, "rack"), Segment("flat"))
 Answer = Bound | Continue | None

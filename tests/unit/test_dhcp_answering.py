@@ -2,7 +2,7 @@
 
 import pytest
 
-from neutrino.server.hosts.dhcp_answering import Agent, choose_answering
+from neutrino.server.dhcp.lease_providers import Agent, choose_answering
 
 HOME = Agent("h1")
 PLAIN, OWN = Agent("h2"), Agent("h2", distributed=True)

@@ -16,11 +16,12 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.hosts import dhcp_placements, dhcp_scheduler
-from neutrino.server.hosts.dhcp_failover import Move
-from neutrino.server.hosts.dhcp_placements import zones_of
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.dhcp import placements as dhcp_placements
+from neutrino.server.dhcp import scheduler as dhcp_scheduler
+from neutrino.server.dhcp.placements import zones_of
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.scheduling.failover import Move
 
 # --- in the database --------------------------------------------------------------------------------------------------
 

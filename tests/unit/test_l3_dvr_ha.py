@@ -24,7 +24,7 @@ from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import L3, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
@@ -159,7 +159,7 @@ class Host:
         old = known.pop("r1", None)
         if new is not None:
             known["r1"] = new
-        self.role.changed(Change("router", "r1", old, new))
+        self.role.changed(StateChange("router", "r1", old, new))
 
     def become_active(self) -> None:
         """As keepalived does."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.hosts.placement import Candidate
-from neutrino.server.l3.candidates import L3Agent
-from neutrino.server.l3.hosting import why_unhosted
+from neutrino.server.l3.scheduling.candidates import L3Agent
+from neutrino.server.l3.scheduling.hosting import why_unhosted
+from neutrino.server.scheduling.candidates import Candidate
 
 CENTRAL: dict[str, Any] = {"distributed": False, "ha": False, "gw_network_id": "out"}
 SPREAD = {**CENTRAL, "distributed": True}

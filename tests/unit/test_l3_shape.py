@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.hosts.placement import Candidate
-from neutrino.server.l3.attached import Address, RouterPort, Serving
-from neutrino.server.l3.candidates import CHANCE, LEAST, L3Agent, choose_agents, driver_named, fits
-from neutrino.server.l3.owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACE, SNAT
-from neutrino.server.l3.shape import Difference, central_host, plan_ports
+from neutrino.server.l3.device_owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACE, SNAT
+from neutrino.server.l3.routers.port_layout import Difference, central_host, plan_ports
+from neutrino.server.l3.routers.state import Address, RouterPort, Serving
+from neutrino.server.l3.scheduling.candidates import CHANCE, LEAST, L3Agent, choose_agents, driver_named, fits
+from neutrino.server.scheduling.candidates import Candidate
 
 KINDS = list(itertools.product((False, True), repeat=3))
 

@@ -19,7 +19,7 @@ from neutrino.agent.main import _alone
 from neutrino.agent.supervisor import write_file
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.socket_file import owned
+from neutrino.server.feed.listeners import owned_socket
 
 NETWORK = "00000000-0000-0000-0000-000000000001"
 
@@ -89,7 +89,7 @@ def test_the_directory_of_a_database_is_not_closed_where_it_was_there(tmp_path: 
 
 
 def test_the_feeds_socket_has_a_closed_directory(tmp_path: Path) -> None:
-    with owned(str(tmp_path / "run" / "feed.sock")):
+    with owned_socket(str(tmp_path / "run" / "feed.sock")):
         assert mode(tmp_path / "run") == 0o700
         assert mode(tmp_path / "run" / "feed.sock.lock") & 0o077 == 0
 

@@ -17,9 +17,9 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked, read_report
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_failover import Move
-from neutrino.server.hosts.liveness import Sweeper
 from neutrino.server.hosts.registry import Registry, alive, stamp
+from neutrino.server.scheduling.failover import Move
+from neutrino.server.scheduling.sweeper import Sweeper
 
 NOON = 1_800_000_000.0
 OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})

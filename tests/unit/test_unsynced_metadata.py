@@ -31,7 +31,7 @@ from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import Opened
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
@@ -162,7 +162,7 @@ class Agent:
         )
         for kind, each in world.objects():
             self.feed.put(kind, each.id, each)
-            self.role.changed(Change(kind, each.id, None, each))
+            self.role.changed(StateChange(kind, each.id, None, each))
         if synced:
             self.synced()
 
@@ -198,7 +198,7 @@ def test_nothing_is_taken_from_the_process_before_the_first_sync(cause: str, tmp
                 await agent.told()
                 news = port("red", 11, "10.0.0.11")  # what is told after it shows that all before was heard
                 agent.feed.put("dhcp_port", news.id, news)
-                agent.role.changed(Change("dhcp_port", news.id, None, news))
+                agent.role.changed(StateChange("dhcp_port", news.id, None, news))
                 await eventually(lambda: news.id in process.ports, "a port is not told")
                 assert before - process.there() == set()
                 agent.synced()

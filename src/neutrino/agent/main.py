@@ -28,7 +28,7 @@ from neutrino.agent.report import Reporter
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.feed.address import BadAddress, parse
-from neutrino.feed.client import FeedClient, Settings, with_credential
+from neutrino.feed.client import ClientOptions, FeedClient, with_credential
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -99,7 +99,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
             tls = ssl.create_default_context(cafile=conf.feed.ca_file)
         except OSError as error:
             raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
-    settings = Settings(
+    settings = ClientOptions(
         addresses[0],
         conf.host,
         "",

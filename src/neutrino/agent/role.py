@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState
 
 
@@ -44,7 +44,7 @@ class Role(Protocol):
 
     name: str
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         """An object is another than before. The state itself is the feed's."""
         ...
 

@@ -15,7 +15,7 @@ from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.access.tags import Tags
-from neutrino.server.api import discovery, extensions
+from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
@@ -28,18 +28,16 @@ from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
+from neutrino.server.dhcp.scheduler import DhcpScheduler, scheduler_from_conf
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import (
     Notifier,
     NullNotifier,
-    notification_context,
     notifier_from_conf,
 )
 from neutrino.server.events.notifications import register_options as register_notifications
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler, scheduler_from_conf
-from neutrino.server.hosts.liveness import Sweeper
-from neutrino.server.hosts.plugin import Agents
+from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -49,6 +47,7 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.sweeper import Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services
@@ -132,7 +131,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     ]
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
-    aliases = extensions.listed([*extensions.CORE, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
+    aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas, _telling(notifier), max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
@@ -188,7 +187,7 @@ def begin(server: Server) -> None:
 def _telling(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
     if isinstance(notifier, NullNotifier):
         return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, notification_context(context))
+    return lambda context, event, payload: notifier.notify(event, payload, context)
 
 
 def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -196,5 +195,5 @@ def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[s
 
     if not ids:
         return []
-    networks: list[dict[str, Any]] = core.get_networks(context, Query(filters={"id": tuple(ids)}, everyone=True))
+    networks: list[dict[str, Any]] = core.networks.index(context, Query(filters={"id": tuple(ids)}, everyone=True))
     return networks

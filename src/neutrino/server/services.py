@@ -9,7 +9,7 @@ from typing import Any
 from oslo_config import cfg
 
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups

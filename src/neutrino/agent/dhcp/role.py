@@ -27,7 +27,7 @@ from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe,
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.dataplane.process.api import ProcessError, Processes
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 
@@ -74,7 +74,7 @@ class DhcpRole:
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         if change.kind == NETWORK:
             self._queue.put(change.id)
         elif change.kind == PORT:

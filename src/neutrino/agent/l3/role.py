@@ -31,7 +31,7 @@ from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, What
 from neutrino.dataplane.process.api import ProcessError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents
 from neutrino.model.routing import Router
 
@@ -93,7 +93,7 @@ class L3Role:
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         if change.kind == KIND:
             self._put(change.id, USUAL if change.old is None else URGENT)
         for router_id in routers_near(change, self._feed.state.objects[KIND].values()):

@@ -22,7 +22,7 @@ from neutrino.agent.metadata.messages import (
     ListenerState,
     Sources,
 )
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.dhcp import ROUTERS, DhcpNetwork, DhcpPort, is_metadata_network, networks_behind, routers_on
 from neutrino.model.routing import Router
 
@@ -97,7 +97,7 @@ class DesiredMetadata:
         # Ports of routers and DHCP, by network: they decide whether a network is isolated, and whether it is served here.
         self._service_ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)
 
-    def changed(self, change: Change) -> bool:
+    def changed(self, change: StateChange) -> bool:
         """Mark what depends on the object as stale; whether anything does."""
         if change.kind == ROUTER:
             self._stale_namespaces.add(router_namespace(change.id))
@@ -110,7 +110,7 @@ class DesiredMetadata:
             return False
         return True
 
-    def _index_service_port(self, change: Change) -> None:
+    def _index_service_port(self, change: StateChange) -> None:
         for port in (change.old, change.new):
             if isinstance(port, DhcpPort) and port.device_owner.startswith(INFRASTRUCTURE):
                 self._service_ports[port.network_id].pop(port.id, None)

@@ -39,7 +39,6 @@ from neutrino.agent.metadata.sockets import REFUSALS, Opened
 from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
-from neutrino.feed.state import Change
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
@@ -92,7 +91,7 @@ class MetadataRole:
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         if self._desired.changed(change):
             self._dirty.set()
 

@@ -21,18 +21,18 @@ from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
+from neutrino.server.dhcp.scheduler import scheduler_from_conf
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.dvr_statuses import DistributedPorts
-from neutrino.server.feed.listening import addresses, server_tls
+from neutrino.server.feed.listeners import addresses, server_tls
+from neutrino.server.feed.port_status import DistributedPortStatus
 from neutrino.server.feed.reports import Reports
-from neutrino.server.feed.service import FeedServer, Settings
-from neutrino.server.hosts.dhcp_scheduler import scheduler_from_conf
+from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
-from neutrino.server.l3.statuses import RouterStatuses
-from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.l3.reports import RouterStatuses
+from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services
@@ -49,8 +49,8 @@ def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     return conf
 
 
-def settings(conf: cfg.ConfigOpts) -> Settings:
-    return Settings(
+def settings(conf: cfg.ConfigOpts) -> FeedOptions:
+    return FeedOptions(
         server=conf.host,
         addresses=addresses(conf),
         tls=server_tls(conf),
@@ -62,7 +62,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
     )
 
 
-def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Reports:
+def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaNotifier) -> Reports:
     registry = Registry(db, conf.agent_down_time)
     scheduler = scheduler_from_conf(conf, db, registry)
     quotas = Quotas(db, config.quota_defaults(conf))
@@ -83,7 +83,7 @@ def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Rep
         routers.reported(report)
         dvr.reported(report)
 
-    distributed = DistributedPorts(db, provisioning)
+    distributed = DistributedPortStatus(db, provisioning)
 
     def settle() -> None:
         dvr.settle()

@@ -26,8 +26,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.ipam import subnet_pools
-from neutrino.server.l3.interfaces import Interfaces
-from neutrino.server.l3.routers import Routers
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.policy.authorizer import Authorizer
 
 Object = dict[str, Any]
@@ -75,7 +75,7 @@ class AutoTopology:
         if found is not None:
             return str(found.network_id)
         external, pools = self._needs(context)
-        network = self._core.create_network(
+        network = self._core.networks.create(
             context, _values(NETWORK, context, name="auto_allocated_network", project_id=project_id)
         )
         made: list[str] = []
@@ -88,7 +88,7 @@ class AutoTopology:
                     "subnetpool_id": pool["id"],
                     "project_id": project_id,
                 }
-                made.append(self._core.create_subnet(context, _values(SUBNET, context, **subnet))["id"])
+                made.append(self._core.subnets.create(context, _values(SUBNET, context, **subnet))["id"])
             gateway = {"network_id": external}
             wish = {"name": "auto_allocated_router", "project_id": project_id, "external_gateway_info": gateway}
             router = self._routers.create(context, _values(ROUTER, context, **wish))
@@ -134,7 +134,7 @@ class AutoTopology:
             with contextlib.suppress(errors.NotFound):
                 self._routers.delete(context, router_id, None)
         with contextlib.suppress(errors.NotFound):
-            self._core.delete_network(context, network_id, None)
+            self._core.networks.delete(context, network_id, None)
 
     def _find(self, project_id: str) -> Any:
         with self._db.read() as connection:

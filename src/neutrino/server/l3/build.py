@@ -7,24 +7,24 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from neutrino.server.l3 import port_followers
-from neutrino.server.l3.agents import L3Agents
+from neutrino.server.l3 import port_callbacks
 from neutrino.server.l3.auto_topology import AutoTopology
-from neutrino.server.l3.candidates import driver_named
-from neutrino.server.l3.conntrack_helpers import ConntrackHelpers
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.dvr import DvrHosts
 from neutrino.server.l3.flavors import Flavors, check_flavor
-from neutrino.server.l3.floating_ips import FloatingIps
-from neutrino.server.l3.gateways import Gateways
-from neutrino.server.l3.ha import HaNetworks
-from neutrino.server.l3.interfaces import Interfaces
+from neutrino.server.l3.floating_ips.floating_ips import FloatingIps
+from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
 from neutrino.server.l3.network_followers import unused_floating_ips
 from neutrino.server.l3.plugin import RouterPlugin
-from neutrino.server.l3.port_forwardings import PortForwardings
-from neutrino.server.l3.router_ports import RouterPorts
-from neutrino.server.l3.routers import Defaults, Routers
-from neutrino.server.l3.scheduler import L3Scheduler, Settings
+from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
+from neutrino.server.l3.routers.gateways import Gateways
+from neutrino.server.l3.routers.ha_networks import HaNetworks
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.prefix_delegation import Delegations
+from neutrino.server.l3.routers.router_ports import RouterPorts
+from neutrino.server.l3.routers.routers import Defaults, Routers
+from neutrino.server.l3.scheduling.agents import L3Agents
+from neutrino.server.l3.scheduling.candidates import driver_named
+from neutrino.server.l3.scheduling.dvr import DvrHosts
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler, Settings
 from neutrino.server.services import Services
 
 
@@ -34,9 +34,9 @@ def build(services: Services) -> RouterPlugin:
     scheduler = build_scheduler(services)
     ha = HaNetworks(
         db,
-        core.create_network,
-        core.create_subnet,
-        core.delete_network,
+        core.networks.create,
+        core.subnets.create,
+        core.networks.delete,
         conf.l3_ha_net_cidr,
         conf.l3_ha_network_type,
         conf.l3_ha_network_physical_name,
@@ -50,8 +50,8 @@ def build(services: Services) -> RouterPlugin:
     floating_ips = FloatingIps(
         db, core.operations, services.quotas, core.networks, core.ports, services.floating_ip_changed
     )
-    core.ports.deletion_guards.append(port_followers.check_delete)
-    core.ports.followers.append(port_followers.follow)
+    core.ports.deletion_guards.append(port_callbacks.check_delete)
+    core.ports.followers.append(port_callbacks.follow)
     core.networks.followers.append(unused_floating_ips)
     interfaces = Interfaces(db, ports, scheduler, delegations)
     return RouterPlugin(

@@ -10,7 +10,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.ml2.network_view import VIEW as NETWORKS
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.subnets import VIEW as SUBNETS
+from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3.floating_ips import forget
+from neutrino.server.l3.floating_ips.floating_ips import forget
 from neutrino.server.ml2.networks import Spare
 
 Object = dict[str, Any]

@@ -10,15 +10,15 @@ from neutrino.server.api.resources.router import CONNTRACK_HELPER, ROUTER
 from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
 from neutrino.server.hosts.registry import Report
-from neutrino.server.l3.agents import L3Agents
-from neutrino.server.l3.conntrack_helpers import ConntrackHelpers
-from neutrino.server.l3.dvr import DvrHosts
 from neutrino.server.l3.extensions import EXTENSIONS
-from neutrino.server.l3.floating_ips import FloatingIps
-from neutrino.server.l3.interfaces import Interfaces
-from neutrino.server.l3.port_forwardings import PortForwardings
-from neutrino.server.l3.routers import Routers
-from neutrino.server.l3.scheduler import L3Scheduler
+from neutrino.server.l3.floating_ips.floating_ips import FloatingIps
+from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
+from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.routers import Routers
+from neutrino.server.l3.scheduling.agents import L3Agents
+from neutrino.server.l3.scheduling.dvr import DvrHosts
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.resources.network import NETWORK
+from neutrino.server.api.resources.port import BINDING, PORT
+from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.context import admin_context
-from neutrino.server.hosts.dhcp_answering import is_answered
-from neutrino.server.hosts.dhcp_placements import zones_of
-from neutrino.server.hosts.dhcp_ports import DhcpPorts
+from neutrino.server.dhcp.lease_providers import is_answered
+from neutrino.server.dhcp.placements import zones_of
+from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2 import drivers
@@ -13,11 +21,10 @@ from neutrino.server.ml2.auto_addresses import AutoAddresses
 from neutrino.server.ml2.extension_drivers.dns import Dns
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.plugin import Ml2Plugin
-from neutrino.server.ml2.port_bindings import PortBindings
 from neutrino.server.ml2.port_placing import Placing
-from neutrino.server.ml2.ports import Neighbours, Ports, Settings
-from neutrino.server.ml2.provisioning import Provisioning
+from neutrino.server.ml2.ports.bindings import PortBindings
+from neutrino.server.ml2.ports.collection import Neighbours, Ports, Settings
+from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Limits, Subnets
@@ -25,7 +32,25 @@ from neutrino.server.securitygroups.usable import check_usable
 from neutrino.server.services import Object, Services
 
 
-def build(services: Services) -> Ml2Plugin:
+@dataclass(frozen=True)
+class Core:
+    """The core plugin: its collections for the API, and the parts that other plugins use."""
+
+    operations: Operations
+    networks: Networks
+    subnets: Subnets
+    ports: Ports
+    bindings: PortBindings
+    provisioning: Provisioning
+    renumbering: Renumbering
+    extensions: Sequence[Extension] = ()
+
+    @property
+    def collections(self) -> Sequence[tuple[Any, ...]]:
+        return (NETWORK, self.networks), (SUBNET, self.subnets), (PORT, self.ports), (BINDING, self.bindings)
+
+
+def build(services: Services) -> Core:
     conf, db = services.conf, services.db
     mechanisms = drivers.Mechanisms(drivers.mechanism_drivers(conf))
     extensions = drivers.Extensions(drivers.extension_drivers(conf))
@@ -67,7 +92,7 @@ def build(services: Services) -> Ml2Plugin:
     )
     settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
     ports = Ports(db, operations, networks, extensions, services.quotas, placing, neighbours, settings)
-    dhcp_ports = DhcpPorts(networks, ports, operations.commit, services.port_changed, conf.base_mac)
+    dhcp_ports = DhcpPorts(networks, ports, operations, services.port_changed, conf.base_mac)
     services.dhcp_scheduler.make_ports_with(dhcp_ports)
     subnets.dhcp_ports = dhcp_ports
     bindings = PortBindings(db, networks, ports, placing, services.port_changed)
@@ -78,7 +103,7 @@ def build(services: Services) -> Ml2Plugin:
     operations.undo_with("subnet", lambda subnet: subnets.delete(own, subnet["id"], None))
     operations.undo_with("port", lambda port: ports.delete(own, port["id"], None, guarded=False))
     renumbering = Renumbering(networks, ports, extensions, services.port_changed)
-    return Ml2Plugin(db, operations, networks, subnets, ports, bindings, provisioning, renumbering)
+    return Core(operations, networks, subnets, ports, bindings, provisioning, renumbering)
 
 
 def _port_told(services: Services, before: Object | None, after: Object | None) -> None:

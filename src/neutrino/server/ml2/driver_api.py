@@ -64,7 +64,7 @@ class TypeDriver(Protocol):
 
 
 @dataclass(frozen=True)
-class Change:
+class DriverContext:
     """What a precommit or postcommit is told: the object before and after, and what it belongs to."""
 
     operation: str  # create, update or delete

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from neutrino.server import errors
 from neutrino.server.entry_points import load
-from neutrino.server.ml2.driver_api import Change, TypeDriver
+from neutrino.server.ml2.driver_api import DriverContext, TypeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -39,15 +39,15 @@ class Mechanisms:
     def __init__(self, drivers: Sequence[Any]) -> None:
         self.drivers = list(drivers)
 
-    def precommit(self, change: Change, tx: Any) -> None:
+    def precommit(self, change: DriverContext, tx: Any) -> None:
         """In the transaction: the first driver that raises stops it."""
         for _, method in self._methods(change, "precommit"):
             method(replace(change, tx=tx))
 
-    def has_postcommit(self, change: Change) -> bool:
+    def has_postcommit(self, change: DriverContext) -> bool:
         return any(True for _ in self._methods(change, "postcommit"))
 
-    def postcommit(self, change: Change) -> None:
+    def postcommit(self, change: DriverContext) -> None:
         """After the transaction: every driver is told, whatever the others say."""
         failed = []
         for driver, method in self._methods(change, "postcommit"):
@@ -60,7 +60,7 @@ class Mechanisms:
             name = f"{change.operation}_{change.kind}_postcommit"
             raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
 
-    def _methods(self, change: Change, phase: str) -> Iterable[tuple[str, Callable[[Change], None]]]:
+    def _methods(self, change: DriverContext, phase: str) -> Iterable[tuple[str, Callable[[DriverContext], None]]]:
         name = f"{change.operation}_{change.kind}_{phase}"
         for driver in self.drivers:
             method = getattr(driver, name, None)

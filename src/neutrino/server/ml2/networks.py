@@ -17,7 +17,7 @@ from neutrino.server.db.objects import as_row, changed, check_revision, delete_r
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.just import Just
-from neutrino.server.ml2.driver_api import Change, Segment
+from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.network_checks import (
     check_mtu,
@@ -117,7 +117,10 @@ class Networks:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         for project in {values["project_id"] for values in several}:
             if project:
                 self._ensure_default_group(project)
@@ -127,9 +130,9 @@ class Networks:
                 taken = TakenSegments(connection)
                 made = [self._decide(connection, context, values, taken) for values in several]
                 limits = {p: self._quotas.limit(connection, "network", p) for p in {v["project_id"] for v in several}}
-            changes = [Change("create", "network", network, segments=segments) for network, segments in made]
+            changes = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write(changes) as tx:
                 rows = [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made]
                 tx.insert(t.networks, rows)
                 for network, segments in made:
@@ -144,8 +147,6 @@ class Networks:
                     self._extensions.store("create", "network", tx, network)
                     tx.use("network", network["project_id"], 1, limits[network["project_id"]])
                     tx.record("network", network["id"], network["revision_number"])
-
-            self._operations.commit(changes, write)
             return [api_network(network, segments) for network, segments in made]
 
         return self._db.retrying(attempt)
@@ -201,9 +202,9 @@ class Networks:
             if after == before and after_segments == segments:
                 return api_network({**before, "availability_zones": list(zones.get(key, ()))}, segments)
             after = changed(before, after)
-            change = Change("update", "network", after, before, segments=after_segments)
+            change = DriverContext("update", "network", after, before, segments=after_segments)
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([change]) as tx:
                 update_row(tx, t.networks, before, {**after, **shown(after_segments)}, renamed=RENAMED)
                 if after_segments != segments:
                     self._segments.renumber(tx, after_segments[0])
@@ -213,8 +214,6 @@ class Networks:
                     _delete_ports(tx, one.ports)
                 self._extensions.store("update", "network", tx, after)
                 tx.record("network", key, after["revision_number"])
-
-            self._operations.commit([change], write)
             return api_network({**after, "availability_zones": list(zones.get(key, ()))}, after_segments)
 
         return self._db.retrying(attempt)
@@ -281,7 +280,7 @@ class Networks:
             if used:
                 raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
 
-            def write(tx: Transaction) -> None:
+            with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
                 for one in spare:
                     one.write(tx)
                 _delete_ports(tx, ports)
@@ -294,8 +293,6 @@ class Networks:
                 sharing.forget(tx, key)
                 tx.use("network", before["project_id"], -1)
                 tx.record("network", key, before["revision_number"], deleted=True)
-
-            self._operations.commit([Change("delete", "network", before, segments=segments)], write)
 
         self._db.retrying(attempt)
 

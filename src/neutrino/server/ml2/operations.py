@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -25,12 +26,20 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.driver_api import Change, Segment
+from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Mechanisms
 
 LOG = logging.getLogger(__name__)
 ABANDONED_SECONDS = 300.0  # an entry this old has no process behind it, on whichever server it was
 Undo = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class PendingWrite:
+    """A decided change of one object: the context for mechanism drivers, and the writing of its rows."""
+
+    context: DriverContext
+    write: Callable[[Transaction], None]
 
 
 class Operations:
@@ -44,11 +53,16 @@ class Operations:
         """How a create of this kind is taken back."""
         self._undo[kind] = undo
 
-    def commit(self, changes: list[Change], write: Callable[[Transaction], None]) -> None:
-        """Write in one transaction, with everything that drivers have to say about the changes."""
+    @contextmanager
+    def write(self, changes: Sequence[DriverContext]) -> Iterator[Transaction]:
+        """A transaction for the rows of these changes, with precommits and journal at its end and postcommits after it.
+
+        with operations.write([context]) as tx:
+            tx.insert(...)
+        """
         entries: list[dict[str, Any]] = []
         with self._db.transaction() as tx:
-            write(tx)
+            yield tx
             for change in changes:
                 self._mechanisms.precommit(change, tx)
                 if self._mechanisms.has_postcommit(change):
@@ -58,7 +72,7 @@ class Operations:
         if entries:
             self._run_postcommits(changes, entries)
 
-    def _run_postcommits(self, changes: list[Change], entries: list[dict[str, Any]]) -> None:
+    def _run_postcommits(self, changes: Sequence[DriverContext], entries: list[dict[str, Any]]) -> None:
         failure: errors.MechanismDriverError | None = None
         for change in changes:
             try:
@@ -73,7 +87,7 @@ class Operations:
         if failure is not None:
             raise failure
 
-    def _take_back(self, change: Change) -> None:
+    def _take_back(self, change: DriverContext) -> None:
         try:
             self._undo[change.kind](change.current)
         except errors.NotFound:
@@ -83,7 +97,7 @@ class Operations:
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
-    def _entry(self, change: Change) -> dict[str, Any]:
+    def _entry(self, change: DriverContext) -> dict[str, Any]:
         return {
             "id": new_id(),
             "operation": f"{change.operation}_{change.kind}",
@@ -137,7 +151,7 @@ class Operations:
         after = msgspec.json.decode(row.after)
         before = None if row.before is None else msgspec.json.decode(row.before)
         segments = [Segment(**one) for one in after.get("segments", ())]
-        change = Change(operation, kind, after["current"], before, network=after["network"], segments=segments)
+        change = DriverContext(operation, kind, after["current"], before, network=after["network"], segments=segments)
         LOG.warning("%s of %s was left unfinished: finishing it", row.operation, row.object_id)
         try:
             self._mechanisms.postcommit(change)

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.allocation import ROUTER_OWNERS, Allocator, Fixed, wanted_by_default, wanted_by_request
 from neutrino.server.ipam.subnet_rules import is_auto_address
-from neutrino.server.ml2.subnets import subnets_of
+from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 

@@ -13,10 +13,10 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import DHCP_OWNER
-from neutrino.server.ml2 import provisioning
-from neutrino.server.ml2.binding import UNBOUND, Binding, bind
 from neutrino.server.ml2.driver_api import PortToBind
-from neutrino.server.ml2.port_rows import binding_row
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.binding import UNBOUND, Binding, bind
+from neutrino.server.ml2.ports.rows import binding_row
 from neutrino.server.ml2.segments import read_segments
 
 Object = dict[str, Any]

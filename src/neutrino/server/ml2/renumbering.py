@@ -12,11 +12,12 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import changed, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import addressing, is_on, renumbered
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.ports import Ports, Step
+from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.subnet_view import stored
 
 Object = dict[str, Any]
@@ -38,7 +39,7 @@ class Renumbering:
 
     def steps(
         self, connection: Connection, subnets: Sequence[Object], cidr: str, without: Collection[str] = ()
-    ) -> tuple[Step, ...]:
+    ) -> tuple[PendingWrite, ...]:
         """What gives the subnets this prefix, and ports that have addresses elsewhere ones on it; none if all is so.
 
         `without`: ports that the change sees to otherwise.
@@ -56,15 +57,17 @@ class Renumbering:
         ]
         return (*own, *(step for step in moved if step is not None))
 
-    def _moved(self, connection: Connection, port: Object, subnet_ids: Collection[str], cidr: str) -> Step | None:
+    def _moved(
+        self, connection: Connection, port: Object, subnet_ids: Collection[str], cidr: str
+    ) -> PendingWrite | None:
         fixed = [
             {**one, "ip_address": renumbered(one["ip_address"], cidr)} if one["subnet_id"] in subnet_ids else one
             for one in port["fixed_ips"]
         ]
         network = self._networks.load(connection, port["network_id"])
-        return self._ports.step_update(connection, port, {"fixed_ips": fixed}, network)
+        return self._ports.prepare_update(connection, port, {"fixed_ips": fixed}, network)
 
-    def _own_step(self, before: Object, cidr: str, network: Object) -> Step:
+    def _own_step(self, before: Object, cidr: str, network: Object) -> PendingWrite:
         now = changed(before, {**before, **addressing(cidr)})
 
         def write(tx: Transaction) -> None:
@@ -72,10 +75,10 @@ class Renumbering:
             self._extensions.store("update", "subnet", tx, now)
             tx.record("subnet", now["id"], now["revision_number"])
 
-        return Step(Change("update", "subnet", now, before, network=network), write)
+        return PendingWrite(DriverContext("update", "subnet", now, before, network=network), write)
 
-    def told(self, steps: Sequence[Step]) -> None:
+    def told(self, steps: Sequence[PendingWrite]) -> None:
         """After the commit: those who have to know of ports hear of their new addresses."""
-        for change in (step.change for step in steps):
+        for change in (step.context for step in steps):
             if change.kind == "port" and change.operation == "update" and change.original is not None:
                 self._told(dict(change.original), dict(change.current))

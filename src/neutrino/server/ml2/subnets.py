@@ -18,16 +18,15 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.auto_addresses import AutoAddresses
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.network_checks import check_mtu
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.subnet_users import check_gateway_unused, ports_on
+from neutrino.server.ml2.subnet_ports import check_gateway_unused, ports_on
 from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -99,6 +98,10 @@ class Subnets:
 
     # --- creating -------------------------------------------------------------------------------------------------
 
+    def target(self, context: Context, values: Object) -> Object:
+        """Attributes of the subnet's network, for policy rules."""
+        return self._networks.owner(context, values["network_id"], everyone=True)
+
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
@@ -108,12 +111,13 @@ class Subnets:
                 subnet = self._decide(connection, values, network, siblings, pool)
                 limit = self._quotas.limit(connection, "subnet", subnet["project_id"])
                 served = self._dhcp_steps(connection, network["id"], [*siblings, subnet])
-                stepped = {step.change.current["id"] for step in served}
+                stepped = {step.context.current["id"] for step in served}
                 to_address = self._auto_addresses.ports_to_address(connection, subnet)
                 addressed = [port for port in to_address if port.id not in stepped]
             scope = _scope_of(network, subnet, pool, siblings)
 
-            def write(tx: Transaction) -> None:
+            changes = [DriverContext("create", "subnet", subnet, network=network), *(step.context for step in served)]
+            with self._operations.write(changes) as tx:
                 # First the network: it is the one row that subnets created at once on it all have to pass.
                 subnet_ids = [*network["subnets"], subnet["id"]]
                 stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
@@ -127,9 +131,6 @@ class Subnets:
                 tx.use("subnet", subnet["project_id"], 1, limit)
                 tx.record("subnet", subnet["id"], subnet["revision_number"])
                 tx.record("network", network["id"], stamp["revision_number"])
-
-            changes = [Change("create", "subnet", subnet, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
             self._told(served)
             if subnet["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
@@ -256,15 +257,16 @@ class Subnets:
             now = changed(before, after)
             served = self._dhcp_toggled(before, now)
 
-            def write(tx: Transaction) -> None:
+            changes = [
+                DriverContext("update", "subnet", now, before, network=network),
+                *(step.context for step in served),
+            ]
+            with self._operations.write(changes) as tx:
                 update_row(tx, t.subnets, before, stored(now))
                 for step in served:
                     step.write(tx)
                 self._extensions.store("update", "subnet", tx, now)
                 tx.record("subnet", key, now["revision_number"])
-
-            changes = [Change("update", "subnet", now, before, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
             self._told(served)
             if after["enable_dhcp"] and not before["enable_dhcp"]:
                 self._schedule(network["id"], network["availability_zone_hints"])
@@ -315,10 +317,11 @@ class Subnets:
                 going, losing = ports_on(connection, before)
                 siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
                 served = self._dhcp_steps(connection, network["id"], siblings)
-                stepped = {step.change.current["id"] for step in served}
+                stepped = {step.context.current["id"] for step in served}
                 going, losing = ([p for p in some if p.id not in stepped] for some in (going, losing))
 
-            def write(tx: Transaction) -> None:
+            changes = [DriverContext("delete", "subnet", before, network=network), *(step.context for step in served)]
+            with self._operations.write(changes) as tx:
                 scope = {} if before["subnetpool_id"] is None else _scope_left(before, siblings)
                 stamp = update_row(
                     tx, t.networks, network, {"subnets": [s for s in network["subnets"] if s != key], **scope}
@@ -335,9 +338,6 @@ class Subnets:
                 tx.use("subnet", before["project_id"], -1)
                 tx.record("subnet", key, before["revision_number"], deleted=True)
                 tx.record("network", network["id"], stamp["revision_number"])
-
-            changes = [Change("delete", "subnet", before, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
             self._told(served)
 
         self._db.retrying(attempt)
