@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from neutrino.agent.dhcp.config import INFINITE, DhcpSettings
-from neutrino.agent.dhcp.extension_api import Contribution
-from neutrino.agent.dhcp.hosts_files import subnet_tag
-from neutrino.agent.dhcp.namespace import device_name
+from neutrino.agent.dhcp.extension_api import Contribution, device_name, subnet_tag
 from neutrino.agent.dhcp.network import STATEFUL, STATELESS, ServedNetwork
 from neutrino.model.state import Subnet
 
@@ -25,7 +23,6 @@ def directory(settings: DhcpSettings, network_id: str) -> PurePosixPath:
 
 
 def contribute(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
-    assert network.own is not None
     where = directory(settings, network.id)
     arguments = (
         "--no-hosts",
@@ -39,7 +36,7 @@ def contribute(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
         "--dhcp-userclass=set:ipxe6,iPXE",
         "--except-interface=lo",
         "--bind-interfaces",
-        f"--interface={device_name(network.own.id, settings)}",
+        f"--interface={device_name(network, settings)}",
         *_ranges(network, settings),
         *_times(settings),
         *_names(settings),

@@ -20,8 +20,30 @@ from neutrino.dataplane.netlink.values import Address, Route
 
 GROUP: Final = "neutrino.agent.dhcp_extensions"
 DEVICE_PREFIX: Final = "ext-"  # of devices of extensions: one that is no longer contributed is deleted by its name
+NAME_LENGTH: Final = 11  # characters of the port's id in a device's name
 MAX_LINE_BYTES: Final = 1023  # and the line break
 _PRINTABLE = re.compile(r"[\t -~]*")
+
+
+def port_tag(port_id: str) -> str:
+    """dnsmasq's tag of a port that has options of its own."""
+    return f"port-{port_id}"
+
+
+def subnet_tag(subnet_id: str) -> str:
+    """dnsmasq's tag of requests from a subnet."""
+    return f"subnet-{subnet_id}"
+
+
+def plugged_name(network: ServedNetwork) -> str:
+    """The device on the bridge."""
+    assert network.own is not None, "the network is served"
+    return f"tap{network.own.id[:NAME_LENGTH]}"
+
+
+def device_name(network: ServedNetwork, settings: DhcpSettings) -> str:
+    """The device in the namespace; the same one, but for a veth pair."""
+    return plugged_name(network).replace("tap", "ns-", 1) if settings.use_veth else plugged_name(network)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import Contribution, Line
+from neutrino.agent.dhcp.extension_api import Contribution, Line, port_tag
 from neutrino.agent.dhcp.network import SLAAC, STATEFUL, STATELESS, ServedNetwork
 from neutrino.model.dhcp import DhcpOption, DhcpPort
 from neutrino.model.state import Subnet
@@ -48,14 +48,6 @@ def contribute(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
             for entry in entries(network, settings)
         ),
     )
-
-
-def port_tag(port_id: str) -> str:
-    return f"port-{port_id}"
-
-
-def subnet_tag(subnet_id: str) -> str:
-    return f"subnet-{subnet_id}"
 
 
 def first_line(text: str) -> str:

@@ -7,31 +7,23 @@ ovs-vswitchd there.
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution
+from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, device_name, plugged_name
 from neutrino.agent.dhcp.network import SLAAC, STATELESS, ServedNetwork
 from neutrino.agent.namespaces import DesiredDevice
 from neutrino.agent.plugging import Plug
 from neutrino.dataplane.netlink.values import Route, address, route
 from neutrino.model.state import Subnet
 
-NAME_LENGTH: Final = 11  # characters of the port's id in a device's name
 METADATA_IPV4: Final = "169.254.169.254/32"
 METADATA_IPV6: Final = "fe80::a9fe:a9fe/128"
 SYSCTLS: Final = {"net/ipv6/conf/default/accept_ra": "0"}  # RAs would add addresses and routes besides ours
 PREFIXES: Final = ("tap", "ns-", DEVICE_PREFIX)
-
-
-def plugged_name(port_id: str) -> str:
-    return f"tap{port_id[:NAME_LENGTH]}"
-
-
-def device_name(port_id: str, settings: DhcpSettings) -> str:
-    return f"ns-{port_id[:NAME_LENGTH]}" if settings.use_veth else plugged_name(port_id)
 
 
 def mark(network_id: str) -> str:
@@ -44,7 +36,7 @@ def render_plug(network: ServedNetwork, settings: DhcpSettings) -> Plug:
     assert own is not None
     return Plug(
         bridge=settings.integration_bridge,
-        name=plugged_name(own.id),
+        name=plugged_name(network),
         port_id=own.id,
         mac=own.mac_address,
         internal=not settings.use_veth,
@@ -55,13 +47,11 @@ def render_plug(network: ServedNetwork, settings: DhcpSettings) -> Plug:
 def contribute(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
     own = network.own
     assert own is not None
-    name = device_name(own.id, settings)
+    name = device_name(network, settings)
+    device = DesiredDevice(name, mac=own.mac_address, mtu=network.network.mtu)
     if settings.use_veth:
         # Without tx_checksum=False replies leave with a partial checksum, and clients drop them.
-        peer, tx_checksum = plugged_name(own.id), False
-        device = DesiredDevice(name, peer=peer, mac=own.mac_address, mtu=network.network.mtu, tx_checksum=tx_checksum)
-    else:
-        device = DesiredDevice(name, mac=own.mac_address, mtu=network.network.mtu)
+        device = dataclasses.replace(device, peer=plugged_name(network), tx_checksum=False)
     return Contribution(
         devices=(device,),
         addresses=tuple(address(name, text, nodad=True) for text in _addresses(network, settings)),

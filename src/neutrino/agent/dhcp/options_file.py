@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import Contribution, Line
-from neutrino.agent.dhcp.hosts_files import first_line, other_options, port_tag, subnet_tag
+from neutrino.agent.dhcp.extension_api import Contribution, Line, port_tag, subnet_tag
+from neutrino.agent.dhcp.hosts_files import first_line, other_options
 from neutrino.agent.dhcp.network import SLAAC, ServedNetwork
 from neutrino.model.dhcp import OWNER
 from neutrino.model.state import Subnet

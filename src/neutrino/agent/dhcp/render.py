@@ -8,7 +8,7 @@ from typing import Final
 
 from neutrino.agent.dhcp import command, hosts_files, namespace, options_file
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, Line
+from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, Line, device_name
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.plugging import Plug
@@ -58,9 +58,7 @@ def find_daemon(settings: DhcpSettings, network_id: str) -> Daemon:
 
 def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[DhcpExtension] = ()) -> DesiredDhcp:
     """For a network that is served."""
-    assert network.own is not None
     contributions, problems = _contributions(network, settings, extensions)
-    device = namespace.device_name(network.own.id, settings)
     lines = {
         command.HOST: [line for each in contributions for line in each.hosts],
         command.ADDN_HOSTS: [line for each in contributions for line in each.names],
@@ -78,7 +76,7 @@ def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[
         environment={"NEUTRINO_ADDRESSES": " ".join(sorted(each.address for each in desired.addresses))},
         writes_pid_file=True,
     )
-    files = {name: _text(each) for name, each in lines.items()} | {command.INTERFACE: device}
+    files = {name: _text(each) for name, each in lines.items()} | {command.INTERFACE: device_name(network, settings)}
     left_out = (text for name, each in lines.items() for text in _left_out(name, each))
     plug = namespace.render_plug(network, settings)
     return DesiredDhcp(plug, network.network.mtu, desired, daemon, files, (*problems, *left_out))
