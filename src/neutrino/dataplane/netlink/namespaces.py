@@ -2,8 +2,8 @@
 
 A name is a file in a directory on which the namespace is mounted, as `ip netns` has it. A thread can be in another
 namespace than the rest of its process, and what it opens or starts there (a socket, a file under /proc/sys, a process)
-belongs to that namespace for good. So work inside a namespace is done by a thread made for it, which never has to find its
-way back: it ends. That takes a tenth of a millisecond, and nothing forks.
+belongs to that namespace for good. So work inside a namespace is done by a thread made for it, which never has to find
+its way back: it ends. That takes a tenth of a millisecond, and nothing forks.
 """
 
 from __future__ import annotations

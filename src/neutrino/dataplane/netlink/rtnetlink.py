@@ -1,8 +1,8 @@
 """Speaking the kernel's routing netlink protocol: messages, their attributes, questions and requests.
 
 It is written here in a hundred lines, as the library for it opens each socket in a namespace by forking a process, runs
-an event loop in each thread, and takes ten times as long to read a namespace. The format is the kernel's ABI and does not
-change.
+an event loop in each thread, and takes ten times as long to read a namespace. The format is the kernel's ABI and does
+not change.
 """
 
 from __future__ import annotations

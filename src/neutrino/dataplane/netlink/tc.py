@@ -1,12 +1,12 @@
 """Traffic control of devices: qdiscs, classes and filters, as values, with their netlink encoding and their plan.
 
-What is supported is what routers shape with: a root qdisc (`tbf` for a whole device; `htb` with classes below it and u32
-filters that choose a class by IPv4 address), and `ingress` or `clsact`. A packet can also be classified by an nft rule:
-`meta priority set 1:10` puts it into class 10 of qdisc 1.
+What is supported is what routers shape with: a root qdisc (`tbf` for a whole device; `htb` with classes below it and
+u32 filters that choose a class by IPv4 address), and `ingress` or `clsact`. A packet can also be classified by an nft
+rule: `meta priority set 1:10` puts it into class 10 of qdisc 1.
 
-Values hold what the kernel stores (bytes a second, and the burst in the kernel's clock ticks), so that what is read back
-compares equal with what was set. Make them with `tbf`, `htb`, `htb_class` and `u32_filter`. Qdiscs with handle 0 are the
-kernel's defaults and are not read.
+Values hold what the kernel stores (bytes a second, and the burst in the kernel's clock ticks), so that what is read
+back compares equal with what was set. Make them with `tbf`, `htb`, `htb_class` and `u32_filter`. Qdiscs with handle 0
+are the kernel's defaults and are not read.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ RouteKey = tuple[int, str, int]
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Route:
-    """Make it with `route`. One with several next hops, which we never make, reads as one with neither via nor device."""
+    """Make it with `route`. One with several next hops, which we never make, reads as one with neither via nor
+    device."""
 
     destination: str
     device: str = ""
