@@ -96,8 +96,6 @@ class FakeNetlink:
 
     def _carry_out(self, stack: FakeStack, change: Change) -> None:
         match change:
-            case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
-                self._device_change(stack, change)
             case SetAddress(address):
                 stack.set_address(address)
             case DeleteAddress(address):
@@ -121,10 +119,10 @@ class FakeNetlink:
                 stack.delete_tc(item)
             case SetSysctl(name, value):
                 stack.set_sysctl(check_sysctl(name), value)
+            case _:
+                self._device_change(stack, change)
 
-    def _device_change(
-        self, stack: FakeStack, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
-    ) -> None:
+    def _device_change(self, stack: FakeStack, change: Change) -> None:
         match change:
             case SetVeth():
                 self._set_veth(stack, change)

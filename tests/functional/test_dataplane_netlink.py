@@ -511,7 +511,7 @@ def test_traffic_control_is_read_back_as_it_was_set(link):
 
 
 def test_a_class_without_its_qdisc_is_refused(link):
-    with pytest.raises(NetlinkError, match="set class qr 1:10"):
+    with pytest.raises(NetlinkError, match="set class qr handle=1 minor=16"):
         link.apply(SetTc(htb_class("qr", 0x10, kbit=100)))
     link.apply(DeleteTc(htb("qr")))
 
@@ -550,10 +550,10 @@ def test_changes_can_be_printed():
     ]
     assert texts == [
         f"set veth ns-1 peer=tap-1 mac={MAC} mtu=1450",
-        "set device ns-1 up=on tx_checksum=off alias=''",
-        "set address ns-1 fd00::1/64 nodad",
-        "set route 0.0.0.0/0 via=10.0.0.1 device=ns-1 onlink",
-        "set rule 100 IPv4 source=10.0.0.5/32 table=16",
+        "set device ns-1 up=True alias= tx_checksum=False",
+        "set address ns-1 address=fd00::1/64 nodad=True",
+        "set route 0.0.0.0/0 device=ns-1 via=10.0.0.1 onlink=True",
+        "set rule 100 source=10.0.0.5/32 table=16",
     ]
 
 

@@ -107,7 +107,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     host.netlink.apply(host.namespace, [DeleteTc(shaper)])
     host.nft.delete(host.namespace, "ip neutrino")
     plan = host.routers.plan(host.router(9))
-    assert f"set qdisc {host.outside} 1: tbf rate 10000000bit" in plan
+    assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan
     assert "replace table ip neutrino: it does not exist" in plan
     assert host.settle(9) == 2
 

@@ -14,6 +14,7 @@ from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.changes import (
+    Change,
     DeleteAddress,
     DeleteDevice,
     DeleteNeighbour,
@@ -30,7 +31,6 @@ from neutrino.dataplane.netlink.changes import (
     SetRule,
     SetTc,
     SetVeth,
-    SocketChange,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.reading import ADDRESS, LINK, NEIGHBOUR, ROUTE, RULE, SCOPES, Reader
@@ -42,7 +42,7 @@ _SCOPE_NUMBERS = {name: value for value, name in SCOPES.items()}
 _REPLACE = linux.NLM_F_CREATE | linux.NLM_F_REPLACE
 _NEW = linux.NLM_F_CREATE | linux.NLM_F_EXCL
 # Messages that set traffic control; the type that deletes follows each.
-_TC_TYPES = {tc.Qdisc: linux.RTM_NEWQDISC, tc.TrafficClass: linux.RTM_NEWTCLASS, tc.Filter: linux.RTM_NEWTFILTER}
+_TC_TYPES = {tc.Qdisc: linux.RTM_NEWQDISC, tc.Class: linux.RTM_NEWTCLASS, tc.Filter: linux.RTM_NEWTFILTER}
 
 
 class Writer:
@@ -54,11 +54,8 @@ class Writer:
         self._namespaces = namespaces
         self._indices: dict[str, int] = {}
 
-    def carry_out(self, change: SocketChange) -> None:
+    def carry_out(self, change: Change) -> None:
         match change:
-            case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
-                self._indices.clear()
-                self._device_change(change)
             case SetAddress(address):
                 self._socket.do(linux.RTM_NEWADDR, _REPLACE, self._address(address))
             case DeleteAddress(address):
@@ -86,12 +83,13 @@ class Writer:
                 with _tolerated(errno.ENOENT, errno.EINVAL, errno.ENODEV):
                     body = tc.encode(item, self._index(item.device), delete=True)
                     self._socket.do(_TC_TYPES[type(item)] + 1, 0, body)
+            case _:
+                self._device_change(change)
 
     # --- devices ---
 
-    def _device_change(
-        self, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
-    ) -> None:
+    def _device_change(self, change: Change) -> None:
+        self._indices.clear()
         match change:
             case SetVeth():
                 self._set_veth(change)
