@@ -37,29 +37,15 @@ class SetVeth(Change):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetBridge(Change):
-    """A Linux bridge; created unless it exists."""
-
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
 class SetDevice(Change):
-    """Attributes of an existing device. Those not given are left; an empty master or alias removes it."""
+    """Attributes of an existing device. Those not given are left; an empty alias removes it."""
 
     name: str
     mac: str = ""
     mtu: int = 0
     up: bool | None = None
-    master: str | None = None
     alias: str | None = None
     tx_checksum: bool | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class RenameDevice(Change):
-    name: str
-    new_name: str
 
 
 @dataclasses.dataclass(frozen=True)

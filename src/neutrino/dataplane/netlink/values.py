@@ -34,7 +34,6 @@ class Device:
     mtu: int = 0
     up: bool = False
     carrier: bool = False
-    master: str = ""
     peer: str = ""  # the other end of a veth pair
     peer_namespace: str | None = None  # of the other end; None: one without a name here
     alias: str = ""
@@ -48,7 +47,6 @@ class Address:
     address: str  # with its prefix length
     scope: str = "global"
     nodad: bool = False  # IPv6: usable at once, without duplicate address detection
-    deprecated: bool = False  # preferred lifetime 0: not used for new connections
     by_kernel: bool = dataclasses.field(default=False, compare=False)  # such as a link-local one: the kernel added it
 
     @property
@@ -123,12 +121,12 @@ class NamespaceState:
 _IPV6_METRIC = 1024  # what the kernel takes for 0
 
 
-def address(device: str, text: str, *, scope: str = "global", nodad: bool = False, deprecated: bool = False) -> Address:
+def address(device: str, text: str, *, scope: str = "global", nodad: bool = False) -> Address:
     """`text` with its prefix length. The scope of an IPv6 address follows from it; IPv4 has no DAD."""
     interface = ipaddress.ip_interface(text)
     if interface.version == 6:
         scope = "link" if interface.ip.is_link_local else "host" if interface.ip.is_loopback else "global"
-    return Address(device, str(interface), scope, nodad and interface.version == 6, deprecated)
+    return Address(device, str(interface), scope, nodad and interface.version == 6)
 
 
 def route(
