@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from oslo_config import cfg
@@ -28,7 +29,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
-from neutrino.server.dhcp.scheduler import DhcpScheduler, scheduler_from_conf
+from neutrino.server.dhcp.build import Dhcp
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import (
@@ -48,6 +50,8 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.agent_routes import placement_routes
+from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.scheduling.sweeper import Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
@@ -99,7 +103,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     authorizer = Authorizer(conf)
     quotas = Quotas(db, config.quota_defaults(conf))
     registry = Registry(db, conf.agent_down_time)
-    scheduler = scheduler_from_conf(conf, db, registry)
+    dhcp = Dhcp(conf, db, registry)
     groups = SecurityGroups(db, quotas)
     notifier = notifier_from_conf(conf, conf.host)
     nova_sink = nova.nova_notifier_from_conf(conf)
@@ -112,12 +116,13 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     ) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
-    services = Services(conf, db, quotas, registry, scheduler, groups, port_changed, floating_ip_changed)
+    services = Services(conf, db, quotas, registry, dhcp, groups, port_changed, floating_ip_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
+    scheduler = getattr(core, "dhcp_scheduler", None) or dhcp.scheduler_without_ports()
     services = replace(services, core=core)
     further = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     services_offered = [p for plugin in further.values() for p in (plugin, *getattr(plugin, "companions", ()))]
-    agents = Agents(db, registry, scheduler, [p for p in further.values() if hasattr(p, "agent_leaving")])
+    agents = Agents(db, registry, _schedulers(scheduler, further))
     plugins = [
         core,
         AddressScopes(db),
@@ -144,7 +149,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.routes(authorizer, tagged),
-        *agents.routes(authorizer, networks_of),
+        *placement_routes(db, authorizer, scheduler, networks_of, partial(agents.serving, scheduler.placements)),
         *(route for plugin in services_offered if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
@@ -176,13 +181,13 @@ def begin(server: Server) -> None:
     if replayed:
         LOG.warning("finished %s operations that an earlier process had left", replayed)
     interval = conf.agent_down_time * (0.4 + 0.2 * random.random())  # several workers sweep: not all at once
-    sweeper = Sweeper(server.scheduler, server.registry, interval, server.stop)
+    sweeper = Sweeper(_schedulers(server.scheduler, server.service_plugins), server.registry, interval, server.stop)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
-    for name, plugin in server.service_plugins.items():
-        if getattr(plugin, "has_failover", False):
-            interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
-            sweeper = Sweeper(plugin, server.registry, interval, server.stop, str)
-            threading.Thread(target=sweeper.run, daemon=True, name=f"sweeper-{name}").start()
+
+
+def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentScheduler]:
+    """All schedulers: networks on DHCP agents, and those of service plugins."""
+    return [dhcp, *(scheduler for plugin in plugins.values() for scheduler in getattr(plugin, "schedulers", ()))]
 
 
 def _telling(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:

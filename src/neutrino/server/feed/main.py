@@ -21,7 +21,7 @@ from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp.scheduler import scheduler_from_conf
+from neutrino.server.dhcp.build import LEASE_PROVIDERS, Dhcp
 from neutrino.server.entry_points import load
 from neutrino.server.events import nova
 from neutrino.server.feed.credentials import Credentials
@@ -30,8 +30,8 @@ from neutrino.server.feed.listening import addresses, server_tls
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.service import FeedServer, Settings
 from neutrino.server.hosts.registry import Registry, Report
-from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
-from neutrino.server.l3.reports import RouterStatuses
+from neutrino.server.l3.plugin import build_services
+from neutrino.server.l3.reports import RouterReports
 from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
@@ -64,32 +64,33 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
 
 def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Reports:
     registry = Registry(db, conf.agent_down_time)
-    scheduler = scheduler_from_conf(conf, db, registry)
+    dhcp = Dhcp(conf, db, registry)
     quotas = Quotas(db, config.quota_defaults(conf))
 
     def port_changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))
 
-    services = Services(conf, db, quotas, registry, scheduler, SecurityGroups(db, quotas), port_changed)
+    services = Services(conf, db, quotas, registry, dhcp, SecurityGroups(db, quotas), port_changed)
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
-    provisioning = getattr(core, "provisioning", None) or Provisioning(db, port_changed)
+    scheduler = getattr(core, "dhcp_scheduler", None) or dhcp.scheduler_without_ports()
+    provisioning = getattr(core, "provisioning", None) or Provisioning(db, port_changed, LEASE_PROVIDERS)
     if "router" not in conf.service_plugins:
-        return Reports(registry, scheduler.reported, provisioning, RouterStatuses(db))
+        return Reports(registry, scheduler.reported, provisioning, RouterReports(db))
     services = replace(services, core=core)
-    routers, dvr, delegations = build_scheduler(services), build_dvr(services), build_delegations(services)
+    l3 = build_services(services)
 
     def reported(report: Report) -> None:
         scheduler.reported(report)
-        routers.reported(report)
-        dvr.reported(report)
+        l3.scheduler.reported(report)
+        l3.dvr.reported(report)
 
     distributed = DistributedPorts(db, provisioning)
 
     def settle() -> None:
-        dvr.settle()
+        l3.dvr.settle()
         distributed.settle()
 
-    statuses = RouterStatuses(db, routers.set_ha_states, delegations.set_prefix)
+    statuses = RouterReports(db, l3.scheduler.set_ha_states, l3.delegation.set_prefix)
     return Reports(registry, reported, distributed, statuses, settle)
 
 

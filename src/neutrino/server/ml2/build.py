@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.context import admin_context
-from neutrino.server.dhcp.lease_providers import is_answered
-from neutrino.server.dhcp.placements import zones_of
-from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2 import drivers
@@ -31,6 +28,9 @@ from neutrino.server.ml2.subnets import Limits, Subnets
 from neutrino.server.securitygroups.usable import check_usable
 from neutrino.server.services import Object, Services
 
+if TYPE_CHECKING:  # at run time it is passed in: server/dhcp stands on this package
+    from neutrino.server.dhcp.scheduler import DhcpScheduler
+
 
 @dataclass(frozen=True)
 class Core:
@@ -43,6 +43,7 @@ class Core:
     bindings: PortBindings
     provisioning: Provisioning
     renumbering: Renumbering
+    dhcp_scheduler: DhcpScheduler
     extensions: Sequence[Extension] = ()
 
     @property
@@ -62,10 +63,24 @@ def build(services: Services) -> Core:
         segments,
         extensions,
         services.quotas,
-        zones_of,
+        services.dhcp.zones_of,
         check_hints,
         services.security_groups.ensure_default,
     )
+    neighbours = Neighbours(
+        ensure_default_group=services.security_groups.ensure_default,
+        check_groups=check_usable,
+        told=lambda before, after: _port_told(services, dhcp, before, after),
+    )
+    placing = Placing(
+        mechanisms.drivers,
+        agents_on=services.registry.agents_on,
+        dhcp_served=services.dhcp.has_live_provider,
+    )
+    settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
+    ports = Ports(db, operations, networks, extensions, services.quotas, placing, neighbours, settings)
+    provisioning = Provisioning(db, services.port_changed, services.dhcp.lease_providers)
+    dhcp = services.dhcp.scheduler(networks, ports, operations, provisioning, services.port_changed)
     subnets = Subnets(
         db,
         operations,
@@ -74,39 +89,21 @@ def build(services: Services) -> Core:
         services.quotas,
         Limits.of(conf),
         AutoAddresses(Dns(conf).name_for),
-        services.dhcp_scheduler.schedule,
-        services.dhcp_scheduler.settle,
+        dhcp.schedule,
+        dhcp.settle,
+        dhcp.ports,
         delegates_by_default=conf.ipv6_pd_enabled,
     )
-    neighbours = Neighbours(
-        ensure_default_group=services.security_groups.ensure_default,
-        check_groups=check_usable,
-        told=lambda before, after: _port_told(services, before, after),
-    )
-    placing = Placing(
-        mechanisms.drivers,
-        agents_on=services.registry.agents_on,
-        dhcp_served=lambda connection, network_id, subnets, host: is_answered(
-            connection, network_id, subnets, host, services.registry.cutoff()
-        ),
-    )
-    settings = Settings(conf.base_mac, conf.max_allowed_address_pair)
-    ports = Ports(db, operations, networks, extensions, services.quotas, placing, neighbours, settings)
-    dhcp_ports = DhcpPorts(networks, ports, operations, services.port_changed, conf.base_mac)
-    services.dhcp_scheduler.make_ports_with(dhcp_ports)
-    subnets.dhcp_ports = dhcp_ports
     bindings = PortBindings(db, networks, ports, placing, services.port_changed)
-    provisioning = Provisioning(db, services.port_changed)
-    services.dhcp_scheduler.release_with(provisioning.release_unserved)
     own = admin_context()
     operations.undo_with("network", lambda network: networks.delete(own, network["id"], None))
     operations.undo_with("subnet", lambda subnet: subnets.delete(own, subnet["id"], None))
     operations.undo_with("port", lambda port: ports.delete(own, port["id"], None, guarded=False))
     renumbering = Renumbering(networks, ports, extensions, services.port_changed)
-    return Core(operations, networks, subnets, ports, bindings, provisioning, renumbering)
+    return Core(operations, networks, subnets, ports, bindings, provisioning, renumbering, dhcp)
 
 
-def _port_told(services: Services, before: Object | None, after: Object | None) -> None:
+def _port_told(services: Services, dhcp: DhcpScheduler, before: Object | None, after: Object | None) -> None:
     services.port_changed(before, after)
     if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
-        services.dhcp_scheduler.settle(before["network_id"])  # somebody deleted what an agent serves from
+        dhcp.settle(before["network_id"])  # somebody deleted what an agent serves from

@@ -50,7 +50,7 @@ class DhcpPorts(Protocol):
 
     def steps(self, connection: Connection, network_id: str, *, subnets: Sequence[Object]) -> list[Any]: ...
 
-    def told(self, steps: Sequence[Any]) -> None: ...
+    def notify(self, steps: Sequence[Any]) -> None: ...
 
 
 class Subnets:
@@ -65,6 +65,7 @@ class Subnets:
         auto_addresses: AutoAddresses,
         schedule: Callable[[str, Sequence[str]], Any],
         settle: Callable[[str], None],
+        dhcp_ports: DhcpPorts | None,
         delegates_by_default: bool = False,
     ) -> None:
         """`delegates_by_default`: the default pool of IPv6 subnets is a prefix delegated to their router."""
@@ -78,7 +79,7 @@ class Subnets:
         self._schedule = schedule
         self._settle = settle
         self._delegates_by_default = delegates_by_default
-        self.dhcp_ports: DhcpPorts | None = None  # which stand on subnets themselves: set when they are there
+        self._dhcp_ports = dhcp_ports
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -140,11 +141,11 @@ class Subnets:
 
     def _dhcp_steps(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[Any]:
         """What becomes of the network's DHCP ports when these are its subnets."""
-        return [] if self.dhcp_ports is None else self.dhcp_ports.steps(connection, network_id, subnets=subnets)
+        return [] if self._dhcp_ports is None else self._dhcp_ports.steps(connection, network_id, subnets=subnets)
 
     def _told(self, steps: Sequence[Any]) -> None:
-        if self.dhcp_ports is not None:
-            self.dhcp_ports.told(steps)
+        if self._dhcp_ports is not None:
+            self._dhcp_ports.notify(steps)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(

@@ -1,46 +1,27 @@
-"""The sweep that takes networks, and routers, from dead agents: one loop in one thread of the server's main process.
+"""The sweep: a thread of the server that periodically moves networks and routers away from dead agents.
 
-A dead agent is one that did not report, and nobody can report to a server that is not there. So after its start, and
-after its machine's clock made a leap (a suspended machine, a corrected clock), the sweeper first gives every agent the
-time to report, and judges then.
+An agent is dead when it has not reported for a while, and no agent can report to a server that is down. So after its
+start, and after its clock has jumped (a suspended machine, a corrected clock), the sweeper gives every agent the time
+to report before it judges any.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.scheduling.failover import Move
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move
 
 LOG = logging.getLogger(__name__)
 
 
-class Scheduler(Protocol):
-    def reschedule_dead(self) -> Sequence[Any]: ...
-
-
-def describe(move: Move) -> str:
-    others = ", ".join(move.to_agents) or "those that it also has"
-    return (
-        f"Network {move.network_id} left DHCP agents {', '.join(move.from_agents)}, which serve no more, for {others}"
-    )
-
-
 class Sweeper:
     def __init__(
-        self,
-        scheduler: Scheduler,
-        registry: Registry,
-        interval: float,
-        stop: threading.Event,
-        describe: Callable[[Any], str] = describe,
+        self, schedulers: Sequence[AgentScheduler], registry: Registry, interval: float, stop: threading.Event
     ) -> None:
-        """`describe` says in words what was moved."""
-        self._describe = describe
-        self._scheduler = scheduler
+        self._schedulers = schedulers
         self._registry = registry
         self._interval = interval
         self._stop = stop
@@ -53,19 +34,30 @@ class Sweeper:
             self.sweep()
 
     def sweep(self) -> None:
-        try:
-            if self._may_judge():
-                for move in self._scheduler.reschedule_dead():
-                    LOG.warning("%s", self._describe(move))
-        except Exception:  # whatever it was, the next sweep may do better
-            LOG.exception("Dead agents could not be relieved; this is tried again in %s s", self._interval)
+        if not self._may_judge():
+            return
+        for scheduler in self._schedulers:
+            placements = scheduler.placements
+            try:
+                for move in scheduler.reschedule_dead():
+                    LOG.warning("%s", _describe(placements.kind, placements.agent_type, move))
+            except Exception:  # a sweep that fails, as without a database, must not end the thread
+                LOG.exception(
+                    "%ss could not be moved away from dead agents; next try in %s s", placements.kind, self._interval
+                )
 
     def _may_judge(self) -> bool:
         now, last = self._registry.clock(), self._last
         self._last = now
         if not last <= now <= last + self._interval + self._registry.down_time:
             LOG.warning(
-                "The clock went from %.0f to %.0f: agents get time to report before any is held dead", last, now
+                "The clock jumped from %.0f to %.0f: agents get time to report before any counts as dead", last, now
             )
             self._judges_from = now + self._registry.down_time
         return now >= self._judges_from
+
+
+def _describe(kind: str, agent_type: str, move: Move) -> str:
+    others = ", ".join(move.to_agents) or "the agents that it also has"
+    left = ", ".join(move.from_agents)
+    return f"{kind} {move.object_id} moved from {agent_type}s {left}, which are dead or disabled, to {others}"

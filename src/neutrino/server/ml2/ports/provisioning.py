@@ -11,16 +11,17 @@ is of yesterday and changes nothing: whoever did the work hears of the newer rev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.dhcp.lease_providers import Waiting, answers, unanswered
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.port_view import VIEW
 
@@ -63,11 +64,28 @@ class Done(NamedTuple):
     revision: int | None = None
 
 
+class WaitingPort(NamedTuple):
+    """A bound port that waits for a DHCP agent to be ready to give its lease."""
+
+    port_id: str
+    network_id: str
+    host: str
+
+
+@dataclass(frozen=True)
+class LeaseProviders:
+    """Queries for the DHCP agents that give ports their leases (`server/dhcp/lease_providers.py`)."""
+
+    is_provider: Callable[[Connection, str, str, str], bool]  # network, host of the port, host of the agent
+    without_live: Callable[[Connection, Sequence[WaitingPort], str], list[WaitingPort]]  # agents dead since the cutoff
+
+
 class Provisioning:
-    def __init__(self, db: Database, told: Callable[[Object, Object], None]) -> None:
+    def __init__(self, db: Database, told: Callable[[Object, Object], None], lease_providers: LeaseProviders) -> None:
         """`told(before, after)` hears of every change of a port's status."""
         self._db = db
         self._told = told
+        self._lease_providers = lease_providers
 
     def complete(self, port_id: str, component: str, host: str, revision: int | None = None) -> bool:
         """A component's work for a port on a host is done; whether that made the port ACTIVE."""
@@ -128,15 +146,15 @@ class Provisioning:
             port = connection.execute(_WAITS, {"port": port_id}).first()
             if port is None or revision < port.revision_number:
                 return False
-            if not answers(connection, port.network_id, port.host, host):
+            if not self._lease_providers.is_provider(connection, port.network_id, port.host, host):
                 return False
         return self.complete(port_id, component, port.host, revision)
 
     def release_unserved(self, cutoff: str) -> set[str]:
         """Ports that wait for DHCP of agents that are all dead or down are held back no longer; those now ACTIVE."""
         with self._db.read() as connection:
-            waiting = [Waiting(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
-            unserved = unanswered(connection, waiting, cutoff)
+            waiting = [WaitingPort(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
+            unserved = self._lease_providers.without_live(connection, waiting, cutoff)
         return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
 
     def lost(self, port_id: str, host: str) -> bool:
