@@ -19,8 +19,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.scheduler import NETWORKS
 from neutrino.server.hosts.registry import Registry, alive, stamp
-from neutrino.server.scheduling.scheduler import AgentScheduler, Move
-from neutrino.server.scheduling.sweeper import Sweeper
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, Sweeper
 
 NOON = 1_800_000_000.0
 OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})

@@ -40,7 +40,6 @@ from neutrino.server.events.notifications import (
     notifier_from_conf,
 )
 from neutrino.server.events.notifications import register_options as register_notifications
-from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -50,9 +49,8 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.scheduling.agent_routes import placement_routes
-from neutrino.server.scheduling.scheduler import AgentScheduler
-from neutrino.server.scheduling.sweeper import Sweeper
+from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services

@@ -29,8 +29,7 @@ from neutrino.server.db.objects import encode
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts
-from neutrino.server.hosts.agents import check_agent
-from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.scheduling.candidates import Candidate, choose, lacking
 from neutrino.server.scheduling.placements import BATCH, SERVING, PlacementTable
@@ -238,24 +237,23 @@ class DhcpScheduler(AgentScheduler):
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
-    def add(self, agent_id: str, network_id: str) -> None:
-        """Place a network on an agent, however many others have it."""
+    def add(self, agent_id: str, object_id: str) -> None:
+        """However many other agents have the network."""
         with self._db.read() as connection:
             agent = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
         if agent is None:
             raise errors.AgentNotFound(id=agent_id)
         if agent.agent_type != words.DHCP or not agent.admin_state_up:
             raise errors.InvalidDHCPAgent(id=agent_id)
-        if self.place(network_id, join=[agent_id]) is None:
-            raise errors.NetworkNotFound(id=network_id)
+        if self.place(object_id, join=[agent_id]) is None:
+            raise errors.NetworkNotFound(id=object_id)
 
-    def remove(self, agent_id: str, network_id: str) -> None:
-        """Take a network from an agent; it gets no other agent in its place."""
+    def remove(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
             check_agent(connection, agent_id)
-        move = self.place(network_id, leave=[agent_id])
+        move = self.place(object_id, leave=[agent_id])
         if move is None or not move.from_agents:
-            raise errors.NetworkNotHostedByDhcpAgent(network_id=network_id, agent_id=agent_id)
+            raise errors.NetworkNotHostedByDhcpAgent(network_id=object_id, agent_id=agent_id)
 
     # --- the life of agents ---------------------------------------------------------------------------------------
 

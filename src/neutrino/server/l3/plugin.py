@@ -17,7 +17,6 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
-from neutrino.server.hosts.agents import agent_view
 from neutrino.server.l3 import port_callbacks, router_view
 from neutrino.server.l3.auto_topology import AutoTopology
 from neutrino.server.l3.flavors import Flavors
@@ -35,7 +34,7 @@ from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
-from neutrino.server.scheduling.agent_routes import placement_routes
+from neutrino.server.scheduling.agents_api import agent_view, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 from neutrino.server.services import Services
 

@@ -1,48 +1,42 @@
-"""The agents API: the agents that have reported, whether they are alive, enabling, disabling and deleting them."""
+"""The agents API: the agents that have reported, and which networks and routers they serve.
+
+Agents are created by their reports, not by requests. The paths for placements are the same for DHCP and L3 agents, and have
+other envelopes than resources:
+
+    GET, POST  /v2.0/agents/{agent}/dhcp-networks    DELETE  /v2.0/agents/{agent}/dhcp-networks/{network}
+    GET        /v2.0/networks/{network}/dhcp-agents
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
+from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.resources.agent import AGENT
+from neutrino.server.api.routes import PREFIX, Route
+from neutrino.server.api.stages import body as bodies
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.view import Condition, View
-from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.registry import Registry, check_agent
 from neutrino.server.query import EVERYTHING, Query
+from neutrino.server.scheduling.placements import PlacementTable
+from neutrino.server.scheduling.scheduler import AgentScheduler
 
 Object = dict[str, Any]
+NULL = msgspec.Raw(b"null")
 _c = t.agents.c
 
 
-class Placements(Protocol):
-    """The columns of a table of placements."""
-
-    @property
-    def agent_id(self) -> sa.ColumnElement[str]: ...
-
-    @property
-    def object_id(self) -> sa.ColumnElement[str]: ...
-
-
-class Scheduler(Protocol):
-    """The part of a scheduler (`scheduling/scheduler.py`) that follows the life of agents."""
-
-    @property
-    def placements(self) -> Placements: ...
-
-    def agent_enabled(self, agent_type: str, host: str) -> None: ...
-
-    def agent_disabled(self, agent_id: str) -> Sequence[Any]: ...
-
-    def release(self, agent_id: str) -> Sequence[Any]: ...
+class Authorizer(Protocol):
+    def require(self, context: Context, rule: str, target: Object) -> None: ...
 
 
 def agent_view(registry: Registry) -> View:
@@ -88,19 +82,19 @@ class Agents:
         Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
     )
 
-    def __init__(self, db: Database, registry: Registry, schedulers: Sequence[Scheduler]) -> None:
+    def __init__(self, db: Database, registry: Registry, schedulers: Sequence[AgentScheduler]) -> None:
         self.collections = ((AGENT, self),)
         self._db = db
         self._schedulers = schedulers
-        self.view = agent_view(registry)
+        self._view = agent_view(registry)
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return self.view.many(connection, query, context.project_id)
+            return self._view.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def create(self, context: Context, values: Object) -> Object:
         raise errors.HTTPBadRequest("Agents are not created by request: an agent is there when it has reported.")
@@ -118,8 +112,10 @@ class Agents:
             self._db.retrying(attempt)
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
+            if scheduler.placements.agent_type != before["agent_type"]:
+                continue
             if enabled and not before["admin_state_up"]:
-                scheduler.agent_enabled(before["agent_type"], before["host"])
+                scheduler.auto_schedule(before["host"])
             if enabled is False:
                 scheduler.agent_disabled(key)
         return self._load(key)
@@ -131,7 +127,7 @@ class Agents:
             for scheduler in self._schedulers:
                 scheduler.release(key)
             with self._db.transaction() as tx:
-                # An object placed on it since would lose its agent with the foreign key's cascade, and keep its port.
+                # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
                 empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
                 if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
                     check_agent(tx.connection, key)
@@ -140,20 +136,67 @@ class Agents:
 
         self._db.retrying(attempt)
 
-    def serving(self, placements: Placements, object_id: str) -> list[Object]:
+    def serving(self, placements: PlacementTable, object_id: str) -> list[Object]:
         """The agents that serve an object, as the API shows them."""
         placed = _c.id.in_(sa.select(placements.agent_id).where(placements.object_id == object_id))
         with self._db.read() as connection:
-            return self.view.many(connection, EVERYTHING, "", placed)
+            return self._view.many(connection, EVERYTHING, "", placed)
 
     def _load(self, key: str) -> Object:
         with self._db.read() as connection:
-            found = self.view.show(connection, key, project="", everyone=True)
+            found = self._view.show(connection, key, project="", everyone=True)
         if found is None:
             raise errors.AgentNotFound(id=key)
         return found
 
 
-def check_agent(connection: Connection, key: str) -> None:
-    if connection.execute(sa.select(_c.id).where(_c.id == key)).first() is None:
-        raise errors.AgentNotFound(id=key)
+def placement_routes(
+    db: Database,
+    authorizer: Authorizer,
+    scheduler: AgentScheduler,
+    objects: Callable[[Context, Sequence[str]], Sequence[Object]],
+    agents: Callable[[str], list[Object]],
+) -> list[Route]:
+    """`objects` gives networks or routers by their ids as the API shows them, `agents` the agents that serve one."""
+    placements = scheduler.placements
+    single, plural = f"{placements.service}-{placements.kind}", f"{placements.service}-{placements.kind}s"
+
+    def index(request: Request) -> Reply:
+        authorizer.require(request.context, f"get_{plural}", {})
+        with db.read() as connection:
+            ids = placements.objects_on(connection, request.parent)
+            if not ids:
+                check_agent(connection, request.parent)
+        return Reply(200, {f"{placements.kind}s": list(objects(request.context, ids)) if ids else []})
+
+    def add(request: Request) -> Reply:
+        authorizer.require(request.context, f"create_{single}", {})
+        scheduler.add(request.parent, _object_id(placements, request.raw))
+        return Reply(201, NULL)
+
+    def remove(request: Request) -> Reply:
+        authorizer.require(request.context, f"delete_{single}", {})
+        scheduler.remove(request.parent, request.key)
+        return Reply(204)
+
+    def index_agents(request: Request) -> Reply:
+        authorizer.require(request.context, f"get_{placements.service}-agents", {})
+        return Reply(200, {"agents": agents(request.parent)})
+
+    of_agent = f"{PREFIX}/agents/{{parent}}/{plural}"
+    return [
+        Route("GET", of_agent, index),
+        Route("POST", of_agent, add),
+        Route("DELETE", f"{of_agent}/{{key}}", remove),
+        Route("GET", f"{PREFIX}/{placements.kind}s/{{parent}}/{placements.service}-agents", index_agents),
+    ]
+
+
+def _object_id(placements: PlacementTable, raw: bytes) -> str:
+    body, name = bodies.decode(raw), f"{placements.kind}_id"
+    object_id = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(object_id, str) or not object_id:
+        raise errors.HTTPBadRequest(f'The body has to name the {placements.kind}: {{"{name}": "..."}}.')
+    if "\x00" in object_id:  # PostgreSQL fails on it
+        raise placements.not_found(id=object_id)
+    return object_id
