@@ -26,9 +26,10 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.view import Condition, View
 from neutrino.server.hosts.registry import Registry, check_agent
-from neutrino.server.query import EVERYTHING, Query
+from neutrino.server.query import EVERYTHING
 from neutrino.server.scheduling.placements import PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 NULL = msgspec.Raw(b"null")
@@ -76,25 +77,16 @@ def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     return sa.func.replace(spaced, "Z", "", type_=sa.String)
 
 
-class Agents:
+class Agents(ViewCollection):
     extensions = (
         Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
         Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
     )
 
     def __init__(self, db: Database, registry: Registry, schedulers: Sequence[AgentScheduler]) -> None:
+        super().__init__(db, agent_view(registry))
         self.collections = ((AGENT, self),)
-        self._db = db
         self._schedulers = schedulers
-        self._view = agent_view(registry)
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return self._view.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def create(self, context: Context, values: Object) -> Object:
         raise errors.HTTPBadRequest("Agents are not created by request: an agent is there when it has reported.")
@@ -144,7 +136,7 @@ class Agents:
 
     def _load(self, key: str) -> Object:
         with self._db.read() as connection:
-            found = self._view.show(connection, key, project="", everyone=True)
+            found = self._view.show(connection, key, project="", everyone=True, fields=None)
         if found is None:
             raise errors.AgentNotFound(id=key)
         return found

@@ -102,18 +102,6 @@ class FloatingIps:
         self._ports = ports
         self._notify = notify
 
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return floating_view.FLOATING_IPS.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return floating_view.FLOATING_IPS.show(
-                connection, key, project=context.project_id, everyone=everyone, fields=fields
-            )
-
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
