@@ -26,27 +26,9 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.l3 import router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
-from neutrino.server.l3.routers.router_ports import (
-    NOTHING,
-    RouterPorts,
-    RouterWrites,
-    execute,
-    read_agents,
-    read_ports,
-)
-from neutrino.server.l3.scheduling.candidates import (
-    DOWN,
-    DVR,
-    DVR_NO_EXTERNAL,
-    LEGACY,
-    ROUTERS,
-    STATUS,
-    choose_agents,
-    fits,
-    mode,
-    needs_agent,
-    why_down,
-)
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
+from neutrino.server.l3.scheduling import candidates as l3
+from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.scheduling.candidates import Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, SchedulingOptions
@@ -113,7 +95,7 @@ class L3Scheduler(AgentScheduler):
         self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
     ) -> Assignment:
         """Add the agents that the router lacks, but none that is `barred`."""
-        chosen = choose_agents(
+        chosen = l3.choose_agents(
             [agent for agent in self._candidates(connection) if agent.id not in barred],
             router,
             {agent.agent_id for agent in current},
@@ -198,7 +180,7 @@ class L3Scheduler(AgentScheduler):
     def unhosted(self) -> dict[str, str]:
         """Every router that no agent can serve, with the reason."""
         with self._db.read() as connection:
-            ids = connection.execute(sa.select(_r.id).where(STATUS == DOWN).order_by(_r.id)).scalars().all()
+            ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
@@ -207,7 +189,7 @@ class L3Scheduler(AgentScheduler):
             router = router_view.load(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
-        return why_down(
+        return l3.why_down(
             router,
             self._candidates(connection),
             router["availability_zone_hints"] or list(self._options.default_zones),
@@ -278,9 +260,9 @@ class L3Scheduler(AgentScheduler):
                 check_agent(connection, agent_id)
             router = router_view.load(connection, object_id)
             current = read_agents(connection, object_id)
-        if agent is not None and mode(agent) in (DVR, DVR_NO_EXTERNAL):
+        if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotAssignToDvrAgent()
-        if agent is not None and mode(agent) == LEGACY and router["distributed"]:
+        if agent is not None and mode(agent) == l3.LEGACY and router["distributed"]:
             raise errors.RouterL3AgentMismatch(router_id=object_id, agent_id=agent_id)
         if agent is None or not agent.admin_state_up or not fits(agent, router):
             raise errors.InvalidL3Agent(id=agent_id)
@@ -296,7 +278,7 @@ class L3Scheduler(AgentScheduler):
             current = read_agents(connection, object_id)
         if found is None:
             raise errors.AgentNotFound(id=agent_id)
-        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in (DVR, DVR_NO_EXTERNAL):
+        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotRemoveFromDvrAgent()
         if not any(agent.agent_id == agent_id for agent in current):
             raise errors.RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
