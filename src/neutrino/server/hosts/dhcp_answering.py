@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import PROVISIONAL
+from neutrino.server.ml2.ports.provisioning import WaitingPort
 
 MOST_IDS = 1000
 _a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
@@ -39,14 +40,6 @@ _CONCERNED_IF_DHCP = _CONCERNED.where(
 )
 _ALL = sa.select(*_COLUMNS).where(_a.agent_type == words.DHCP)
 _SCHEDULED = sa.select(_b.network_id, _b.agent_id).where(_b.network_id.in_(sa.bindparam("networks", expanding=True)))
-
-
-class Waiting(NamedTuple):
-    """A port that is not ACTIVE for want of a lease."""
-
-    port_id: str
-    network_id: str
-    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,7 @@ def is_answered(connection: Connection, network_id: str, subnets: Sequence[str],
     return any(agent.heartbeat >= cutoff for agent in _answering(rows, host))
 
 
-def unanswered(connection: Connection, ports: Sequence[Waiting], cutoff: str) -> list[Waiting]:
+def unanswered(connection: Connection, ports: Sequence[WaitingPort], cutoff: str) -> list[WaitingPort]:
     """Those whose agents are all dead or set down, or that have none."""
     if not ports:
         return []

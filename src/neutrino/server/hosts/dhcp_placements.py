@@ -74,10 +74,10 @@ class Ports(Protocol):
 
 
 class Placements:
-    def __init__(self, db: Database, registry: Registry, wanted: int) -> None:
+    def __init__(self, db: Database, registry: Registry, wanted: int, ports: Ports | None = None) -> None:
         """`wanted`: how many agents a network should have."""
         self.wanted = wanted
-        self.ports: Ports | None = None  # until a core plugin is there that can make them
+        self.ports = ports
         self._db = db
         self._registry = registry
 

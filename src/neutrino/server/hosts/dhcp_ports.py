@@ -28,7 +28,7 @@ from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator, Wanted
+from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
@@ -244,11 +244,9 @@ class DhcpPorts:
                 out += mine
                 continue
             try:
-                fixed = allocator.allocate([Wanted((subnet,))], ground.network["id"])[0]
+                out.append(allocator.any_of(subnet))
             except errors.IpAddressGenerationFailure:
                 LOG.warning("subnet %s has no address left for DHCP: it is not served", subnet["id"])
-                continue
-            out.append({"subnet_id": subnet["id"], "ip_address": fixed.ip_address})
         return out
 
     def in_need(self, connection: Connection, host: str) -> list[str]:

@@ -30,26 +30,36 @@ from neutrino.server.hosts.dhcp_placements import (
     BATCH,
     HAS_DHCP,
     Placements,
-    Ports,
     networks_on,
     serving_agents,
 )
+from neutrino.server.hosts.dhcp_ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.ipam.allocation import DHCP_OWNER
+from neutrino.server.ml2.operations import PendingWrite
 
 LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+Notify = Callable[[Object | None, Object | None], None]  # a port before and after its change
 PORTS_BATCH = 50  # networks placed in one transaction where each of them gets a port
 _a, _b, _n = t.agents.c, t.network_dhcp_agents.c, t.networks.c
 
 
-def scheduler_from_conf(conf: cfg.ConfigOpts, db: Database, registry: Registry) -> DhcpScheduler:
-    return DhcpScheduler(
+def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any, notify: Notify) -> DhcpScheduler:
+    """The scheduler, registered with the core: DHCP ports follow subnets and are replaced when somebody deletes them."""
+    scheduler = DhcpScheduler(
         db,
         registry,
         conf.dhcp_agents_per_network,
+        ports=DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac),
+        release=core.provisioning.release_unserved,
         default_zones=conf.default_availability_zones,
         automatic=conf.network_auto_schedule,
         failover=conf.allow_automatic_dhcp_failover,
     )
+    core.subnets.observers.append(scheduler)
+    core.ports.commit_hooks.append(scheduler.port_changed)
+    return scheduler
 
 
 class DhcpScheduler:
@@ -59,27 +69,44 @@ class DhcpScheduler:
         registry: Registry,
         agents_per_network: int = 1,
         *,
+        ports: DhcpPorts | None = None,
+        release: Callable[[str], Collection[str]] | None = None,
         default_zones: Sequence[str] = (),
         automatic: bool = True,  # network_auto_schedule
         failover: bool = True,  # allow_automatic_dhcp_failover
     ) -> None:
         self._db = db
         self._registry = registry
-        self._placements = Placements(db, registry, agents_per_network)
+        self._ports = ports
+        self._placements = Placements(db, registry, agents_per_network, ports)
         self._lost = Failover(db, registry, self._placements, default_zones)
         self._default_zones = list(default_zones)
         self._automatic = automatic
         self._failover = failover and automatic
-        self._release: Callable[[str], Collection[str]] | None = None
+        self._release = release  # by heartbeat cutoff: unblocks ports whose agents have not reported since
 
     # --- the ports that agents serve from ---------------------------------------------------------------------------
 
-    def make_ports_with(self, ports: Ports) -> None:
-        self._placements.ports = ports
+    def prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
+        """Changes of the network's DHCP ports when these are its subnets."""
+        return [] if self._ports is None else self._ports.steps(connection, network_id, subnets=subnets)
 
-    def release_with(self, release: Callable[[str], Collection[str]]) -> None:
-        """`release(cutoff)` lets go of ports that wait for agents which have not reported since."""
-        self._release = release
+    def committed(
+        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
+    ) -> None:
+        """A subnet has changed, and its network's DHCP ports with it."""
+        if self._ports is not None:
+            self._ports.told(writes)
+        had = before is not None and before["enable_dhcp"]
+        has = after is not None and after["enable_dhcp"]
+        if has and not had:
+            self.schedule(network["id"], network["availability_zone_hints"])
+        elif had and not has and after is not None:
+            self.settle(network["id"])
+
+    def port_changed(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
+            self.settle(before["network_id"])  # somebody deleted the port that an agent serves from
 
     def steps(
         self, connection: Connection, network_id: str, coming: Collection[str] = (), going: Collection[str] = ()

@@ -50,9 +50,9 @@ def build(services: Services) -> RouterPlugin:
     floating_ips = FloatingIps(
         db, core.operations, services.quotas, core.networks, core.ports, services.floating_ip_changed
     )
-    core.ports.deletion_guards.append(port_followers.check_delete)
-    core.ports.followers.append(port_followers.follow)
-    core.networks.followers.append(unused_floating_ips)
+    core.ports.delete_checks.append(port_followers.check_delete)
+    core.ports.transaction_hooks.append(port_followers.follow)
+    core.networks.unused_port_finders.append(unused_floating_ips)
     interfaces = Interfaces(db, ports, scheduler, delegations)
     return RouterPlugin(
         routers,

@@ -10,13 +10,13 @@ from sqlalchemy.engine import Connection
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import forget
-from neutrino.server.ml2.networks import Spare
+from neutrino.server.ml2.networks import UnusedPorts
 
 Object = dict[str, Any]
 _f, _p = t.floatingips.c, t.ports.c
 
 
-def unused_floating_ips(connection: Connection, network: Object) -> Spare | None:
+def unused_floating_ips(connection: Connection, network: Object) -> UnusedPorts | None:
     """Floating IPs of the network that are in front of nothing, and the ports that hold their addresses."""
     if not network["router:external"]:
         return None
@@ -34,4 +34,4 @@ def unused_floating_ips(connection: Connection, network: Object) -> Spare | None
         for row in rows:
             forget(tx, row._asdict())
 
-    return Spare(ports, write)
+    return UnusedPorts(ports, write)

@@ -13,14 +13,13 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import Allocator, Wanted
+from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.attached import RouterPort, Serving, router_port_row
 from neutrino.server.l3.owners import GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.server.l3.shape import EVERY_HOST, Place, central_host, plan_ports
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.ml2.port_addresses import addresses_after
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.subnet_view import subnets_of
 
@@ -126,7 +125,7 @@ class RouterPorts:
     def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> Part:
         """Give a port other addresses; those that it may keep it keeps."""
         before, network = self._loaded(connection, port_id)
-        fixed = addresses_after(connection, before, before, fixed_ips)
+        fixed = self._ports.addresses_after(connection, before, before, fixed_ips)
         step = self._ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
         return Part(steps=(step,)) if step is not None else NOTHING
 
@@ -205,8 +204,8 @@ class RouterPorts:
         has = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in there.addresses if a.subnet_id in on]
         missing = on - {a["subnet_id"] for a in has}
         subnets = [s for s in subnets_of(connection, [there.network_id])[there.network_id] if s["id"] in missing]
-        found = Allocator(connection).allocate([Wanted((s,)) for s in subnets], there.network_id)
-        new = [{"subnet_id": f.subnet_id, "ip_address": f.ip_address} for f in found]
+        allocator = Allocator(connection)
+        new = [allocator.any_of(subnet) for subnet in subnets]
         return self.change(connection, there.id, {"fixed_ips": [*has, *new]})
 
     def _ha_port(self, connection: Connection, router: Mapping[str, Any], agent: Serving) -> Part:
