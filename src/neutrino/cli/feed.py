@@ -12,9 +12,9 @@ from neutrino.cli.failures import REFUSED, CannotStart
 def serve_feed(config_files: Sequence[str]) -> int:
     """The command: every check first, then the feed until SIGTERM or SIGINT."""
     from neutrino.cli import preflight
+    from neutrino.server.backend import configuration
     from neutrino.server.config import RefusedToStart, check_values
     from neutrino.server.feed.listening import addresses, server_tls
-    from neutrino.server.feed.main import configuration
 
     preflight.check_files(config_files)
     try:
@@ -31,9 +31,10 @@ def serve_feed(config_files: Sequence[str]) -> int:
 
 def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:
     """Serve the feed. `conf`: what the files say, where they were read already."""
+    from neutrino.server.backend import configuration
     from neutrino.server.config import RefusedToStart
     from neutrino.server.db.schema import WrongSchema
-    from neutrino.server.feed.main import configuration, run
+    from neutrino.server.feed.main import run
     from neutrino.server.logs import set_up
 
     try:

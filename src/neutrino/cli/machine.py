@@ -117,11 +117,11 @@ class Machine:
 
     def _have_credential(self, server_files: Sequence[str]) -> None:
         """A credential that the server knows: the file may be of another database, or of other roles."""
+        from neutrino.server.backend import configuration
         from neutrino.server.config import database_url
         from neutrino.server.db import schema
         from neutrino.server.db.session import Database
         from neutrino.server.feed.credentials import Credentials, digest
-        from neutrino.server.feed.main import configuration
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)

@@ -27,7 +27,7 @@ from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator, Wanted
+from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
@@ -235,11 +235,9 @@ class DhcpPorts:
                 addresses += kept
             elif subnet["enable_dhcp"]:
                 try:
-                    fixed = allocator.allocate([Wanted((subnet,))], served.network["id"])[0]
+                    addresses.append(allocator.any_of(subnet))
                 except errors.IpAddressGenerationFailure:
                     LOG.warning("subnet %s has no free address for its DHCP port: it is not served", subnet["id"])
-                    continue
-                addresses.append({"subnet_id": subnet["id"], "ip_address": fixed.ip_address})
         return addresses
 
     def networks_incomplete_on(self, connection: Connection, host: str) -> list[str]:

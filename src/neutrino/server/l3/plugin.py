@@ -158,9 +158,9 @@ def build(services: Services) -> RouterPlugin:
         RouterDefaults(conf.router_distributed, conf.l3_ha),
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
-    core.ports.deletion_guards.append(port_callbacks.check_delete)
-    core.ports.followers.append(port_callbacks.port_changes)
-    core.networks.followers.append(port_callbacks.network_changes)
+    core.ports.delete_checks.append(port_callbacks.check_delete)
+    core.ports.transaction_hooks.append(port_callbacks.port_changes)
+    core.networks.unused_port_finders.append(port_callbacks.network_changes)
     floating_ips = FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed)
     collections = (
         (ROUTER, routers, interfaces, ViewCollection(db, router_view.ROUTERS)),

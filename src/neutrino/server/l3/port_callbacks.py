@@ -22,7 +22,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3 import floating_view
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
-from neutrino.server.ml2.networks import Spare
+from neutrino.server.ml2.networks import UnusedPorts
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
@@ -148,7 +148,7 @@ def _revisions(connection: Connection, router_ids: Sequence[str]) -> list[tuple[
     return sorted((row.id, row.revision_number) for row in rows)
 
 
-def network_changes(connection: Connection, network: Object) -> Spare | None:
+def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:
     """A network is deleted or becomes internal: its unused floating IPs, and their ports, are deleted with it."""
     if not network["router:external"]:
         return None
@@ -166,4 +166,4 @@ def network_changes(connection: Connection, network: Object) -> Spare | None:
         for row in rows:
             delete_floating_ip(tx, row._asdict())
 
-    return Spare(ports, write)
+    return UnusedPorts(ports, write)

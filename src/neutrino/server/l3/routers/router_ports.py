@@ -18,13 +18,12 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import Allocator, Wanted
+from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.routers import port_layout as layout
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.server.ml2.driver_api import VIF_FAILED, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.ml2.port_addresses import addresses_after
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.service_ports import service_port
 from neutrino.server.ml2.subnet_view import subnets_of
@@ -154,7 +153,7 @@ class RouterPorts:
     def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> RouterWrites:
         """Give a port other addresses; it keeps those that fit."""
         before, network = self._loaded(connection, port_id)
-        fixed = addresses_after(connection, before, before, fixed_ips)
+        fixed = self._ports.addresses_after(connection, before, before, fixed_ips)
         updated = self._ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
         return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
 
@@ -227,8 +226,8 @@ class RouterPorts:
         kept = [address.fixed_ip for address in snat.addresses if address.subnet_id in on]
         missing = on - snat.subnet_ids
         subnets = [s for s in subnets_of(connection, [snat.network_id])[snat.network_id] if s["id"] in missing]
-        found = Allocator(connection).allocate([Wanted((s,)) for s in subnets], snat.network_id)
-        new = [{"subnet_id": f.subnet_id, "ip_address": f.ip_address} for f in found]
+        allocator = Allocator(connection)
+        new = [allocator.any_of(subnet) for subnet in subnets]
         return self.update(connection, snat.id, {"fixed_ips": [*kept, *new]})
 
     def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> RouterWrites:
