@@ -14,7 +14,7 @@ from neutrino.model.agents import FEED_BEHIND, OVS, AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.feed.reports import HostReport, HostReports, ReportBatches, Reports
 from neutrino.server.hosts import registry
-from neutrino.server.ml2.provisioning import Done
+from neutrino.server.ml2.ports.provisioning import Done
 
 UP = [HostReport(PortUp(serial=1, port_id="p"))]
 

@@ -79,8 +79,8 @@ class Agent:
             kind = next(kind.name for kind in KINDS.values() if type(each) is kind.type)
             self.feed.put(kind, each.id, each)
         described = agents.AgentState(agents.OVS, "neutron-openvswitch-agent", "h1", "N/A")
-        wirer = host.new_wirer()
-        self.role = L2Role(self.feed, lambda: (host.switch.ovsdb, wirer), Watch(), "br-int", described)  # type: ignore[arg-type]
+        reconciler = host.new_reconciler()
+        self.role = L2Role(self.feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", described)  # type: ignore[arg-type]
         self.taken = Taken(self.role._queue)
         if synced:
             self.role.synced()
@@ -116,7 +116,7 @@ def test_nothing_is_deleted_before_the_first_sync(cause: Cause) -> None:
     host = SwitchHost()
 
     async def scenario() -> None:
-        host.wire()
+        host.reconcile()
         for name in ("p1", "p2", "p3", "p4"):
             host.plug(name)
         async with Agent(host, MADE, synced=True) as agent:

@@ -20,7 +20,7 @@ from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report,
 from neutrino.model.agents import FEED_BEHIND, AgentState, BadReport, checked
 from neutrino.server import errors
 from neutrino.server.hosts import registry
-from neutrino.server.ml2.provisioning import L2, Done
+from neutrino.server.ml2.ports.provisioning import L2, Done
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT = 2000
