@@ -14,8 +14,7 @@ from neutrino.agent.l2.desired import EffectiveRule, LocalPort
 from neutrino.agent.l2.hybrid.matches import protocol_of, render_match
 from neutrino.agent.l2.hybrid.plan import Audit
 from neutrino.agent.l2.hybrid.render import ENDED
-from neutrino.dataplane.conntrack.api import Connection
-from neutrino.dataplane.conntrack.match import holds, within
+from neutrino.dataplane.conntrack.api import Connection, holds, within
 from neutrino.dataplane.iptables.api import canonical_member
 
 
