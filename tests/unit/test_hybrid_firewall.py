@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-from neutrino.agent.l2.hybrid import render as rules_of
+from neutrino.agent.l2.hybrid import render as rendering
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, ended_connections
 from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, allocate_zones, plan_sets, read_zones
 from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, render, render_match, render_sets
@@ -62,14 +62,15 @@ def test_matches(given, match):
 def test_names_fit():
     port_id = "0123456789-abcdef-0123456789abcdef0123"
     assert (
-        max(len(make(port_id)) for make in (rules_of.ingress_chain, rules_of.egress_chain, rules_of.source_chain)) == 28
+        max(len(make(port_id)) for make in (rendering.ingress_chain, rendering.egress_chain, rendering.source_chain))
+        == 28
     )
-    assert max(len(chain) for chain in (rules_of.GROUPS, rules_of.FALLBACK, rules_of.PREROUTING)) <= 28
-    assert {len(make(port_id)) for make in (rules_of.tap_device, rules_of.veth_device)} == {14}
-    name = rules_of.set_name(f"group:{port_id}", 4)
+    assert max(len(chain) for chain in (rendering.GROUPS, rendering.FALLBACK, rendering.PREROUTING)) <= 28
+    assert {len(make(port_id)) for make in (rendering.tap_device, rendering.veth_device)} == {14}
+    name = rendering.set_name(f"group:{port_id}", 4)
     assert (len(name), name[:10]) == (31, "NIPv401234")
-    assert len(rules_of.temporary_set(name)) <= 31
-    assert rules_of.is_our_set(rules_of.temporary_set(name))
+    assert len(rendering.temporary_set(name)) <= 31
+    assert rendering.is_our_set(rendering.temporary_set(name))
 
 
 def test_ports_with_the_same_beginning_are_refused():
@@ -82,7 +83,7 @@ def test_ports_with_the_same_beginning_are_refused():
 
 
 def raw(*texts: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
-    return {"raw": {rules_of.PREROUTING: tuple(Rule(text) for text in texts)}}
+    return {"raw": {rendering.PREROUTING: tuple(Rule(text) for text in texts)}}
 
 
 def test_zones_are_read_back():
@@ -137,7 +138,7 @@ def test_a_set_of_another_kind_is_swapped():
     iptables = FakeIptables()
     iptables.restore_sets("create NIPv4g hash:net family inet maxelem 10\nadd NIPv4g 10.0.0.9\n")
     iptables.restore_rules(4, "*filter\n-A FORWARD -m set --match-set NIPv4g src -j DROP\nCOMMIT\n")
-    left_behind = rules_of.temporary_set("NIPv4g")
+    left_behind = rendering.temporary_set("NIPv4g")
     iptables.restore_sets(f"create {left_behind} hash:net family inet maxelem 7\n")
     before, after = plan_sets(wanted, {**there, **ours(left_behind, capacity=7)})
     iptables.restore_sets(before + after)
@@ -145,10 +146,10 @@ def test_a_set_of_another_kind_is_swapped():
 
 
 def test_unused_sets_of_ours_go():
-    there = {**ours("NIPv4g"), **ours("NIPv4h"), **ours("theirs"), **ours(rules_of.temporary_set("NIPv4g"))}
+    there = {**ours("NIPv4g"), **ours("NIPv4h"), **ours("theirs"), **ours(rendering.temporary_set("NIPv4g"))}
     before, after = plan_sets(ours("NIPv4g"), there)
     assert before == ""
-    assert set(after.splitlines()) == {"destroy NIPv4h", f"destroy {rules_of.temporary_set('NIPv4g')}"}
+    assert set(after.splitlines()) == {"destroy NIPv4h", f"destroy {rendering.temporary_set('NIPv4g')}"}
 
 
 # --- the whole ---
@@ -270,7 +271,7 @@ def test_rules_of_others_stay():
     before = kernel.content()
     kernel.apply(*ALL)
     chains = kernel.iptables.read_rules(4)["filter"]
-    assert [rule.target for rule in chains["FORWARD"]] == [rules_of.FORWARD, "theirs"]
+    assert [rule.target for rule in chains["FORWARD"]] == [rendering.FORWARD, "theirs"]
     kernel.apply(NET)
     assert kernel.content() == before
 
@@ -279,7 +280,7 @@ def test_a_second_jump_is_one_too_many():
     kernel = Kernel()
     kernel.apply(*ALL)
     (jump,) = kernel.iptables.read_rules(4)["filter"]["FORWARD"]
-    kernel.iptables.restore_rules(4, f"*filter\n-A FORWARD {jump.text}\n-A FORWARD -j {rules_of.FORWARD}\nCOMMIT\n")
+    kernel.iptables.restore_rules(4, f"*filter\n-A FORWARD {jump.text}\n-A FORWARD -j {rendering.FORWARD}\nCOMMIT\n")
     kernel.firewall.forget()
     assert kernel.apply(*ALL).text().splitlines() == [
         "iptables *filter",
@@ -331,7 +332,7 @@ def test_one_rule_more_changes_one_chain():
     kernel.apply(*ALL, port_of_out)
     plan = kernel.apply(*(entry for entry in ALL if entry.id != "out"), more, port_of_out)
     chains = [line for line in plan.text().splitlines() if " :" in line]
-    assert chains == [f"iptables :{rules_of.ingress_chain('p8')} - [0:0]"]
+    assert chains == [f"iptables :{rendering.ingress_chain('p8')} - [0:0]"]
 
 
 # --- connections that have ended ---

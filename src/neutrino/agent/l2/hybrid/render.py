@@ -7,8 +7,8 @@ or leaves through. A packet out of an instance:
 1. raw, PREROUTING: the port's conntrack zone. Packets that a stateless rule allows, and all of a port without stateful
    groups, are not tracked.
 2. filter, FORWARD → sg-chain → o<port>: a packet that does not cross the bridge is for the host, and dropped. s<port>
-   passes the port's source addresses, and requests for an address. What only DHCP servers and routers may send is dropped; DHCP
-   requests and neighbour discovery pass.
+   passes the port's source addresses, and requests for an address. What only DHCP servers and routers may send is
+   dropped; DHCP requests and neighbour discovery pass.
 3. By connection state: invalid packets are dropped; replies and errors pass, unless the connection is marked. Packets in
    the opening direction of a connection, the first one and all later ones, need a rule.
 4. No rule allows it: sg-fallback marks the connection and drops. A rule does: sg-chain clears the mark, and accepts.
