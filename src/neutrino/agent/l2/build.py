@@ -30,12 +30,7 @@ DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
 def build(
-    conf: cfg.ConfigOpts,
-    feed: Speaker,
-    switch: Switch,
-    intervals: Intervals,
-    news: News,
-    wires: Wires,
+    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News, wires: Wires
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""
     bridges, options, extensions = bridge_options(conf), flow_options(conf), load(conf)

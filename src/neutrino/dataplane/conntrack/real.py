@@ -21,12 +21,7 @@ from neutrino.dataplane.conntrack.api import (
     ConntrackFlush,
     Selection,
 )
-from neutrino.dataplane.openflow.unixctl import (
-    DEFAULT_RUN_DIRECTORY,
-    ControlConnection,
-    ControlError,
-    control_socket,
-)
+from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
 
 _NAMES = {"icmp": ICMP, "igmp": 2, "tcp": TCP, "udp": UDP, "dccp": 33, "icmpv6": ICMPV6, "sctp": SCTP, "udplite": 136}
 _PORTS = (TCP, UDP, SCTP)

@@ -7,14 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from neutrino.dataplane.iptables.api import (
-    SETTINGS,
-    AddressSet,
-    IptablesError,
-    Rule,
-    parse_rules,
-    parse_sets,
-)
+from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule, parse_rules, parse_sets
 
 _PREFIX = {4: "iptables", 6: "ip6tables"}
 _LINE_NUMBER = re.compile(r"line:? (\d+)")

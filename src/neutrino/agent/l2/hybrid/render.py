@@ -89,10 +89,7 @@ class _Chain:
 
 
 def render(
-    ports: Sequence[LocalPort],
-    blocked: Iterable[str],
-    remotes: Mapping[str, frozenset[str]],
-    zones: Mapping[str, int],
+    ports: Sequence[LocalPort], blocked: Iterable[str], remotes: Mapping[str, frozenset[str]], zones: Mapping[str, int]
 ) -> DesiredRules:
     """The desired state for hybrid ports. `blocked`: ids of ports that must not talk."""
     silent = sorted(blocked)
@@ -101,10 +98,7 @@ def render(
         return DesiredRules({4: {}, 6: {}}, {4: {}, 6: {}}, {})
     jumps = {
         "raw": {"PREROUTING": (marked_rule("PREROUTING", "", PREROUTING),)},
-        "filter": {
-            "FORWARD": (marked_rule("FORWARD", "", FORWARD),),
-            "INPUT": (marked_rule("INPUT", "", INPUT),),
-        },
+        "filter": {"FORWARD": (marked_rule("FORWARD", "", FORWARD),), "INPUT": (marked_rule("INPUT", "", INPUT),)},
     }
     tables = {
         family: {
