@@ -13,7 +13,7 @@ from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.wires import Wires
+from neutrino.agent.port_holds import PortHolds
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
 from neutrino.model import agents
 from tests.support.l2 import network, port
@@ -74,7 +74,7 @@ def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
 
 
 def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
-    host, feed, wires = SwitchHost(), Feed(), Wires()
+    host, feed, port_holds = SwitchHost(), Feed(), PortHolds()
     host.reconcile()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(
@@ -83,7 +83,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
         Watch(),  # type: ignore[arg-type]
         "br-int",
         describe,
-        wires=wires,
+        port_holds=port_holds,
     )
 
     def flows() -> object:
@@ -100,7 +100,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
             host.plug(key)
             feed.put("port", key, port(key, 1, "net1"))
         feed.put("network", "net1", network("net1", number=1))
-        wires.hold("somebody", "p1")
+        port_holds.hold("somebody", "p1")
         role.synced()
         await until(lambda: host.tag("p1") == host.tag("p2") == 1)
         before = flows()
@@ -109,7 +109,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
         await until(lambda: host.tag("p2") == DEAD_VLAN)
         assert host.tag("p1") == 1
         assert flows() == before
-        wires.free("somebody")
+        port_holds.release("somebody")
         await until(lambda: host.tag("p1") == DEAD_VLAN)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -13,9 +13,9 @@ from neutrino.agent.l2.extensions import load
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.role import Speaker
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
-from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
@@ -30,7 +30,12 @@ DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
 def build(
-    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News, wires: Wires
+    conf: cfg.ConfigOpts,
+    feed: RoleFeed,
+    switch: Switch,
+    intervals: Intervals,
+    news: News,
+    port_holds: PortHolds,
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""
     bridges, options, extensions = bridge_options(conf), flow_options(conf), load(conf)
@@ -59,7 +64,7 @@ def build(
         intervals=intervals,
         dropping=conf.agent.drop_flows_on_start,
         dataplane_changed=news,
-        wires=wires,
+        port_holds=port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
     )
 

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, connected, follow
-from neutrino.agent.wires import Wires
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
+from neutrino.model.kinds import kinds_for
+from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 RECONCILE = "reconcile"  # the only key in the work queue
@@ -30,16 +32,7 @@ NUMBERING_SECONDS = 0.5  # an event follows when the switch has numbered its por
 FLUSH_SECONDS = 1.0  # between flushes of the megaflow cache
 REFUSED_SECONDS = 5.0  # until the next reconciliation after flows were rejected or ports could not be filtered
 NOT_PLUGGED = "it is not plugged"
-KINDS = {
-    "networks": "network",
-    "ports": "port",
-    "security_groups": "security_group",
-    "group_members": "group_members",
-    "address_groups": "address_group",
-    "hosts": "host",
-    "forwarding": "forwarding",
-    "dvr_macs": "dvr_mac",
-}
+KINDS = {kind.plural: kind.name for kind in kinds_for(L2) if kind.plural in HostState.__dataclass_fields__}
 
 
 @dataclasses.dataclass
@@ -57,7 +50,7 @@ class L2Role:
 
     def __init__(
         self,
-        feed: Speaker,
+        feed: RoleFeed,
         connect: Callable[[], tuple[Ovsdb, Reconciler]],
         watch: SwitchWatch,
         bridge: str,
@@ -66,7 +59,7 @@ class L2Role:
         intervals: Intervals | None = None,
         dropping: bool = False,
         dataplane_changed: Callable[[], None] = lambda: None,
-        wires: Wires | None = None,
+        port_holds: PortHolds | None = None,
         kinds: frozenset[str] = frozenset(),
     ) -> None:
         self._feed = feed
@@ -77,8 +70,8 @@ class L2Role:
         self._intervals = intervals or Intervals()
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
-        self._wires = wires or Wires()
-        self._wires.holders_changed = lambda: self._queue.put(RECONCILE)
+        self._port_holds = port_holds or PortHolds()
+        self._port_holds.on_change = lambda: self._queue.put(RECONCILE)
         self._extension_kinds = kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
@@ -95,7 +88,7 @@ class L2Role:
 
     # --- the agent's interface ---------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         """Ignored: `synced` follows, and a reconciliation covers everything."""
 
     def synced(self) -> None:
@@ -121,19 +114,19 @@ class L2Role:
         async with self._busy:
             pass
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         _, reconciler = await asyncio.to_thread(self._connect)
         try:
             plan = await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
         except OpenFlowError as error:
-            return Found(self.name, problems={self._bridge: str(error)})
-        return Found(self.name, plan.text(), plan.problems)
+            return Drift(self.name, problems={self._bridge: str(error)})
+        return Drift(self.name, plan.text(), plan.problems)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, reconciler = await connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
-        follow(ovsdb, lambda events: self._queue.put(RECONCILE))
+        ovsdb, reconciler = await wait_connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
         if self._dropping:
             await asyncio.to_thread(reconciler.drop_flows)
         self._queue.put(RECONCILE)  # from the feed's cache: the server may be unreachable
@@ -194,16 +187,17 @@ class L2Role:
 
     def _host_state(self) -> HostState:
         objects = self._feed.state.objects
-        others = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
-        return HostState(**{field: dict(objects[kind]) for field, kind in KINDS.items()}, others=others)  # type: ignore[arg-type]
+        built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
+        more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
+        return HostState(**built_in, extension_objects=more)  # type: ignore[arg-type]
 
     def _with_held(self, sent: HostState) -> HostState:
         """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
-        for port_id in self._wires.held & sent.ports.keys():
+        for port_id in self._port_holds.held & sent.ports.keys():
             port = sent.ports[port_id]
             if port.network_id in sent.networks:
                 self._held[port_id] = port, sent.networks[port.network_id]
-        self._held = {key: self._held[key] for key in self._held.keys() & self._wires.held}
+        self._held = {key: self._held[key] for key in self._held.keys() & self._port_holds.held}
         deleted = [self._held[key] for key in self._held.keys() - sent.ports.keys()]
         if not deleted:
             return sent
@@ -217,7 +211,7 @@ class L2Role:
 
     def _report(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """Report ports that went up, with the revision in force, and ports that are down, with the reason. Each once."""
-        self._wires.set(outcome.wired)
+        self._port_holds.set_wired(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self._feed.port_up(port_id, revision)

@@ -35,9 +35,7 @@ _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(
     t.rbac_policies,
-    columns=("id", "project_id", "object_type", "object_id", "action", "target_project"),
     renamed=RENAMED,
-    hidden=("target_project",),
 )
 TABLES: Mapping[str, sa.Table] = {
     "network": t.networks,
@@ -81,7 +79,6 @@ USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
 
 
 class RbacPolicies:
-    resources = (RBAC_POLICY,)
     extensions = (
         Extension("rbac-policies", "RBAC Policies", "Sharing single objects with single projects."),
         Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
@@ -94,25 +91,24 @@ class RbacPolicies:
         self, db: Database, quotas: Quotas, more_users: Mapping[tuple[str, str], Iterable[Users]] | None = None
     ) -> None:
         """`more_users`: further queries for who uses an object, each a select of project ids."""
+        self.collections = ((RBAC_POLICY, self),)
         self._db = db
         self._quotas = quotas
         more = more_users or {}
         self._users = {key: (*USERS.get(key, ()), *more.get(key, ())) for key in {*USERS, *more}}
 
-    def get_rbac_policies(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return VIEW.many(connection, query, context.project_id)
 
-    def get_rbac_policy(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_rbac_policy(self, context: Context, values: Object) -> Object:
-        return self.create_rbac_policy_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_rbac_policy_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """All of them or none."""
         for values in several:
             _check_action(values)
@@ -135,7 +131,7 @@ class RbacPolicies:
 
         return self._db.retrying(attempt)
 
-    def update_rbac_policy(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _existing(connection, key)
@@ -159,7 +155,7 @@ class RbacPolicies:
 
         return self._db.retrying(attempt)
 
-    def delete_rbac_policy(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 before = _existing(connection, key)
@@ -283,7 +279,7 @@ def _has_gateways(connection: Connection, network_id: str) -> bool:
 
 
 def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:
-    """Tell that the object's access changed: a network also shows it, and so gets a new revision."""
+    """Raise the revision of a network whose sharing changed, because the network shows it; other objects do not."""
     kind, key = policy["object_type"], policy["object_id"]
     table = TABLES[kind]
     if kind == "network":
@@ -292,7 +288,7 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
             change["external"] = external
         tx.execute(sa.update(t.networks).where(_n.id == key).values(change))
     revision = tx.execute(sa.select(table.c.revision_number).where(table.c.id == key)).scalar()
-    if revision is not None:
-        tx.record(kind, key, revision)
-    elif must_exist:  # deleted since it was looked at
+    if revision is None and must_exist:  # deleted since it was read
         raise Stale
+    if revision is not None and kind == "network":
+        tx.record(kind, key, revision)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,7 +29,6 @@ _PORT_OF_GROUP = sa.select(_b.port_id).where(_b.security_group_id == sa.bindpara
 
 
 class SecurityGroups:
-    resources = (SECURITY_GROUP, SECURITY_GROUP_RULE)
     extensions = (
         Extension("security-group", "security-group", "Groups of ports with rules for what they let in and out."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
@@ -66,6 +65,8 @@ class SecurityGroups:
     def __init__(self, db: Database, quotas: Quotas) -> None:
         self._db = db
         self._quotas = quotas
+        self.rules = SecurityGroupRules(db, quotas, self._ensure_default_of_list)
+        self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
 
     def ensure_default(self, project_id: str) -> str:
         """The id of the project's default group, which is made if it is not there yet."""
@@ -73,21 +74,19 @@ class SecurityGroups:
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
-    def get_security_groups(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default_of_list(context, query)
         with self._db.read() as connection:
-            return views.list_groups(connection, query, context.project_id)
+            return views.GROUPS.many(connection, query, context.project_id)
 
-    def get_security_group(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return views.show_group(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return views.GROUPS.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_security_group(self, context: Context, values: Object) -> Object:
-        return self.create_security_group_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_security_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         projects = sorted({item["project_id"] for item in items})
         for project in projects:
             self.ensure_default(project)
@@ -109,7 +108,7 @@ class SecurityGroups:
 
         return self._db.retrying(attempt)
 
-    def update_security_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context, revision, with_rules=True)
             if before["is_default"] and "name" in values:
@@ -124,7 +123,7 @@ class SecurityGroups:
 
         return self._db.retrying(attempt)
 
-    def delete_security_group(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 _refuse_if_in_use(connection, key)
@@ -140,44 +139,6 @@ class SecurityGroups:
 
         self._db.retrying(attempt)
 
-    # --- rules ----------------------------------------------------------------------------------------------------
-
-    def get_security_group_rules(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default_of_list(context, query)
-        with self._db.read() as connection:
-            return views.RULES.many(connection, query, context.project_id)
-
-    def get_security_group_rule(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
-    def create_security_group_rule(self, context: Context, values: Object) -> Object:
-        return self.create_security_group_rule_bulk(context, [values])[0]
-
-    def create_security_group_rule_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return rules.add_rules(self._db, self._quotas, context, items)
-
-    def update_security_group_rule(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        """A rule never changes: hosts and duplicates are told by it. Only what it already says can be said again."""
-        with self._db.read() as connection:
-            rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
-        if rule is None:
-            raise errors.SecurityGroupRuleNotFound(id=key)
-        if any(rule.get(name) != value for name, value in values.items()):
-            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
-        return rule
-
-    def delete_security_group_rule(self, context: Context, key: str, revision: int | None) -> None:
-        rules.remove_rule(self._db, key, revision)
-
-    def security_group_rule_target(self, context: Context, values: Object) -> Object:
-        """Whose the rule's group is: its owner decides over its rules."""
-        with self._db.read() as connection:
-            owner = rules.owner_of_group(connection, values["security_group_id"])
-        return {"security_group:project_id": owner}
-
     # --- their parts ----------------------------------------------------------------------------------------------
 
     def _ensure_default_of_list(self, context: Context, query: Query) -> None:
@@ -190,14 +151,57 @@ class SecurityGroups:
             self.ensure_default(project)
 
     def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
-        fields = (*views.GROUPS.names, "is_default", *((views.RULES_FIELD,) if with_rules else ()))
+        shown = views.GROUPS if with_rules else views.GROUPS.view
+        fields = (*shown.names, "is_default")
         with self._db.read() as connection:
-            found = views.show_group(connection, key, project=context.project_id, everyone=True, fields=fields)
+            found = shown.show(connection, key, project=context.project_id, everyone=True, fields=fields)
         if found is None:
             raise errors.SecurityGroupNotFound(id=key)
         if revision is not None and revision != found["revision_number"]:
             raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
         return found
+
+
+class SecurityGroupRules:
+    def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
+        """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
+        self._db = db
+        self._quotas = quotas
+        self._ensure_default = ensure_default
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default(context, query)
+        with self._db.read() as connection:
+            return views.RULES.many(connection, query, context.project_id)
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        return rules.add_rules(self._db, self._quotas, context, items)
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        """A rule never changes: hosts and duplicates are told by it. Only what it already says can be said again."""
+        with self._db.read() as connection:
+            rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
+        if rule is None:
+            raise errors.SecurityGroupRuleNotFound(id=key)
+        if any(rule.get(name) != value for name, value in values.items()):
+            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
+        return rule
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        rules.remove_rule(self._db, key, revision)
+
+    def target(self, context: Context, values: Object) -> Object:
+        """Whose the rule's group is: its owner decides over its rules."""
+        with self._db.read() as connection:
+            owner = rules.owner_of_group(connection, values["security_group_id"])
+        return {"security_group:project_id": owner}
 
 
 def _insert_group(tx: Transaction, values: Object) -> Object:
