@@ -31,6 +31,8 @@ from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Object
 
 GROUP = "neutrino.agent.l3_extensions"
+Objects = Mapping[str, Mapping[str, Object]]
+"""Feed objects by kind and id."""
 
 
 class Position(NamedTuple):
@@ -71,8 +73,8 @@ class RouterNamespace:
     ]  # ports towards the router's subnets by device (qr-…, sg-…); none that is down
     outside: str  # the device by which packets leave: qg-…, or rfp-… of a distributed router, or empty
     options: L3Options
-    objects: Mapping[str, Mapping[str, Object]] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
-    """Feed objects by kind and id: those of the kinds that extensions declare."""
+    objects: Objects = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    """Those of the kinds that extensions declare."""
     link: tuple[str, str] | None = None  # addresses of rfp-… here and fpr-… in fip-…, of a distributed router
 
     @property

@@ -8,12 +8,12 @@ The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.dvr.namespaces import local_namespace, snat_part
 from neutrino.agent.l3.dvr.routing import DistributedRouting
-from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device, router_namespace
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
@@ -27,7 +27,6 @@ from neutrino.agent.plugging import Plug
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import Router
-from neutrino.model.state import Object
 
 BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
@@ -40,8 +39,6 @@ BUILT_IN: tuple[L3Extension, ...] = (
     DistributedRouting(),
 )
 """The order of contributions: of rules at one position, and of sysctls (the last one wins). Third-party ones follow."""
-
-Objects = Mapping[str, Mapping[str, Object]]
 
 
 class RenderError(Exception):

@@ -1,9 +1,9 @@
-"""Named network namespaces, and doing something inside one.
+"""Named network namespaces, and running code inside one.
 
-A name is a file in a directory on which the namespace is mounted, as `ip netns` has it. A thread can be in another
-namespace than the rest of its process, and what it opens or starts there (a socket, a file under /proc/sys, a process)
-belongs to that namespace for good. So work inside a namespace is done by a thread made for it, which never has to find
-its way back: it ends. That takes a tenth of a millisecond, and nothing forks.
+A name is a file on which the namespace is mounted, as with `ip netns`. A thread can be in another namespace than the
+rest of its process, and a socket, a file under /proc/sys or a process that it opens or starts there belongs to that
+namespace for good. So code runs inside a namespace in a thread of its own, which ends there and never has to switch
+back. That takes a tenth of a millisecond, and nothing forks.
 """
 
 from __future__ import annotations

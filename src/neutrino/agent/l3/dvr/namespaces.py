@@ -12,12 +12,12 @@ With HA, several hosts have `snat-…`, and keepalived sets its addresses on the
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extension_api import RouterNamespace
+from neutrino.agent.l3.extension_api import Objects, RouterNamespace
 from neutrino.agent.l3.names import (
     EXTERNAL,
     INTERNAL,
@@ -28,9 +28,6 @@ from neutrino.agent.l3.names import (
     snat_namespace,
 )
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
-from neutrino.model.state import Object
-
-Objects = Mapping[str, Mapping[str, Object]]
 
 
 def local_namespace(
