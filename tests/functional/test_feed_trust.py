@@ -18,7 +18,7 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Ack, Hello, PortUp, Problem, Refused, Report
 from neutrino.model.agents import DHCP, L3, OVS, AgentState
 from neutrino.model.state import Host
-from neutrino.server.feed.credentials import Credentials, Known
+from neutrino.server.feed.credentials import Credentials, HostCredential
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -197,7 +197,7 @@ class SlowCredentials(Credentials):
         self.go_on.set()
         self.looks = 0
 
-    def known(self) -> Mapping[str, Known]:
+    def known(self) -> Mapping[str, HostCredential]:
         self.looks += 1
         self.go_on.wait(30)
         return super().known()
@@ -257,7 +257,7 @@ def test_connections_that_say_nothing_are_few_and_end(server: Server, monkeypatc
 
     async def test() -> None:
         async with serving(server, somewhere) as feed:
-            feed._gate._most = 3
+            feed._admission.limits._most = 3
             (at,) = feed.listening
             began = time.monotonic()
             silent = [await asyncio.open_connection(at.host, at.port) for _ in range(8)]

@@ -17,7 +17,7 @@ from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.ovsdb.real import RealOvsdb
-from neutrino.lab.enter import in_network
+from neutrino.lab.hosts.namespaces import in_network
 from neutrino.model import state
 from tests.support.l2 import Cloud
 from tests.support.openvswitch import OpenVSwitch

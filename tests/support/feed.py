@@ -18,13 +18,12 @@ from neutrino.feed.state import StateChange
 from neutrino.model.state import Object
 from neutrino.server.feed.credentials import Credentials
 from neutrino.server.feed.port_status import DistributedPortStatus
-from neutrino.server.feed.reader import read_all
 from neutrino.server.feed.reports import Reports
-from neutrino.server.feed.scope import scope
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.l3.reports import RouterStatuses
 from neutrino.server.l3.routers.prefix_delegation import Delegations
 from neutrino.server.main import Server
+from tests.support.feed_scope import scope_in_database
 
 DATABASES = [
     "sqlite",
@@ -64,7 +63,7 @@ async def serving(server: Server, address: Address, **settings: Any) -> AsyncIte
     delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
     statuses = RouterStatuses(server.db, None, delegations.set_prefix)
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
-    how = replace(FeedOptions("server-1", [address], keep_changes=3600, patience=0.01), **settings)
+    how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how)
     stop = asyncio.Event()
     task = asyncio.create_task(made.run(stop))
@@ -108,7 +107,7 @@ class HostEnd:
     async def equals_the_database(self, server: Server, seconds: float = 20.0) -> None:
         def needed() -> Objects:
             with server.db.read() as connection:
-                return scope(read_all(connection), self.host)
+                return scope_in_database(connection, self.host)
 
         wanted = await asyncio.to_thread(needed)
         try:

@@ -1,16 +1,20 @@
-"""The world: by whatever steps it came about, every host has exactly what the definition says it needs."""
+"""Fan-out: whatever the order of changes, every host receives exactly what the definition of its scope says."""
 
 from __future__ import annotations
 
 import ipaddress
 import random
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError
+from typing import Any
 
 import pytest
 
 from neutrino.feed.messages import FROM_SERVER, Cursor, Reader, Welcome
 from neutrino.feed.state import State
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
+from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import (
     AddressGroup,
@@ -29,10 +33,10 @@ from neutrino.model.state import (
     Subnet,
 )
 from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.kinds import SERVED_KINDS, readers
 from neutrino.server.feed.pending import Pending
-from neutrino.server.feed.records import DhcpAgent, DhcpRecord, GroupRecord, PortRecord, Records, RouterRecord
-from neutrino.server.feed.scope import scope
-from neutrino.server.feed.telling import compare, next_frame, synced
+from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records, RouterRecord
+from tests.support.feed_scope import scope
 
 HOSTS = [f"h{i}" for i in range(4)]
 MAC = "fa:16:3e:00:00:01"
@@ -44,67 +48,74 @@ PORTS = [f"p{i}" for i in range(14)]
 
 
 class HostEnd:
-    """A host as the server has it and as it has itself, with no socket between."""
+    """The server's queue for a host and the host's state, without a socket in between."""
 
-    def __init__(self, world: Fanout, host: str) -> None:
+    def __init__(self, fanout: Fanout, host: str) -> None:
         self.host = host
         self.state = State()
         self._reader = Reader(FROM_SERVER)
-        self._connect(world)
+        self._connect(fanout)
 
-    def _connect(self, world: Fanout) -> None:
-        self.outgoing = Pending(self.host)
-        world.watch(self.outgoing)
-        self.state.apply(Welcome(cursor=Cursor("db", world.position)))
-        compare(world, self.outgoing, self.state.have())
+    def _connect(self, fanout: Fanout) -> None:
+        self.pending = Pending(self.host)
+        self.state.apply(Welcome(cursor=Cursor("db", fanout.position)))
+        fanout.connect(self.pending, self.state.have())
 
-    def reconnect(self, world: Fanout, into: Fanout | None = None) -> int:
-        """How much the server finds to be different."""
-        world.unwatch(self.outgoing)
-        self._connect(into or world)
-        return len(self.outgoing)
+    def reconnect(self, fanout: Fanout, to: Fanout | None = None) -> int:
+        """How much the server finds to differ."""
+        fanout.disconnect(self.pending)
+        self._connect(to or fanout)
+        return len(self.pending)
 
-    def hear(self, world: Fanout, frames: int | None = None) -> None:
-        """Some of what waits; without a number all, and `synced`."""
+    def receive(self, fanout: Fanout, frames: int | None = None) -> None:
+        """Some of the frames that are due; without a number all, up to `synced`."""
         while frames is None or frames > 0:
-            data = next_frame(world, self.outgoing)
-            if data is None:
+            data, is_last = fanout.next_frame(self.pending)
+            self.apply(data)
+            if is_last:
                 break
-            self._apply(data)
             frames = None if frames is None else frames - 1
-        if frames is None:
-            self._apply(synced(world, self.outgoing))
 
-    def _apply(self, data: bytes) -> None:
+    def receive_unsynced(self, fanout: Fanout) -> None:
+        """All frames, and the connection is lost just before `synced`."""
+        data, is_last = fanout.next_frame(self.pending)
+        assert is_last
+        for message in self._reader.read(data)[:-1]:
+            self.state.apply(message)
+
+    def apply(self, data: bytes) -> None:
         for message in self._reader.read(data):
             assert not isinstance(message, Exception), message
             self.state.apply(message)
 
     def objects(self) -> dict[tuple[str, str], Object]:
-        return {(kind, key): o for kind, several in self.state.objects.items() for key, o in several.items()}
+        return {(kind, key): o for kind, objects in self.state.objects.items() for key, o in objects.items()}
+
+
+Changes = dict[str, dict[str, Any]]
 
 
 @dataclass
 class Random:
-    """Records that change at random, as the database's would."""
+    """Records that change at random, as those of the database do."""
 
     rng: random.Random
-    records: Records = field(default_factory=Records)
+    records: Changes = field(default_factory=lambda: defaultdict(dict))
 
     def step(self) -> Records:
         """One change."""
-        kinds = ["port", "network", "group", "address_group", "agent", "dhcp", "dhcp_agent", "router", "dvr_mac"]
-        kind = self.rng.choices(kinds, [10, 2, 3, 1, 2, 2, 1, 2, 1])[0]
-        change = Records()
+        kinds = ["port", "network", "group", "address_group", "agent", "dhcp_agent", "router"]
+        kind = self.rng.choices(kinds, [10, 4, 3, 1, 3, 1, 2])[0]
+        change: Changes = defaultdict(dict)
         getattr(self, f"_{kind}")(change)
-        for name in vars(change).keys() - {"credentials"}:
-            getattr(self.records, name).update(getattr(change, name))
+        for source, records in change.items():
+            self.records[source].update(records)
         return change
 
-    def _port(self, change: Records) -> None:
+    def _port(self, change: Changes) -> None:
         key = self.rng.choice(PORTS)
         if self.rng.random() < 0.2:
-            change.ports[key] = None
+            change["port"][key] = None
             return
         network = NETWORKS[PORTS.index(key) % len(NETWORKS)]
         groups = tuple(self.rng.sample(GROUPS, self.rng.randrange(3)))
@@ -139,23 +150,15 @@ class Random:
             fixed_ips=tuple(FixedIp("s", a) for a in addresses),
         )
         entries = entry if tunnelled else None
-        change.ports[key] = PortRecord(key, network, bound, entries, frozenset(groups), members, dhcp)
+        change["port"][key] = PortRecord(key, network, bound, entries, frozenset(groups), members, dhcp)
 
-    def _dhcp(self, change: Records) -> None:
-        key = self.rng.choice(NETWORKS)
-        agents = frozenset(self._some([*HOSTS, "gone"]))  # one of them is never there
-        cidr = self.rng.choice(["10.0.0.0/24", "169.254.169.240/28"])  # the one or the other of a metadata network
-        subnets = (Subnet(id="s", network_id=key, ip_version=4, cidr=cidr),)
-        network = DhcpNetwork(id=key, revision=self.rng.randrange(3), subnets=subnets)
-        change.dhcp[key] = DhcpRecord(network, agents) if self.rng.random() < 0.9 else None
-
-    def _dhcp_agent(self, change: Records) -> None:
-        key = self.rng.choice(HOSTS)  # an agent's id; agents of one host come and go under several
+    def _dhcp_agent(self, change: Changes) -> None:
+        key = self.rng.choice(HOSTS)  # the agent's id: an agent may be registered again under another one
         up, distributed = self.rng.random() < 0.7, self.rng.random() < 0.4
         agent = DhcpAgent(self.rng.choice(HOSTS), admin_state_up=up, distributed=distributed)
-        change.dhcp_agents[key] = agent if self.rng.random() < 0.8 else None
+        change["agent"][key] = AgentRecord(dhcp=agent) if self.rng.random() < 0.8 else None
 
-    def _router(self, change: Records) -> None:
+    def _router(self, change: Changes) -> None:
         """Hosts may be given different parts of it."""
         key = self.rng.choice(ROUTERS)
 
@@ -164,23 +167,21 @@ class Random:
             return Router(id=key, revision=self.rng.randrange(3), interfaces=tuple(interfaces))
 
         there = self.rng.random() < 0.9
-        change.routers[key] = RouterRecord({host: router() for host in self._some(HOSTS)}) if there else None
+        change["router"][key] = RouterRecord({host: router() for host in self._some(HOSTS)}) if there else None
 
-    def _dvr_mac(self, change: Records) -> None:
-        name = self.rng.choice(HOSTS)
-        there = self.rng.random() < 0.7
-        change.dvr_macs[f"agent-{name}"] = (
-            DvrMac(id=name, mac_address=f"fa:16:3f:00:00:0{self.rng.randrange(2)}") if there else None
-        )
-
-    def _network(self, change: Records) -> None:
+    def _network(self, change: Changes) -> None:
+        """Scheduled to some DHCP agents, of which one never exists; some are metadata networks."""
         key = self.rng.choice(NETWORKS)
-        kind = "vlan" if key == NETWORKS[0] else "vxlan"
-        segments = (Segment(id=f"s{key}", network_type=kind),)
-        there = self.rng.random() < 0.9
-        change.networks[key] = Network(id=key, revision=self.rng.randrange(3), segments=segments) if there else None
+        segments = (Segment(id=f"s{key}", network_type="vlan" if key == NETWORKS[0] else "vxlan"),)
+        network = Network(id=key, revision=self.rng.randrange(3), segments=segments)
+        cidr = self.rng.choice(["10.0.0.0/24", "169.254.169.240/28"])
+        subnets = (Subnet(id="s", network_id=key, ip_version=4, cidr=cidr),)
+        dhcp = DhcpNetwork(id=key, revision=self.rng.randrange(3), subnets=subnets)
+        agents = frozenset(self._some([*HOSTS, "gone"]))
+        record = NetworkRecord(network, dhcp, agents) if self.rng.random() < 0.8 else NetworkRecord(network)
+        change["network"][key] = record if self.rng.random() < 0.9 else None
 
-    def _group(self, change: Records) -> None:
+    def _group(self, change: Changes) -> None:
         key = self.rng.choice(GROUPS)
         remotes = [Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id=g) for g in self._some(GROUPS)]
         addresses = [
@@ -188,28 +189,30 @@ class Random:
             for g in self._some(ADDRESS_GROUPS)
         ]
         group = SecurityGroup(id=key, revision=self.rng.randrange(3), rules=(*remotes, *addresses))
-        change.groups[key] = GroupRecord(group) if self.rng.random() < 0.9 else None
+        change["security_group"][key] = group if self.rng.random() < 0.9 else None
 
     def _some(self, of: list[str]) -> list[str]:
         return self.rng.sample(of, self.rng.randrange(len(of)))
 
-    def _address_group(self, change: Records) -> None:
+    def _address_group(self, change: Changes) -> None:
         key = self.rng.choice(ADDRESS_GROUPS)
         there = self.rng.random() < 0.9
-        change.address_groups[key] = (
+        change["address_group"][key] = (
             AddressGroup(id=key, addresses=frozenset(f"10.2.0.{each[1:]}" for each in self._some(PORTS)))
             if there
             else None
         )
 
-    def _agent(self, change: Records) -> None:
+    def _agent(self, change: Changes) -> None:
         name = self.rng.choice(HOSTS)
-        there = self.rng.random() < 0.9
         address = self.rng.choice(["", "192.0.2.1", "192.0.2.2"])
-        change.agents[f"agent-{name}"] = Host(id=name, tunneling_ip=address) if there else None
+        host = Host(id=name, tunneling_ip=address) if address else None
+        mac = DvrMac(id=name, mac_address=f"fa:16:3f:00:00:0{self.rng.randrange(2)}")
+        record = AgentRecord(host, mac if self.rng.random() < 0.7 else None)
+        change["agent"][f"agent-{name}"] = record if self.rng.random() < 0.9 else None
 
 
-def check(records: Records, ends: list[HostEnd]) -> None:
+def check(records: Changes, ends: list[HostEnd]) -> None:
     for end in ends:
         assert end.objects() == scope(records, end.host), end.host
 
@@ -220,133 +223,154 @@ def source(request: pytest.FixtureRequest) -> Random:
 
 
 def test_every_step_leads_to_what_the_definition_says(source: Random) -> None:
-    world = Fanout()
-    ends = [HostEnd(world, host) for host in HOSTS]
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(300):
-        world.apply(source.step())
+        fanout.apply(source.step())
         for end in ends:
-            end.hear(world)
+            end.receive(fanout)
         check(source.records, ends)
 
 
 def test_hosts_that_are_slow_or_lose_the_connection(source: Random) -> None:
     """Changes meet hosts in the middle of hearing the ones before; nothing is missed, nothing stays."""
-    world, rng = Fanout(), source.rng
-    ends = [HostEnd(world, host) for host in HOSTS]
+    fanout, rng = Fanout(), source.rng
+    ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(400):
-        world.apply(source.step())
+        fanout.apply(source.step())
         for end in ends:
             if rng.random() < 0.3:
-                end.hear(world, rng.randrange(3))
+                end.receive(fanout, rng.randrange(3))
             if rng.random() < 0.1:
-                end.reconnect(world)
+                end.reconnect(fanout)
         if step % 20 == 0:
             for end in ends:
-                end.hear(world)
+                end.receive(fanout)
             check(source.records, ends)
 
 
 def test_a_new_server_finds_only_what_differs(source: Random) -> None:
-    """The world read from scratch is the one that was followed: hosts that heard all have nothing to hear."""
-    world = Fanout()
-    ends = [HostEnd(world, host) for host in HOSTS]
+    """The fanout read from scratch is the one that was followed: hosts that heard all have nothing to hear."""
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(200):
-        world.apply(source.step())
+        fanout.apply(source.step())
         for end in ends:
-            end.hear(world)
+            end.receive(fanout)
     another = Fanout()
     another.apply(source.records)
-    assert [end.reconnect(world, another) for end in ends] == [0] * len(ends)
+    assert [end.reconnect(fanout, another) for end in ends] == [0] * len(ends)
     for _ in range(20):
         another.apply(source.step())
     for end in ends:
-        end.hear(another)
+        end.receive(another)
     check(source.records, ends)
 
 
 def test_a_cache_is_as_good_as_the_memory(source: Random) -> None:
-    world = Fanout()
-    ends = [HostEnd(world, host) for host in HOSTS]
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(100):
-        world.apply(source.step())
+        fanout.apply(source.step())
         for end in ends:
-            end.hear(world, source.rng.randrange(3) or None)
+            end.receive(fanout, source.rng.randrange(3) or None)
             if step % 10 == 0:
                 saved, end.state = end.state.dump(), State()
                 end.state.load(saved)
-                end.reconnect(world)
+                end.reconnect(fanout)
     for end in ends:
-        end.hear(world)
+        end.receive(fanout)
     check(source.records, ends)
 
 
 def test_what_waits_does_not_outgrow_the_objects(source: Random) -> None:
-    world = Fanout()
-    ends = [HostEnd(world, host) for host in HOSTS]
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(3000):
-        world.apply(source.step())
+        fanout.apply(source.step())
     objects = len(PORTS) * 3 + len(NETWORKS) * 3 + len(ROUTERS) + len(GROUPS) * 2 + len(ADDRESS_GROUPS)
     objects += len(HOSTS) * 2
-    assert all(len(end.outgoing) <= objects for end in ends)
+    assert all(len(end.pending) <= objects for end in ends)
     for end in ends:
-        end.hear(world)
+        end.receive(fanout)
     check(source.records, ends)
 
 
-def test_those_who_are_not_concerned_hear_nothing() -> None:
-    world = Fanout()
+def put_port(fanout: Fanout, key: str, record: PortRecord | None) -> None:
+    fanout.apply({"port": {key: record}})
+
+
+def test_a_change_marks_nothing_for_hosts_out_of_scope() -> None:
+    fanout = Fanout()
     segments = (Segment(id="s", network_type="vxlan"),)
-    world.apply(Records(networks={n: Network(id=n, segments=segments) for n in NETWORKS}))
+    fanout.apply({"network": {n: NetworkRecord(Network(id=n, segments=segments)) for n in NETWORKS}})
     for i, host in enumerate(HOSTS):
         port = Port(id=f"p{i}", network_id=NETWORKS[i], mac_address=MAC, host=host)
         entry = Forwarding(id=port.id, network_id=port.network_id, host=host, mac_address=MAC)
-        world.put_port(port.id, PortRecord(port.id, port.network_id, {host: port}, entry))
-    ends = [HostEnd(world, host) for host in HOSTS]
+        put_port(fanout, port.id, PortRecord(port.id, port.network_id, {host: port}, entry))
+    ends = [HostEnd(fanout, host) for host in HOSTS]
     for end in ends:
-        end.hear(world)
+        end.receive(fanout)
     port = Port(id="new", network_id=NETWORKS[0], mac_address=MAC, host=HOSTS[1])
     entry = Forwarding(id="new", network_id=port.network_id, host=HOSTS[1], mac_address=MAC)
-    world.put_port("new", PortRecord("new", port.network_id, {HOSTS[1]: port}, entry))
-    assert [bool(end.outgoing) for end in ends] == [True, True, False, False]
+    put_port(fanout, "new", PortRecord("new", port.network_id, {HOSTS[1]: port}, entry))
+    assert [bool(end.pending) for end in ends] == [True, True, False, False]
 
 
-def test_members_travel_as_differences() -> None:
-    world = Fanout()
+def test_members_are_sent_as_differences() -> None:
+    fanout = Fanout()
     rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
-    world.put_group("g", GroupRecord(SecurityGroup(id="g", rules=(rule,))))
+    fanout.apply({"security_group": {"g": SecurityGroup(id="g", rules=(rule,))}})
     own = Port(id="own", network_id="n", mac_address=MAC, host="h0", security_groups=("g",))
-    world.put_port(
-        "own", PortRecord("own", "n", {"h0": own}, None, frozenset({"g"}), frozenset({Member("10.1.0.1", MAC)}))
-    )
+    members = frozenset({Member("10.1.0.1", MAC)})
+    put_port(fanout, "own", PortRecord("own", "n", {"h0": own}, None, frozenset({"g"}), members))
     for i in range(500):
         members = frozenset({Member(str(ipaddress.IPv4Address("10.0.0.0") + i), MAC)})
-        world.put_port(f"p{i}", PortRecord(f"p{i}", "n", {}, None, frozenset({"g"}), members))
-    end = HostEnd(world, "h0")
-    end.hear(world)
-    world.put_port("p7", None)
-    data = next_frame(world, end.outgoing)
-    assert data is not None
-    assert len(data) < 200
-    end._apply(data)
+        put_port(fanout, f"p{i}", PortRecord(f"p{i}", "n", {}, None, frozenset({"g"}), members))
+    end = HostEnd(fanout, "h0")
+    end.receive(fanout)
+    put_port(fanout, "p7", None)
+    data, is_last = fanout.next_frame(end.pending)
+    assert is_last
+    assert len(data) < 250
+    end.apply(data)
     found = end.state.get("group_members", "g")
     assert isinstance(found, GroupMembers)
     assert len(found.members) == 500
     assert Member("10.0.0.7", MAC) not in found.members
 
 
-def test_before_synced_nothing_is_taken_away() -> None:
-    world = Fanout()
+def test_nothing_is_deleted_before_synced() -> None:
+    fanout = Fanout()
     port = Port(id="p", network_id="n", mac_address=MAC, host="h0")
-    world.put_port("p", PortRecord("p", "n", {"h0": port}))
-    end = HostEnd(world, "h0")
-    end.hear(world)
+    put_port(fanout, "p", PortRecord("p", "n", {"h0": port}))
+    end = HostEnd(fanout, "h0")
+    end.receive(fanout)
     assert end.state.get("port", "p") == port
-    world.put_port("p", None)
-    end.reconnect(world)
-    while (data := next_frame(world, end.outgoing)) is not None:
-        end._apply(data)
+    put_port(fanout, "p", None)
+    end.reconnect(fanout)
+    end.receive_unsynced(fanout)
     assert not end.state.is_synced
     assert end.state.get("port", "p") == port
-    end.hear(world)
+    end.reconnect(fanout)
+    end.receive(fanout)
     assert end.state.is_synced
     assert end.state.get("port", "p") is None
+
+
+def test_every_kind_is_served_in_message_order() -> None:
+    assert [served.name for served in SERVED_KINDS] == list(KINDS)
+    referenced = {served.name: served.referenced_by.keys() for served in SERVED_KINDS}
+    order = list(KINDS)
+    for name, referrers in referenced.items():
+        late = [other for other in referrers if order.index(other) < order.index(name)]
+        # A host needs the network before the tunnels on it, and a DHCP port is no part of its router.
+        assert late in ([], ["network"]), name
+    assert {served.source for served in SERVED_KINDS} == readers(SERVED_KINDS).keys()
+
+
+def test_kinds_that_refer_to_each_other_are_refused() -> None:
+    circular = [replace(served, referenced_by={"router": lambda router: ()}) for served in SERVED_KINDS]
+    circular = [replace(s, referenced_by={"network": lambda n: ()}) if s.name == "router" else s for s in circular]
+    with pytest.raises(CycleError):
+        Fanout(circular)

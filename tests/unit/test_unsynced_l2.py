@@ -11,6 +11,7 @@ import pytest
 
 from neutrino.agent.l2.role import L2Role
 from neutrino.model import agents, state
+from neutrino.model.kinds import KINDS
 from tests.support.l2 import OPEN, group, network, port, rule
 from tests.support.metadata import Feed
 from tests.support.switch_host import PEER, SwitchHost
@@ -75,7 +76,7 @@ class Agent:
     def __init__(self, host: SwitchHost, objects: tuple[state.Object, ...], *, synced: bool) -> None:
         self.feed = Feed()
         for each in objects:
-            kind = next(name for name, cls in state.KINDS.items() if type(each) is cls)
+            kind = next(kind.name for kind in KINDS.values() if type(each) is kind.type)
             self.feed.put(kind, each.id, each)
         described = agents.AgentState(agents.OVS, "neutron-openvswitch-agent", "h1", "N/A")
         reconciler = host.new_reconciler()

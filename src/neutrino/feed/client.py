@@ -28,7 +28,7 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import (
     FROM_SERVER,
     HOST_HEADER,
-    MOST_BYTES,
+    MAX_BYTES,
     VERSION,
     Ack,
     Hello,
@@ -226,7 +226,7 @@ class FeedClient:
                 "Authorization": f"Bearer {settings.credential}",
             },
             "compression": None,
-            "max_size": MOST_BYTES,
+            "max_size": MAX_BYTES,
             "ping_interval": settings.heartbeat,
             "ping_timeout": settings.heartbeat_timeout,
             "close_timeout": 2,
@@ -286,7 +286,7 @@ class FeedClient:
         if isinstance(message, Welcome):
             self._welcomed(message)
         if isinstance(message, Ack):
-            self._outbox.acknowledged(message.serial)
+            self._outbox.acknowledge(message.serial)
             return
         self.state.apply(message)
         self._tell_problems()

@@ -1,7 +1,7 @@
-"""What a host has to say, kept until the server has said that it is done: the newest of each, whatever the connection does.
+"""Reports of a host that the server has not acknowledged: the newest per subject, kept across connections. Pure.
 
-Pure. A message is sent once in a connection; what was not acknowledged is sent again in the next. How much waits is
-bounded: beyond that the oldest errors and then the oldest reports of ports go, and that is counted.
+A report is sent once per connection; whatever is not acknowledged is sent again in the next one. The number is bounded:
+above it the oldest error is dropped, else the oldest report.
 """
 
 from __future__ import annotations
@@ -11,52 +11,53 @@ from typing import Final
 
 from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
 
-MOST: Final = 20_000
-Outward = Report | PortUp | PortDown | PortReady | Status | Problem
+MAX_REPORTS: Final = 20_000
+HostReport = Report | PortUp | PortDown | PortReady | Status | Problem
+Subject = tuple[str, ...]
 
 
 class UnacknowledgedReports:
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_REPORTS) -> None:
         self._most = most
         self._serial = 0
-        self._waiting: dict[tuple[str, ...], Outward] = {}  # not acknowledged, by what it is about
-        self._unsent: dict[tuple[str, ...], None] = {}
-        self.dropped = 0
+        self._reports: dict[Subject, HostReport] = {}
+        self._unsent: dict[Subject, None] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._reports)
 
-    def put(self, about: tuple[str, ...], make: Callable[[int], Outward]) -> None:
-        """Say something about this; what was said of it before and has not gone out is not said any more."""
+    def put(self, subject: Subject, make: Callable[[int], HostReport]) -> None:
+        """Queue a report; it replaces an earlier one on the same subject."""
         self._serial += 1
-        self._waiting.pop(about, None)
-        self._unsent.pop(about, None)
-        if len(self._waiting) >= self._most:
-            self._drop()
-        self._waiting[about] = make(self._serial)
-        self._unsent[about] = None
+        self._reports.pop(subject, None)
+        self._unsent.pop(subject, None)
+        if len(self._reports) >= self._most:
+            self._drop_one()
+        self._reports[subject] = make(self._serial)
+        self._unsent[subject] = None
 
-    def _drop(self) -> None:
-        errors = (about for about in self._waiting if about[0] == "error")
-        oldest = next(errors, next(iter(self._waiting)))
-        del self._waiting[oldest]
+    def _drop_one(self) -> None:
+        """Errors are for the log alone; other reports change the state of ports and routers, so they go last."""
+        errors = (subject for subject in self._reports if subject[0] == "error")
+        oldest = next(errors, next(iter(self._reports)))
+        del self._reports[oldest]
         self._unsent.pop(oldest, None)
-        self.dropped += 1
 
-    def take(self, most: int = 500) -> list[Outward]:
-        """The next messages to send in this connection."""
-        out: list[Outward] = []
+    def take(self, most: int = 500) -> list[HostReport]:
+        """The next reports to send in this connection."""
+        out: list[HostReport] = []
         while self._unsent and len(out) < most:
-            about = next(iter(self._unsent))
-            del self._unsent[about]
-            out.append(self._waiting[about])
+            subject = next(iter(self._unsent))
+            del self._unsent[subject]
+            out.append(self._reports[subject])
         return out
 
-    def acknowledged(self, serial: int) -> None:
-        about = next((a for a, message in self._waiting.items() if message.serial == serial), None)
-        if about is not None and about not in self._unsent:
-            del self._waiting[about]
+    def acknowledge(self, serial: int) -> None:
+        subject = next((s for s, report in self._reports.items() if report.serial == serial), None)
+        # Unsent: replaced by a newer report after the acknowledged one was sent.
+        if subject is not None and subject not in self._unsent:
+            del self._reports[subject]
 
     def reconnected(self) -> None:
-        """All that was not acknowledged is to be sent again, in the order in which it was said."""
-        self._unsent = dict.fromkeys(self._waiting)
+        """Send all of them again, in the order in which they were made."""
+        self._unsent = dict.fromkeys(self._reports)

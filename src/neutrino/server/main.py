@@ -15,7 +15,7 @@ from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.access.tags import Tags
-from neutrino.server.api import discovery, extensions
+from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
@@ -34,7 +34,6 @@ from neutrino.server.events import nova
 from neutrino.server.events.notifications import (
     Notifier,
     NullNotifier,
-    notification_context,
     notifier_from_conf,
 )
 from neutrino.server.events.notifications import register_options as register_notifications
@@ -132,7 +131,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     ]
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
-    aliases = extensions.listed([*extensions.CORE, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
+    aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas, _telling(notifier), max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
@@ -188,7 +187,7 @@ def begin(server: Server) -> None:
 def _telling(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
     if isinstance(notifier, NullNotifier):
         return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, notification_context(context))
+    return lambda context, event, payload: notifier.notify(event, payload, context)
 
 
 def _networks_of(core: Any, context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:

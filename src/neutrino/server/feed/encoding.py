@@ -1,7 +1,7 @@
-"""Objects as they are sent: encoded once, however many hosts get them, with a digest by which a host says what it has.
+"""Objects in the form that is sent: encoded once for all hosts that receive them, with a digest. Pure.
 
-A set's digest is the sum of its members' numbers, so that it follows a member that comes or goes without counting again,
-and does not depend on any order.
+A host reports the digests that it was sent, so the server finds the difference without a copy of what the host has. The
+digest of a set is the sum of its members' hashes: adding or removing one member needs no other, and order has no effect.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from neutrino.feed.messages import MOST_MEMBERS, Gone, Members, Put, encode_one
+from neutrino.feed.messages import MAX_MEMBERS, Gone, Members, Put, encode_one
 from neutrino.model.state import GroupMembers, Member, Object
 
 _MODULUS: Final = 1 << 64
 
 
-def number(data: bytes) -> int:
+def _hash(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
@@ -28,7 +28,7 @@ def digest(value: int) -> str:
 
 
 class Item:
-    """One object with what it is sent as."""
+    """An object with its `put` message and digest, both made on first use."""
 
     __slots__ = ("_digest", "_encoded", "_number", "kind", "object")
 
@@ -42,7 +42,7 @@ class Item:
     @property
     def number(self) -> int:
         if self._number is None:
-            self._number = number(encode_one(self.object))
+            self._number = _hash(encode_one(self.object))
         return self._number
 
     @property
@@ -52,15 +52,14 @@ class Item:
         return self._digest
 
     def encoded(self) -> bytes:
-        """The message that puts it."""
         if self._encoded is None:
             raw = encode_one(self.object)
-            self._number = number(raw)
-            self._encoded = put(self.kind, raw, self.digest)
+            self._number = _hash(raw)
+            self._encoded = _put(self.kind, raw, self.digest)
         return self._encoded
 
 
-def put(kind: str, raw: bytes, digest: str) -> bytes:
+def _put(kind: str, raw: bytes, digest: str) -> bytes:
     return encode_one(Put(kind=kind, object=msgspec.Raw(raw), digest=digest))
 
 
@@ -69,7 +68,7 @@ def gone(kind: str, key: str) -> bytes:
 
 
 class MemberSet:
-    """The members of one group: each as often as ports bring it."""
+    """The members of one security group, each counted as often as ports bring it."""
 
     __slots__ = ("_counts", "_number")
 
@@ -81,20 +80,20 @@ class MemberSet:
         return bool(self._counts)
 
     def change(self, added: Iterable[Member], removed: Iterable[Member]) -> tuple[set[Member], set[Member]]:
-        """Bring and take these; which of them are new to the group, and which it has no longer."""
-        came: set[Member] = set()
-        went: set[Member] = set()
+        """Count these; returns the members that are new in the group and those that left it."""
+        new: set[Member] = set()
+        lost: set[Member] = set()
         for member in added:
             self._counts[member] += 1
             if self._counts[member] == 1:
-                came.add(member)
+                new.add(member)
         for member in removed:
             self._counts[member] -= 1
             if not self._counts[member]:
                 del self._counts[member]
-                went.add(member)
-        self._number += sum(map(_member_number, came)) - sum(map(_member_number, went))
-        return came, went
+                lost.add(member)
+        self._number += sum(map(_member_hash, new)) - sum(map(_member_hash, lost))
+        return new, lost
 
     @property
     def digest(self) -> str:
@@ -105,16 +104,17 @@ class MemberSet:
         return frozenset(self._counts)
 
     def encoded(self, key: str) -> list[bytes]:
-        """The messages that put the whole group."""
-        everything = sorted(self._counts, key=lambda m: (m.ip_address, m.mac_address))
-        first = GroupMembers(id=key, members=frozenset(everything[:MOST_MEMBERS]))
-        parts = [everything[i : i + MOST_MEMBERS] for i in range(MOST_MEMBERS, len(everything), MOST_MEMBERS)]
-        out = [put("group_members", msgspec.json.encode(first), "" if parts else self.digest)]
+        """The messages that put the whole group, split by the bound on one message."""
+        members = sorted(self._counts, key=lambda m: (m.ip_address, m.mac_address))
+        first = GroupMembers(id=key, members=frozenset(members[:MAX_MEMBERS]))
+        parts = [members[i : i + MAX_MEMBERS] for i in range(MAX_MEMBERS, len(members), MAX_MEMBERS)]
+        out = [_put("group_members", msgspec.json.encode(first), "" if parts else self.digest)]
         for i, part in enumerate(parts, 1):
-            whole = self.digest if i == len(parts) else ""  # only with the last one the host has what the digest says
+            # Only the last part carries the digest: a connection lost before it must not leave a partial set as complete.
+            whole = self.digest if i == len(parts) else ""
             out.append(encode_one(Members(id=key, added=tuple(part), digest=whole)))
         return out
 
 
-def _member_number(member: Member) -> int:
-    return number(f"{member.ip_address} {member.mac_address}".encode())
+def _member_hash(member: Member) -> int:
+    return _hash(f"{member.ip_address} {member.mac_address}".encode())

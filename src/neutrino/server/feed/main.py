@@ -62,7 +62,7 @@ def settings(conf: cfg.ConfigOpts) -> FeedOptions:
     )
 
 
-def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaSink) -> Reports:
+def reports(conf: cfg.ConfigOpts, db: Database, nova_sink: nova.NovaNotifier) -> Reports:
     registry = Registry(db, conf.agent_down_time)
     scheduler = scheduler_from_conf(conf, db, registry)
     quotas = Quotas(db, config.quota_defaults(conf))

@@ -1,28 +1,25 @@
-"""What one host is still to be told: names of what changed, not the changes.
+"""Per-host send queue: the keys of what changed since it was last sent, never the messages. Pure.
 
-What is sent is looked up when it is sent. So a host that reads slowly gets the newest of each object and nothing twice,
-and what waits for it never outgrows the objects that there are. Members of groups wait as the difference that has come
-together since the host last heard.
+Values are looked up when a frame is built. So a slow host gets the newest value of each object once, and its queue never
+outgrows the number of objects. For security group members the difference is kept, as the whole set is large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
 from neutrino.model.roles import ROLES
 from neutrino.model.state import Member
 
-Key = tuple[str, str]
 
-
-class Difference:
+class MemberDifference:
     __slots__ = ("added", "removed")
 
     def __init__(self) -> None:
         self.added: set[Member] = set()
         self.removed: set[Member] = set()
 
-    def then(self, added: Set[Member], removed: Set[Member]) -> None:
+    def extend(self, added: Set[Member], removed: Set[Member]) -> None:
         self.removed |= removed - self.added
         self.added -= removed
         self.added |= added - self.removed
@@ -32,12 +29,12 @@ class Difference:
 class Pending:
     def __init__(self, host: str, wake: Callable[[], None] = lambda: None, roles: Sequence[str] = ROLES) -> None:
         self.host = host
-        self.roles = roles  # the host is told of nothing that is for others
+        self.roles = roles  # of the host's credential: kinds that none of them consumes are never sent
         self._wake = wake
-        self.keys: dict[Key, None] = {}
-        self.networks: dict[str, None] = {}  # whose forwarding entries are all to be told
-        self.members: dict[str, Difference | None] = {}  # None: all of them
-        self.digests: set[str] = set()  # networks whose forwarding digest is another than the host knows
+        self.keys: dict[tuple[str, str], None] = {}  # kind, id
+        self.networks: dict[str, None] = {}  # networks of which all forwarding entries are due
+        self.members: dict[str, MemberDifference | None] = {}  # by group; None: all members are due
+        self.digests: set[str] = set()  # networks whose digest of forwarding entries `synced` has to carry
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.networks or self.members)
@@ -64,7 +61,33 @@ class Pending:
         self._wake()
 
     def touch_members(self, group_id: str, added: Set[Member], removed: Set[Member]) -> None:
-        difference = self.members.setdefault(group_id, Difference())
+        difference = self.members.setdefault(group_id, MemberDifference())
         if difference is not None:
-            difference.then(added, removed)
+            difference.extend(added, removed)
         self._wake()
+
+
+class Watchers:
+    """The queues of connected hosts; a host may have several connections."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, list[Pending]] = {}
+
+    def add(self, pending: Pending) -> None:
+        self._by_host.setdefault(pending.host, []).append(pending)
+
+    def remove(self, pending: Pending) -> None:
+        left = [each for each in self._by_host.get(pending.host, ()) if each is not pending]
+        if left:
+            self._by_host[pending.host] = left
+        else:
+            self._by_host.pop(pending.host, None)
+
+    def of(self, hosts: Collection[str]) -> Iterator[Pending]:
+        # A change of a large network concerns a thousand hosts, of which few may be connected here: walk the smaller set.
+        for host in hosts if len(hosts) < len(self._by_host) else self._by_host.keys() & set(hosts):
+            yield from self._by_host.get(host, ())
+
+    def touch(self, hosts: Collection[str], kind: str, key: str) -> None:
+        for pending in self.of(hosts):
+            pending.touch(kind, key)

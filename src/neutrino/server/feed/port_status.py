@@ -19,8 +19,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.feed.dvr_reader import read_distributed_ports
-from neutrino.server.feed.reports import Ports
+from neutrino.server.feed.readers.dvr import read_distributed_ports
+from neutrino.server.feed.reports import PortStatus
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.l3.scheduling.dvr import SERVED
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -66,7 +66,7 @@ _ABANDONED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _p
 class DistributedPortStatus:
     """Takes what hosts say of ports; `others` hears of those that are bound to a host."""
 
-    def __init__(self, db: Database, others: Ports) -> None:
+    def __init__(self, db: Database, others: PortStatus) -> None:
         self._db = db
         self._others = others
 

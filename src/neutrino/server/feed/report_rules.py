@@ -18,12 +18,12 @@ from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 
-MOST_STATES: Final = len(role.AGENT_TYPES)
-MOST_ID: Final = 36
-MOST_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as JSON
-MOST_NAME: Final = 255
-MOST_ENTRIES: Final = 1000  # of a list or a mapping
-MOST_NUMBER: Final = 2**63 - 1
+MAX_STATES: Final = len(role.AGENT_TYPES)
+MAX_ID: Final = 36
+MAX_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as JSON
+MAX_NAME: Final = 255
+MAX_ENTRIES: Final = 1000  # of a list or a mapping
+MAX_NUMBER: Final = 2**63 - 1
 TUNNEL_TYPES: Final = frozenset({"gre", "vxlan", "geneve"})
 AGENT_MODES: Final = frozenset({"legacy", "dvr", "dvr_snat", "dvr_no_external"})
 DATAPATHS: Final = frozenset({"system", "netdev", "dummy"})
@@ -52,7 +52,7 @@ def _port_message(message: HostMessage) -> tuple[str, str]:
     if isinstance(message, PortDown):
         return role.L2, _id(message.port_id) or _text(message.reason)
     if isinstance(message, PortReady):
-        wrong = "" if message.component in COMPONENTS else f"{message.component[:MOST_ID]!r} is no component"
+        wrong = "" if message.component in COMPONENTS else f"{message.component[:MAX_ID]!r} is no component"
         return role.DHCP, _id(message.port_id) or _number(message.revision) or wrong
     if isinstance(message, Status):
         return role.L3, _id(message.id) or _status(message)
@@ -66,12 +66,12 @@ def _status(message: Status) -> str:
         try:
             ipaddress.IPv6Network(message.status)
         except ValueError:
-            return f"{message.status[:MOST_ID]!r} is no prefix"
+            return f"{message.status[:MAX_ID]!r} is no prefix"
         return ""
     known = STATUSES.get(message.kind)
     if known is None:
-        return f"{message.kind[:MOST_ID]!r} has no status"
-    return "" if message.status in known else f"{message.status[:MOST_ID]!r} is no status of a {message.kind}"
+        return f"{message.kind[:MAX_ID]!r} has no status"
+    return "" if message.status in known else f"{message.status[:MAX_ID]!r} is no status of a {message.kind}"
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _status(message: Status) -> str:
 
 def _report(message: Report, host: str, roles: Collection[str]) -> str:
     types = [state.agent_type for state in message.states]
-    if len(types) > MOST_STATES or len(set(types)) != len(types):
+    if len(types) > MAX_STATES or len(set(types)) != len(types):
         return f"host {host} reports an agent twice"
     for state in message.states:
         fault = _agent(state, host, roles)
@@ -101,14 +101,14 @@ def _agent(state: AgentState, host: str, roles: Collection[str]) -> str:
         check = _CONFIGURATIONS.get(name)
         fault = _name(name) or (check(value) if check is not None else "")
         if fault:
-            return f"configurations: {name[:MOST_NAME]}: {fault}"
+            return f"configurations: {name[:MAX_NAME]}: {fault}"
     for what, given in (("configurations", state.configurations), ("resource_versions", state.resource_versions)):
         try:
             size = len(msgspec.json.encode(given))
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             return f"{what}: {error}"
-        if size > MOST_TEXT:
-            return f"{what}: {size} bytes are more than {MOST_TEXT}"
+        if size > MAX_TEXT:
+            return f"{what}: {size} bytes are more than {MAX_TEXT}"
     return ""
 
 
@@ -116,21 +116,21 @@ def _agent(state: AgentState, host: str, roles: Collection[str]) -> str:
 
 
 def _id(value: str) -> str:
-    fits = 0 < len(value) <= MOST_ID and value.isascii() and value.isprintable()
-    return "" if fits else f"{value[:MOST_ID]!r} is no id"
+    fits = 0 < len(value) <= MAX_ID and value.isascii() and value.isprintable()
+    return "" if fits else f"{value[:MAX_ID]!r} is no id"
 
 
 def _name(value: object, least: int = 1) -> str:
-    fits = isinstance(value, str) and least <= len(value) <= MOST_NAME and value.isprintable()
-    return "" if fits else f"a printable text of at most {MOST_NAME} characters is needed"
+    fits = isinstance(value, str) and least <= len(value) <= MAX_NAME and value.isprintable()
+    return "" if fits else f"a printable text of at most {MAX_NAME} characters is needed"
 
 
 def _text(value: object) -> str:
-    return "" if isinstance(value, str) and len(value) <= MOST_TEXT else f"at most {MOST_TEXT} characters are allowed"
+    return "" if isinstance(value, str) and len(value) <= MAX_TEXT else f"at most {MAX_TEXT} characters are allowed"
 
 
 def _number(value: object) -> str:
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_NUMBER
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
     return "" if fits else "a number that is not negative is needed"
 
 
@@ -151,8 +151,8 @@ def _one_of(known: frozenset[str]) -> Callable[[object], str]:
 
 def _list_of(check: Callable[[object], str]) -> Callable[[object], str]:
     def several(value: object) -> str:
-        if not isinstance(value, list) or len(value) > MOST_ENTRIES:
-            return f"a list of at most {MOST_ENTRIES} entries is needed"
+        if not isinstance(value, list) or len(value) > MAX_ENTRIES:
+            return f"a list of at most {MAX_ENTRIES} entries is needed"
         return next(filter(None, map(check, value)), "")
 
     return several
@@ -160,8 +160,8 @@ def _list_of(check: Callable[[object], str]) -> Callable[[object], str]:
 
 def _map_of(check: Callable[[object], str]) -> Callable[[object], str]:
     def several(value: object) -> str:
-        if not isinstance(value, dict) or len(value) > MOST_ENTRIES:
-            return f"a mapping of at most {MOST_ENTRIES} entries is needed"
+        if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
+            return f"a mapping of at most {MAX_ENTRIES} entries is needed"
         return next(filter(None, (_name(key) or check(each) for key, each in value.items())), "")
 
     return several
@@ -190,7 +190,7 @@ def tunnel_address(value: object) -> str:
     except ValueError:
         address = None
     if address is None or "%" in str(value):
-        return f"{str(value)[:MOST_ID]!r} is no IP address"
+        return f"{str(value)[:MAX_ID]!r} is no IP address"
     if address.is_multicast or address.is_unspecified or address == ipaddress.IPv4Address(2**32 - 1):
         return f"{address} is no address of one host"
     return ""

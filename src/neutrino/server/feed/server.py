@@ -1,4 +1,4 @@
-"""The feed's process: it follows the change log, keeps the world, and serves every host that connects."""
+"""The feed server: follows the change log, keeps the fan-out current, and serves the hosts that connect."""
 
 from __future__ import annotations
 
@@ -6,131 +6,105 @@ import asyncio
 import contextlib
 import errno
 import functools
-import hmac
-import http
 import logging
 import os
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, cast
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
-import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
-from websockets.http11 import Request, Response
 
 from neutrino.feed.address import Address, short_path
-from neutrino.feed.messages import HOST_HEADER, MOST_BYTES
-from neutrino.server import errors
+from neutrino.feed.messages import MAX_BYTES
 from neutrino.server.db.session import Database
-from neutrino.server.feed.admission import Gate, source
-from neutrino.server.feed.change_log import BATCH, ChangeLog
-from neutrino.server.feed.credentials import Credentials, Known
-from neutrino.server.feed.credentials import digest as digest_of
+from neutrino.server.feed.admission import DATABASE_ERRORS, Admission, LimitedConnection
+from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
+from neutrino.server.feed.credentials import KIND, Credentials
 from neutrino.server.feed.fanout import Fanout
-from neutrino.server.feed.pace import Pace
-from neutrino.server.feed.reader import read_all, read_changed
+from neutrino.server.feed.kinds import SERVED_KINDS, readers
+from neutrino.server.feed.listeners import owned_socket
+from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
-from neutrino.server.feed.report_batches import ReportBatches
-from neutrino.server.feed.reports import Heard, Reports
+from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
 from neutrino.server.feed.session import Session
-from neutrino.server.feed.socket_file import owned
+from neutrino.server.feed.stores import ServedKind
 from neutrino.server.feed.wake import wake
 
+T = TypeVar("T")
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 COMPACT_SECONDS = 60.0
-DATABASE_ERRORS = (sa.exc.SQLAlchemyError, errors.ApiError)
-NOT_VALID = "the credential is not valid any more"
-BACKLOG = 4096  # hosts that may knock at once, as all do after a restart; the kernel's own limit holds too
-MOST_REST = 0.1  # seconds between two looks at the change log
-HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the request with the credential
-LOOKUP_SECONDS = 1.0  # between two looks for credentials that are new, however many ask for one
-MOST_SESSIONS = 16  # of one host: one for each of its processes, and some that are not known to be gone yet
+MAX_PAUSE = 0.1  # seconds between two reads of the change log
+BACKLOG = 4096  # pending connections: all hosts reconnect at once after a restart; the kernel's limit applies too
+HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the upgrade request
+MAX_SESSIONS = 16  # of one host: one per process, and some whose end the server has not noticed yet
+WITHDRAWN = "the credential is not valid any more"
 
 
 @dataclass(frozen=True)
 class FeedOptions:
-    server: str  # this machine's name
+    server: str  # name of this machine, for the hosts' logs
     addresses: Sequence[Address]
     tls: ssl.SSLContext | None = None
-    keep_changes: float = 3600.0
+    keep_changes: float = 3600.0  # seconds that change-log rows are kept
     interval: float = 0.05
     sqlite_interval: float = 0.02
     heartbeat: float = 10.0
     heartbeat_timeout: float = 20.0
-    patience: float = 0.25  # seconds that a report may wait for others, to be written with them
+    report_delay: float = 0.25  # seconds that a plain heartbeat report may wait, to be written with others
 
 
-class Removed(Exception):
-    """Rows that were not read yet are removed: only reading everything anew helps."""
-
-
-class _GatedConnection(ServerConnection):
-    """Counted from its start until it has shown a credential, or ends; one too many ends at once."""
-
-    def __init__(self, *args: Any, gate: Gate, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._gate = gate
-        self._counted: str | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        address = source(transport.get_extra_info("peername"))
-        if self._gate.enter(address):
-            self._counted = address
-        else:
-            cast(asyncio.Transport, transport).abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.admitted()
-        super().connection_lost(exc)
-
-    def admitted(self) -> None:
-        counted, self._counted = self._counted, None
-        if counted is not None:
-            self._gate.leave(counted)
+class LogTruncated(Exception):
+    """Change-log rows were removed before this process read them: everything has to be read again."""
 
 
 class FeedServer:
-    def __init__(self, db: Database, credentials: Credentials, reports: Reports, settings: FeedOptions) -> None:
+    def __init__(
+        self,
+        db: Database,
+        credentials: Credentials,
+        reports: Reports,
+        options: FeedOptions,
+        kinds: Sequence[ServedKind] = SERVED_KINDS,
+    ) -> None:
         self._db = db
         self._log = ChangeLog(db)
-        self._credentials = credentials
         self._reports = reports
-        self._settings = settings
+        self._options = options
+        self._kinds = kinds
+        self._readers = readers(kinds)
         self._reading = ThreadPoolExecutor(1, "feed-read")
         self._writing = ThreadPoolExecutor(4, "feed-write")
-        # Apart from what hosts say: who has no credential must not keep those who have one waiting.
+        # A pool of its own: logins with wrong credentials must not delay the reports of other hosts.
         self._logins = ThreadPoolExecutor(1, "feed-login")
-        self._gate = Gate(time.monotonic)
-        self._lookup: asyncio.Task[None] | None = None
-        self._looked = -LOOKUP_SECONDS
+        self._admission = Admission(functools.partial(self._run, self._logins, credentials.known))
         self._woken = asyncio.Event()
-        self._unsettled = asyncio.Event()  # distributed routers, or what is on their subnets, may need something
-        self._hearing = ReportBatches(self._do, settings.patience)
-        self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, Known]] = WeakKeyDictionary()
+        self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
+        self._batches = ReportBatches(self._write_reports, options.report_delay)
         self._sessions: set[Session] = set()
-        self._database = ""
-        self._known: Mapping[str, Known] = {}  # by host
-        self.world = Fanout()
-        self.listening: list[Address] = []  # once it is, with the ports that were chosen
+        self._database = ""  # identity of the database whose positions we send
+        self.fanout = Fanout(kinds)
+        self.listening: list[Address] = []  # with the ports that the kernel chose
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until told to stop."""
+        """Serve until `stop` is set."""
         await self._read_everything()
-        listening = map(self._keep_listening, self._settings.addresses)
         work = (
-            *listening,
-            self._wake(),
+            *map(self._keep_listening, self._options.addresses),
+            wake(
+                self._db,
+                self._woken.set,
+                sqlite_interval=self._options.sqlite_interval,
+                interval=self._options.interval,
+            ),
             self._follow(),
             self._settle(),
             self._compact(),
-            self._hearing.run(),
+            self._batches.run(),
             stop.wait(),
         )
         tasks = [asyncio.create_task(one) for one in work]
@@ -142,33 +116,28 @@ class FeedServer:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._reading.shutdown(wait=False, cancel_futures=True)
-            self._writing.shutdown(wait=False, cancel_futures=True)
-            self._logins.shutdown(wait=False, cancel_futures=True)
+            for pool in (self._reading, self._writing, self._logins):
+                pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _wake(self) -> None:
-        how = self._settings
-        await wake(self._db, self._woken.set, sqlite_interval=how.sqlite_interval, interval=how.interval)
-
-    async def _run(self, pool: ThreadPoolExecutor, work: Any, *args: Any) -> Any:
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
 
-    # --- following the log ----------------------------------------------------------------------------------------
+    # --- following the change log ---------------------------------------------------------------------------------
 
     async def _read_everything(self) -> None:
-        """The world anew. Whoever is connected comes again and is compared with it."""
-        position, identity, records, known = await self._run(self._reading, self._load)
-        world = Fanout()
-        world.apply(records)
-        world.position = position
-        self.world, self._database, self._known = world, identity, known
-        await self._close(self._sessions, "the server has read everything anew")
+        """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
+        position, identity, records = await self._run(self._reading, self._load)
+        fanout = Fanout(self._kinds)
+        fanout.apply(records)
+        fanout.position = position
+        self.fanout, self._database = fanout, identity
+        await self._admission.refresh()
+        await self._close(self._sessions, "the server has read everything again")
 
-    def _load(self) -> tuple[int, str, Records, Mapping[str, Known]]:
-        head = self._log.head()  # before the rest: what is committed meanwhile comes behind this position
+    def _load(self) -> tuple[int, str, Records]:
+        head = self._log.head()  # before the records: what is committed while they are read gets a later position
         with self._db.read() as connection:
-            records = read_all(connection)
-        return head.position, head.identity, records, self._credentials.known()
+            return head.position, head.identity, read_all(connection, self._readers)
 
     async def _follow(self) -> None:
         pace = Pace()
@@ -179,36 +148,39 @@ class FeedServer:
             try:
                 while await self._step():
                     pass
-                await asyncio.sleep(min(pace.rest(began, time.monotonic()), MOST_REST))
-            except Removed:
-                LOG.warning("the change log is shorter than we are late: reading everything anew")
+                await asyncio.sleep(min(pace.pause(began, time.monotonic()), MAX_PAUSE))
+            except LogTruncated:
+                LOG.warning("change-log rows were removed before they were read: reading everything again")
                 await self._read_everything()
             except DATABASE_ERRORS as error:
-                LOG.error("the change log cannot be read, trying again: %s", error)
+                LOG.error("cannot read the change log, retrying in %s s: %s", RETRY_SECONDS, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()
 
     async def _step(self) -> bool:
-        """Take the next changes into the world; whether there may be more."""
-        count, position, records = await self._run(self._reading, self._next, self.world.position)
-        if not count:
+        """Apply the next changes; whether there may be more."""
+        rows, records = await self._run(self._reading, self._next, self.fanout.position)
+        if not rows:
             return False
-        self.world.apply(records)
-        self.world.position = position
-        if any(record is None or record.is_distributed for record in records.routers.values()):
+        self.fanout.apply(records)
+        self.fanout.position = rows[-1].position
+        if any(router is None or router.is_distributed for router in records.get("router", {}).values()):
             self._unsettled.set()
-        if records.credentials:
-            await self._check_credentials()
-        return bool(count >= BATCH)
+        if any(row.kind == KIND for row in rows):
+            await self._admission.refresh()
+            withdrawn = [s for s in self._sessions if not self._admission.is_valid(s.host, s.credential)]
+            await self._close(withdrawn, WITHDRAWN)
+        return len(rows) >= BATCH
 
-    def _next(self, position: int) -> tuple[int, int, Records | None]:
+    def _next(self, position: int) -> tuple[list[Row], Records]:
         self._log.sequence()
         with self._db.read() as connection:
             rows = self._log.after(connection, position)
-            records = read_changed(connection, rows, self.world.networks_of) if rows else None
-        if rows and self._log.head().removed > position:  # asked after the rows were read
-            raise Removed
-        return len(rows), rows[-1].position if rows else position, records
+            records = read_changed(connection, self._readers, rows, self.fanout.networks_of) if rows else {}
+        # After the rows were read: rows removed in between would otherwise be missed without notice.
+        if rows and self._log.head().removed > position:
+            raise LogTruncated
+        return rows, records
 
     async def _settle(self) -> None:
         self._unsettled.set()
@@ -218,23 +190,23 @@ class FeedServer:
             try:
                 await self._run(self._writing, self._reports.settle)
             except DATABASE_ERRORS as error:
-                LOG.error("what hosts need for distributed routers cannot be made, trying again: %s", error)
+                LOG.error("cannot update ports of distributed routers, retrying in %s s: %s", RETRY_SECONDS, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._unsettled.set()
 
     async def _compact(self) -> None:
         while True:
-            await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # several processes: not all at once
+            await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
             try:
-                await self._run(self._writing, self._log.compact, self._settings.keep_changes)
+                await self._run(self._writing, self._log.compact, self._options.keep_changes)
             except DATABASE_ERRORS as error:
-                LOG.error("the change log cannot be shortened: %s", error)
+                LOG.error("cannot remove old rows of the change log: %s", error)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
     async def _keep_listening(self, address: Address) -> None:
-        """Where another process serves already, go on without, and take its place when it ends."""
-        told = False
+        """Listen, and where another process does already, take over when it ends."""
+        logged = False
         while True:
             try:
                 async with self._listen(address):
@@ -242,121 +214,65 @@ class FeedServer:
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise
-                if not told:
+                if not logged:
                     reason = error.strerror or error
-                    LOG.warning("the feed cannot be at %s: %s. It goes on without, and tries again", address, reason)
-                    told = True
+                    LOG.warning("cannot listen on %s: %s. Continuing without it and retrying", address, reason)
+                    logged = True
             await asyncio.sleep(RETRY_SECONDS)
 
     @contextlib.asynccontextmanager
     async def _listen(self, address: Address) -> AsyncIterator[None]:
-        options: dict[str, Any] = {
-            "process_request": self._admit,
+        options: Mapping[str, Any] = {
+            "process_request": self._admission.admit,
             "compression": None,
-            "max_size": MOST_BYTES,
-            "ping_interval": self._settings.heartbeat,
-            "ping_timeout": self._settings.heartbeat_timeout,
+            "max_size": MAX_BYTES,
+            "ping_interval": self._options.heartbeat,
+            "ping_timeout": self._options.heartbeat_timeout,
             "close_timeout": 2,
             "open_timeout": HANDSHAKE_SECONDS,
             "server_header": None,
             "backlog": BACKLOG,
-            "create_connection": functools.partial(_GatedConnection, gate=self._gate),
+            "create_connection": functools.partial(LimitedConnection, limits=self._admission.limits),
         }
         with contextlib.ExitStack() as stack:
             if address.path:
-                stack.enter_context(owned(address.path))
+                stack.enter_context(owned_socket(address.path))
                 with short_path(address.path) as path:
-                    before = os.umask(0o177)
+                    before = os.umask(0o177)  # the socket never exists with a wider mode
                     try:
                         listening = await unix_serve(self._serve, path, **options)
                     finally:
                         os.umask(before)
             else:
-                tls = self._settings.tls if address.tls else None
+                tls = self._options.tls if address.tls else None
                 listening = await serve(self._serve, address.host, address.port, ssl=tls, **options)
                 address = replace(address, port=next(iter(listening.sockets)).getsockname()[1])
             self.listening.append(address)
-            LOG.info("the feed is at %s", address)
+            LOG.info("the feed listens on %s", address)
             async with listening:
                 yield
 
-    async def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Who is it? Before anything of the feed is said."""
-        hosts, words = request.headers.get_all(HOST_HEADER), request.headers.get_all("Authorization")
-        scheme, _, credential = words[0].partition(" ") if len(words) == 1 else ("", "", "")
-        if len(hosts) != 1 or scheme.lower() != "bearer" or not credential:
-            return connection.respond(http.HTTPStatus.UNAUTHORIZED, "a host's name and its credential are needed\n")
-        address, digest = source(connection.remote_address), digest_of(credential)
-        known = self._match(hosts[0], digest)
-        if known is None and self._gate.is_closed(address):
-            return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, "too many wrong credentials: come later\n")
-        if known is None:
-            self._gate.missed(address)
-            try:  # a host that is new since we last looked, or has a new credential
-                await self._look_up()
-            except DATABASE_ERRORS as error:
-                LOG.error("a host's credential cannot be looked up: %s", error)
-                return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached\n")
-            known = self._match(hosts[0], digest)
-        if known is None:
-            name = hosts[0][:255].encode("ascii", "backslashreplace").decode()
-            LOG.warning(
-                "somebody at %s without host %s's credential was turned away", address or "a local socket", name
-            )
-            return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
-        self._admitted[connection] = hosts[0], known
-        return None
-
-    def _match(self, host: str, digest: str) -> Known | None:
-        known = self._known.get(host)
-        # An unknown host takes as long as a known one.
-        return known if hmac.compare_digest(known.digest if known is not None else "-" * 64, digest) else None
-
-    async def _look_up(self) -> None:
-        """All credentials anew, once for all who wait for it, and not more often than every LOOKUP_SECONDS."""
-        if self._lookup is None:
-            self._lookup = asyncio.create_task(self._read_known())
-        await asyncio.shield(self._lookup)
-
-    async def _read_known(self) -> None:
-        try:
-            await asyncio.sleep(max(0.0, self._looked + LOOKUP_SECONDS - time.monotonic()))
-        finally:
-            self._lookup = None  # who comes from now on may know of what this look does not see
-        self._looked = time.monotonic()
-        self._known = await self._run(self._logins, self._credentials.known)
-
     async def _serve(self, connection: ServerConnection) -> None:
-        host, known = self._admitted.pop(connection, ("", None))
-        if known is None:
-            await connection.close(1008, NOT_VALID)
+        admitted = self._admission.take(connection)
+        if admitted is None:
+            await connection.close(1008, WITHDRAWN)
             return
-        if sum(session.host == host for session in self._sessions) >= MOST_SESSIONS:
+        host, credential = admitted
+        if sum(session.host == host for session in self._sessions) >= MAX_SESSIONS:
             await connection.close(1013, "too many connections of this host")
             return
-        if isinstance(connection, _GatedConnection):
-            connection.admitted()
-        session = Session(connection, host, known, self.world, self._hearing.take)
+        session = Session(connection, host, credential, self.fanout, self._batches.take)
         self._sessions.add(session)
         try:
-            await session.run(self._settings.server, self._database)
+            await session.run(self._options.server, self._database)
         finally:
             self._sessions.discard(session)
 
-    async def _check_credentials(self) -> None:
-        """Hosts whose credential was taken back, or has other roles, are not served any more: they come again."""
-        known = self._known = await self._run(self._writing, self._credentials.known)
-        for connection, (host, its) in list(self._admitted.items()):  # on their way in
-            if known.get(host) != its:
-                del self._admitted[connection]
-        await self._close((s for s in self._sessions if known.get(s.host) != s.known), NOT_VALID)
-
     async def _close(self, sessions: Iterable[Session], reason: str) -> None:
-        going = tuple(sessions)
-        for session in going:
-            LOG.warning("host %s is sent away: %s", session.host, reason)
-        await asyncio.gather(*(session.close(reason) for session in going), return_exceptions=True)
+        closing = tuple(sessions)
+        for session in closing:
+            LOG.warning("closing the connection of host %s: %s", session.host, reason)
+        await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
 
-    async def _do(self, several: Sequence[Heard]) -> list[list[str]]:
-        done: list[list[str]] = await self._run(self._writing, self._reports.take_all, several)
-        return done
+    async def _write_reports(self, batch: Sequence[HostReports]) -> list[list[str]]:
+        return await self._run(self._writing, self._reports.write, batch)

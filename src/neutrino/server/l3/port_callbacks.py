@@ -114,8 +114,7 @@ def _without_addresses(connection: Connection, context: Context, before: Object,
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             values = _left_of(one, before["id"], gone[one["id"]])
-            stamp = update_row(tx, t.floatingips, one, values)
-            tx.record("floatingip", one["id"], stamp["revision_number"])
+            update_row(tx, t.floatingips, one, values)
         for router_id, revision in routers:
             tx.record("router", router_id, revision)
 

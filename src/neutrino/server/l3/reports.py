@@ -59,10 +59,7 @@ class RouterStatuses:
                 # On the condition that it is still what the host speaks of: one that has moved since is told anew.
                 same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
                 # A status is no change of what hosts are told, so the revision stays: it says which association is meant.
-                if not tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount:
-                    return False
-                tx.record(FLOATING_IP, key, row.revision_number)
-                return True
+                return bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
 
         return self._db.retrying(attempt)
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP, MOST_ADDRESSES
+from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
@@ -155,8 +155,8 @@ def parse_addresses(body: Any) -> list[str]:
     addresses = body.get("addresses") if isinstance(body, dict) else None
     if not isinstance(addresses, list):
         raise errors.HTTPBadRequest("The body needs a list of CIDRs under 'addresses'.")
-    if len(addresses) > MOST_ADDRESSES:
-        raise errors.HTTPBadRequest(f"Invalid input for addresses: at most {MOST_ADDRESSES} are taken at once.")
+    if len(addresses) > MAX_ADDRESSES:
+        raise errors.HTTPBadRequest(f"Invalid input for addresses: at most {MAX_ADDRESSES} are taken at once.")
     return list(dict.fromkeys(_parse_address(address) for address in addresses))
 
 

@@ -245,9 +245,7 @@ def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
 
 
 def _rewrite(tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None) -> None:
-    values = {"port_forwardings": list(forwarded), "router_id": router_id}
-    stamp = update_row(tx, t.floatingips, floating_ip, values)
-    tx.record("floatingip", floating_ip["id"], stamp["revision_number"])
+    update_row(tx, t.floatingips, floating_ip, {"port_forwardings": list(forwarded), "router_id": router_id})
 
 
 def touch_router(tx: Transaction, router_id: str, revision: int) -> None:
