@@ -120,7 +120,7 @@ class FipNamespaces:
     def reconcile(self) -> int:
         """All such namespaces of the host; those without a router are removed. How many changes that took."""
         changes = 0
-        with self._lock:
+        with self._lock:  # eight workers: two would create and delete routes of each other's routers
             synced = self._is_synced()
             for path in sorted(self._records.iterdir()) if self._records.is_dir() else ():
                 gateways = (agent_gateway(router) for router in self._routers())
@@ -217,6 +217,7 @@ class LinkLocals:
         return held
 
     def _write(self, held: dict[str, ipaddress.IPv4Network]) -> None:
+        # Replaced as a whole: half a file would give routers in use other addresses.
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_name(f"{LINKS_FILE}.new")
         new.write_text("".join(f"{router_id},{pair}\n" for router_id, pair in sorted(held.items())))

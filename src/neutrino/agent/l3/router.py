@@ -73,6 +73,7 @@ def router_namespaces(
 def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -> DesiredRouterNamespace:
     """Merges the contributions of the built-in extensions, and of those given, to one namespace."""
     parts = [_contribution(each, namespace) for each in (*BUILT_IN, *extensions)]
+    # With HA, addresses and routes go to keepalived's configuration instead: a standby host must not have them.
     addresses = tuple(address for each in parts for address in each.addresses)
     routes = tuple(route for each in parts for route in each.routes)
     devices = tuple(device for each in parts for device in each.devices)
@@ -128,6 +129,7 @@ def _tables(where: str, parts: Iterable[Table]) -> tuple[Table, ...]:
             if known.hook != chain.hook:
                 raise RenderError(f"{where}: two extensions contribute chain {chain.name} with different hooks")
             chains[chain.name] = Chain(chain.name, known.rules + chain.rules, chain.hook)
+        # Joining sets would hide that one extension's elements end up in the other's rules.
         sets = (*there.sets, *part.sets)
         if len({each.name for each in sets}) != len(sets):
             raise RenderError(f"{where}: two extensions contribute one set: {[each.name for each in sets]}")

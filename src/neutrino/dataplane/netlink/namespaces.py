@@ -62,6 +62,7 @@ class Namespaces:
     def delete(self, name: str) -> None:
         path = self.path(name)
         try:
+            # Until nothing is mounted: with a mount left, unlink would fail and the name could not be used again.
             for _ in range(_MOST_MOUNTS):
                 if _libc.umount2(os.fsencode(path), _MNT_DETACH) < 0:
                     break
@@ -113,7 +114,7 @@ class Namespaces:
         directory = os.fsencode(self.directory)
         if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) == 0:
             return
-        if ctypes.get_errno() != errno.EINVAL:
+        if ctypes.get_errno() != errno.EINVAL:  # EINVAL: the directory is no mount point yet
             _raise()
         if _libc.mount(directory, directory, b"none", _MS_BIND | _MS_REC, None) < 0:
             _raise()

@@ -122,7 +122,7 @@ class Reader:
         packed = found.get(linux.IFA_LOCAL) or found.get(linux.IFA_ADDRESS)
         if packed is None or index not in self._names or family not in _VERSIONS:
             return None
-        flags = as_number(found.get(linux.IFA_FLAGS))
+        flags = as_number(found.get(linux.IFA_FLAGS))  # the header's flags have no room for newer ones
         ipv6 = family == socket.AF_INET6
         return Address(
             device=self._names[index],
@@ -144,6 +144,7 @@ class Reader:
 
     def _route(self, content: bytes) -> Route | None:
         family, length, _, _, table, protocol, _, type_, flags = ROUTE.unpack_from(content)
+        # Cloned routes are the cache of IPv6 (path MTUs, redirects).
         if type_ != linux.RTN_UNICAST or flags & linux.RTM_F_CLONED or family not in _VERSIONS:
             return None
         found = read_attributes(content, ROUTE.size)
@@ -192,6 +193,7 @@ class Reader:
 
 def _rule(content: bytes) -> Rule | None:
     family, to_length, from_length, _, table, action, flags = RULE.unpack_from(content)
+    # Inverted rules and those that drop are not ours, and `Rule` cannot represent them.
     if action != linux.FR_ACT_TO_TBL or family not in _VERSIONS or flags & linux.FIB_RULE_INVERT:
         return None
     found = read_attributes(content, RULE.size)

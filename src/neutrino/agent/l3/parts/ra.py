@@ -26,6 +26,7 @@ class RouterAdvertisements(L3Extension):
         if gateway is not None:
             routes = default_routes(namespace.gateway, namespace.options.ipv6_gateway)
             known = any(each.version == 6 for each in routes)
+            # A standby host of an HA router must not configure an address from an advertisement: it would use it.
             accept = "0" if known or namespace.router.ha is not None else "2"  # 2: although forwarding is on
             sysctls[f"net/ipv6/conf/{device(EXTERNAL, gateway.id)}/accept_ra"] = accept
         return Contribution(sysctls=sysctls)
