@@ -24,9 +24,8 @@ from neutrino.dataplane.netlink.values import Address, Device, Neighbour, Route,
 
 LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
 ADDRESS = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
-ROUTE = struct.Struct(
-    "=BBBBBBBBI"
-)  # family, lengths of destination and source, tos, table, protocol, scope, type, flags
+# Family, lengths of destination and source, tos, table, protocol, scope, type, flags.
+ROUTE = struct.Struct("=BBBBBBBBI")
 RULE = struct.Struct("=BBBBBxxBI")  # family, lengths of destination and source, tos, table, action, flags
 NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
 
