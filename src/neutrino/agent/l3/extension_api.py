@@ -132,8 +132,8 @@ class L3Extension:
     ) -> Iterable[ConntrackFlush]:
         """Conntrack entries to flush once `desired` replaces `actual` (by table path).
 
-        The kernel treats packets of an established connection as it did its first one, so a rule or element that goes
-        has no effect on these without it.
+        The kernel treats packets of an established connection as it did its first one, so a rule or element that is
+        removed has no effect on these without it.
         """
         return ()
 

@@ -64,7 +64,7 @@ def _interface(
     servers = list(dict.fromkeys(server for each in advertised for server in each.dns_nameservers if ":" in server))
     if servers:
         lines.append(f"RDNSS {' '.join(servers[:_MOST_SERVERS])} {{}};")
-    # A delegated prefix may be withdrawn: instances that no longer hear of it soon prefer another.
+    # A delegated prefix may be withdrawn: instances that no longer receive it soon prefer another.
     preferred = _MISSED * options.max_rtr_adv_interval
     lines += [line for each in advertised for line in _prefix(each, preferred if each.subnet_id in delegated else None)]
     body = "\n".join(f"\t{line}" for line in lines)
