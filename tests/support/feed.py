@@ -20,8 +20,8 @@ from neutrino.server.feed.credentials import Credentials
 from neutrino.server.feed.port_status import DistributedPortStatus
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.server import FeedOptions, FeedServer
-from neutrino.server.l3.reports import RouterStatuses
-from neutrino.server.l3.routers.prefix_delegation import Delegations
+from neutrino.server.l3.reports import RouterReports
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from tests.support.feed_scope import scope_in_database
 
@@ -60,8 +60,8 @@ async def serving(server: Server, address: Address, **settings: Any) -> AsyncIte
             server.service_plugins["router"].dvr.settle()
         ports.settle()
 
-    delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
-    statuses = RouterStatuses(server.db, None, delegations.set_prefix)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    statuses = RouterReports(server.db, None, delegation.set_prefix)
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how)

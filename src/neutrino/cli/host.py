@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 def host(action: str, name: str | None, roles: str | None, config_files: Sequence[str]) -> int:
     from neutrino.model.roles import LEAST, UnknownRole, parse_roles
+    from neutrino.server.backend import configuration
     from neutrino.server.config import database_url
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
     from neutrino.server.feed.credentials import BadName, Credentials, HostExists, UnknownHost
-    from neutrino.server.feed.main import configuration
 
     if action != "list" and not name:
         print(f"neutrino: host {action} needs the host's name", file=sys.stderr)

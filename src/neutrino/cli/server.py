@@ -138,7 +138,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 
 def serve_feed(config_files: Sequence[str]) -> int:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
-    from neutrino.server.feed.main import configuration
+    from neutrino.server.backend import configuration
 
     preflight.check_files(config_files)
     try:
@@ -155,8 +155,9 @@ def serve_feed(config_files: Sequence[str]) -> int:
 
 def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:
     """Serve the feed. `conf`: the configuration, if the files have been read already."""
+    from neutrino.server.backend import configuration
     from neutrino.server.db.schema import WrongSchema
-    from neutrino.server.feed.main import configuration, run
+    from neutrino.server.feed.main import run
     from neutrino.server.logs import set_up
 
     try:

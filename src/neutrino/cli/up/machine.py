@@ -118,11 +118,11 @@ class Machine:
 
     def _ensure_credential(self, server_files: Sequence[str]) -> None:
         """Ensure a credential that the server accepts: the existing file may belong to another database or other roles."""
+        from neutrino.server.backend import configuration
         from neutrino.server.config import database_url
         from neutrino.server.db import schema
         from neutrino.server.db.session import Database
         from neutrino.server.feed.credentials import Credentials, digest
-        from neutrino.server.feed.main import configuration
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)

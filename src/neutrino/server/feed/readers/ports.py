@@ -18,7 +18,7 @@ from neutrino.server.feed.readers.networks import dhcp_options
 from neutrino.server.feed.readers.routers import read_replicas
 from neutrino.server.feed.readers.rows import Ids, decode_fixed_ips, read_rows, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, PortRecord
-from neutrino.server.l3.device_owners import DVR_INTERFACE
+from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 _seg, _p, _b = t.network_segments.c, t.ports.c, t.port_bindings.c

@@ -33,8 +33,15 @@ from neutrino.server.feed.readers.dvr import agent_gateway_ports, read_agent_mod
 from neutrino.server.feed.readers.rows import Ids, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
-from neutrino.server.l3.device_owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACES, SNAT
-from neutrino.server.l3.routers.port_layout import ACTIVE
+from neutrino.server.l3.routers.port_layout import (
+    ACTIVE,
+    DVR_INTERFACE,
+    GATEWAY,
+    HA_INTERFACE,
+    HA_PORT,
+    INTERFACES,
+    SNAT,
+)
 
 Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
 Interfaces = defaultdict[str, list[tuple[str, RouterInterface]]]  # router → port type, interface
