@@ -185,6 +185,22 @@ def test_keepalived_is_started_after_its_port_is_wired(host: Host) -> None:
     run(host, test)
 
 
+def test_a_router_that_is_not_ha_any_more_loses_its_ha_device(host: Host) -> None:
+    def devices() -> set[str]:
+        return set(host.netlink.read(NAMESPACE).devices) if host.is_there else set()
+
+    async def test() -> None:
+        host.tell(router(ha=membership()))
+        await host.until(lambda: "ha-ffffffff-aa" in devices(), "it has no HA device")
+        await host.role.settle()
+        host.tell(router())
+        await host.until(lambda: "ha-ffffffff-aa" not in devices(), "it keeps its HA device")
+        await host.role.settle()
+        assert await host.verified()
+
+    run(host, test)
+
+
 def test_keepalived_is_reloaded_once_it_handles_signals(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))

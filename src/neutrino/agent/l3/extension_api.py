@@ -92,7 +92,7 @@ class RouterNamespace:
 
 @dataclasses.dataclass(frozen=True)
 class Contribution:
-    """What an extension adds to a namespace. All of it is removed when it is not contributed any more."""
+    """What an extension adds to a namespace. What it does not contribute any more is removed; sysctls keep their value."""
 
     tables: tuple[Table, ...] = ()  # parts of the nft tables, by family; chains of one name are joined
     tc: tuple[TcItem, ...] = ()
@@ -104,7 +104,7 @@ class Contribution:
     neighbours: tuple[Neighbour, ...] = ()
     devices: tuple[DesiredDevice, ...] = ()
     plugs: tuple[Plug, ...] = ()  # of devices, into a bridge
-    device_prefixes: tuple[str, ...] = ()  # devices named so that are not contributed are deleted
+    device_prefixes: tuple[str, ...] = ()  # contributed always: devices named so that are not contributed are deleted
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ BUILT_IN: tuple[L3Extension, ...] = (
 
 
 class RenderError(Exception):
-    """An extension cannot render a router. Actual state is left as it is."""
+    """A third-party extension cannot render a router, or collides with another. Actual state is left as it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ def router_namespaces(
 
 def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -> DesiredRouterNamespace:
     """Merges the contributions of the built-in extensions, and of those given, to one namespace."""
-    parts = [_contribution(each, namespace) for each in (*BUILT_IN, *extensions)]
+    parts = [each.render(namespace) for each in BUILT_IN] + [_contribution(each, namespace) for each in extensions]
     # With HA, addresses and routes go to keepalived's configuration instead: a standby host must not have them.
     addresses = tuple(address for each in parts for address in each.addresses)
     routes = tuple(route for each in parts for route in each.routes)

@@ -41,7 +41,7 @@ class HighAvailability(L3Extension):
 
     def render(self, namespace: RouterNamespace) -> Contribution:
         if namespace.router.ha is None:
-            return Contribution()
+            return Contribution(device_prefixes=(HA,))  # ha-… of a router that was HA before is deleted
         port = namespace.router.ha.interface
         name = device(HA, port.id)
         # A standby host must not send with the router's MAC, which would draw its traffic there: devices get no
