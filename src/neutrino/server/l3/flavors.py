@@ -27,12 +27,8 @@ from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c, _b, _r = t.flavors.c, t.flavor_service_profiles.c, t.routers.c
-FLAVORS = View(
-    t.flavors,
-    columns=("id", "name", "description", "service_type", "service_profiles", "enabled"),
-    scope=sa.true(),
-)
-PROFILES = View(t.service_profiles, columns=("id", "description", "driver", "metainfo", "enabled"), scope=sa.true())
+FLAVORS = View(t.flavors, scope=sa.true())
+PROFILES = View(t.service_profiles, scope=sa.true())
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 
