@@ -24,7 +24,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry, Report, check_agent
-from neutrino.server.l3 import router_view
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
 from neutrino.server.l3.scheduling import candidates as l3
