@@ -33,7 +33,7 @@ from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.scheduling.candidates import Candidate, choose, lacking
 from neutrino.server.scheduling.placements import SERVING, PlacementTable
-from neutrino.server.scheduling.scheduler import AgentScheduler, Move, SchedulingOptions
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -127,22 +127,14 @@ class DhcpScheduler(AgentScheduler):
         if not self._options.automatic:
             self.settle(network_id)
             return []
-        move = self.place(network_id, fill=True)
+        move = self.place(network_id, PlacementChange(fill=True))
         if move is None or not move.to_agents:
             return []
         LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(move.to_agents))
         return list(move.to_agents)
 
-    def place(
-        self,
-        object_id: str,
-        *,
-        leave: Collection[str] = (),
-        join: Sequence[str] = (),
-        fill: bool = False,
-        force: bool = False,
-    ) -> Move | None:
-        fill = fill and self._options.automatic
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        fill = change.fill and self._options.automatic
 
         def attempt() -> Move | None:
             with self._db.read() as connection:
@@ -150,14 +142,14 @@ class DhcpScheduler(AgentScheduler):
                 network = connection.execute(_NETWORK, {"network": object_id}).first() if candidates else None
                 if network is None:  # deleted meanwhile, or no agent has ever reported
                     return None
-                if hosted.intersection(join):
-                    raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=join[0])
-                joining, leaving = list(join), sorted(hosted.intersection(leave))
+                if hosted.intersection(change.join):
+                    raise errors.NetworkHostedByDHCPAgent(network_id=object_id, agent_id=change.join[0])
+                joining, leaving = list(change.join), sorted(hosted.intersection(change.leave))
                 if fill:
                     zones = msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
                     joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
                     too_few = lacking(candidates, self._options.agents_per_object, hosted) > len(joining)
-                    if too_few and not force and len(leaving) > len(joining):
+                    if too_few and not change.force and len(leaving) > len(joining):
                         leaving = leaving[: len(joining)]  # the others keep it: nobody replaces them
                         steps = self.ports.steps(connection, object_id, joining, leaving)
                 else:
@@ -238,13 +230,13 @@ class DhcpScheduler(AgentScheduler):
             raise errors.AgentNotFound(id=agent_id)
         if agent.agent_type != words.DHCP or not agent.admin_state_up:
             raise errors.InvalidDHCPAgent(id=agent_id)
-        if self.place(object_id, join=[agent_id]) is None:
+        if self.place(object_id, PlacementChange(join=[agent_id])) is None:
             raise errors.NetworkNotFound(id=object_id)
 
     def remove(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
             check_agent(connection, agent_id)
-        move = self.place(object_id, leave=[agent_id])
+        move = self.place(object_id, PlacementChange(leave=[agent_id]))
         if move is None or not move.from_agents:
             raise errors.NetworkNotHostedByDhcpAgent(network_id=object_id, agent_id=agent_id)
 
