@@ -22,7 +22,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3 import floating_view
+from neutrino.server.l3.floating_ips import view as floating_view
 from neutrino.server.l3.lookups import check_external, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks

@@ -19,7 +19,7 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3 import floating_view
+from neutrino.server.l3.floating_ips import view as floating_view
 from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revision_of, router_between
 from neutrino.server.l3.lookups import visible_port
 from neutrino.server.quota.quotas import Quotas

@@ -18,7 +18,7 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3 import router_view
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
 
 Object = dict[str, Any]

@@ -14,10 +14,10 @@ from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.l3 import router_view
 from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports

@@ -19,8 +19,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.zones import check_hints
-from neutrino.server.l3 import router_view
 from neutrino.server.l3.flavors import check_flavor
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.gateways import GatewayRequest, Gateways, check_unused
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.port_layout import GATEWAY, RouterPort, central_host
@@ -211,7 +211,7 @@ class Routers:
                 tx.record("router", after["id"], after["revision_number"])
             self._delegation.notify(writes.ports)
         with self._db.read() as connection:
-            zones = router_view.zones_of(connection, [before["id"]]).get(before["id"], [])
+            zones = router_view.zones_of(connection, before["id"])
         return router_view.api_router(after, decision.gateway_ips, zones, self._scheduler.status(before["id"]))
 
     # --- extra routes ---------------------------------------------------------------------------------------------

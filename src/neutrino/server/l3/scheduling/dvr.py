@@ -44,26 +44,20 @@ ROUTED_LOCALLY: Final = sa.or_(
 )
 
 
-def hosts_of(router_id: str) -> sa.Select[Any]:
-    """The hosts that need a distributed router."""
+def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
+    """The L3 agents on the hosts that need a distributed router, by the ports on its subnets."""
     on = t.ip_allocations.alias()
     subnets = (
         sa.select(on.c.subnet_id)
         .select_from(t.router_ports.join(on, on.c.port_id == _rp.port_id))
         .where(_rp.router_id == router_id, _rp.port_type.in_(INTERFACES))
     )
-    return (
+    hosts = (
         sa.select(_p.host)
         .select_from(t.ports.join(t.ip_allocations, _a.port_id == _p.id))
         .where(_a.subnet_id.in_(subnets), _p.host != "", ROUTED_LOCALLY)
-        .distinct()
     )
-
-
-def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
-    """The L3 agents on hosts that need a distributed router."""
-    here = sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts_of(router_id)))
-    return list(connection.execute(here).scalars())
+    return list(connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts))).scalars())
 
 
 class DvrHosts:
@@ -147,10 +141,10 @@ class DvrHosts:
                     "host %s gets no port of its own on external network %s: %s", host, network_id, error.message
                 )
         for key in existing.keys() - wanted:
-            self._drop(existing[key])
+            self._delete(existing[key])
         return len(wanted ^ existing.keys())
 
-    def _drop(self, port: Mapping[str, Any]) -> None:
+    def _delete(self, port: Mapping[str, Any]) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 found = PORTS.load_where(connection, _p.id == port["id"])
