@@ -39,6 +39,7 @@ from neutrino.agent.metadata.sockets import REFUSALS, Opened
 from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
+from neutrino.feed.state import StateChange
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
