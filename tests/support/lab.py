@@ -45,8 +45,10 @@ def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
     """A lab of its own, on a free port; all of it is gone afterwards."""
     directory = tempfile.mkdtemp(prefix="neutrino-lab-")
     state = Path(directory) / "lab"
+    lab = Lab(state, LabSettings(hosts=hosts, port=free_port(), **settings))
     try:
-        yield build.up(Lab(state, LabSettings(hosts=hosts, port=free_port(), **settings)))
+        build.up(lab)
+        yield lab
     finally:
         build.down(state)
         shutil.rmtree(directory)

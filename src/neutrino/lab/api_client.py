@@ -17,10 +17,9 @@ SECONDS = 30.0
 class ApiError(LabError):
     """A response with an error status."""
 
-    def __init__(self, status: int, kind: str, message: str) -> None:
-        self.status = status
-        self.kind = kind
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
+        self.status = status
 
 
 class ApiClient:
@@ -85,10 +84,9 @@ class ApiClient:
 
 def _api_error(status: int, content: bytes) -> ApiError:
     try:
-        error = json.loads(content)["NeutronError"]
-        return ApiError(status, error["type"], error["message"])
+        return ApiError(status, json.loads(content)["NeutronError"]["message"])
     except (ValueError, LookupError, TypeError):  # not from the API itself, such as a proxy's page
-        return ApiError(status, "", f"the API answered {status}: {content.decode(errors='replace')[:200]}")
+        return ApiError(status, f"the API answered {status}: {content.decode(errors='replace')[:200]}")
 
 
 def _plural(kind: str) -> str:

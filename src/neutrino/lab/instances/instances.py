@@ -54,17 +54,13 @@ class Instances:
     log: Callable[[str], str] = lambda host: "the agent's log"
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def create(self, name: str, *, wait: bool = True, **options: Unpack[VmOptions]) -> Vm:
-        """Create an instance: bind its port, plug it, wait until the port is ACTIVE, address it. On failure all is undone.
-
-        With `wait` false, only bind and plug.
-        """
+    def create(self, name: str, **options: Unpack[VmOptions]) -> Vm:
+        """Create an instance: bind its port, plug it, wait until the port is ACTIVE, address it. Undone on failure."""
         vm = self.define(name, **options)
         try:
             self.plug([name], vm.host)
-            if wait:
-                self.wait_for_port(vm)
-                self.address(name)
+            self.wait_for_port(vm)
+            self.address(name)
         except BaseException:
             with contextlib.suppress(LabError):  # the first error is the one to report
                 self.unplug([name], vm.host)
