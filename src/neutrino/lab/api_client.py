@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from neutrino.lab.errors import LabError
@@ -29,24 +29,20 @@ class ApiClient:
         self.url = url
 
     def create(self, kind: str, **values: Any) -> Object:
-        created: Object = self.request("POST", _path(kind), {kind: values})[kind]
-        return created
+        return cast(Object, self.request("POST", _path(kind), {kind: values})[kind])
 
     def update(self, kind: str, key: str, **values: Any) -> Object:
-        updated: Object = self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind]
-        return updated
+        return cast(Object, self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind])
 
     def show(self, kind: str, key: str) -> Object:
-        found: Object = self.request("GET", f"{_path(kind)}/{key}")[kind]
-        return found
+        return cast(Object, self.request("GET", f"{_path(kind)}/{key}")[kind])
 
     def delete(self, kind: str, key: str) -> None:
         self.request("DELETE", f"{_path(kind)}/{key}")
 
     def list(self, kind: str, **filters: str) -> list[Object]:
         query = f"?{urlencode(filters)}" if filters else ""
-        found: list[Object] = self.request("GET", f"{_path(kind)}{query}")[_plural(kind)]
-        return found
+        return cast("list[Object]", self.request("GET", f"{_path(kind)}{query}")[_plural(kind)])
 
     def find(self, kind: str, name_or_id: str) -> Object:
         """The object with this id, or the only one with this name."""
@@ -71,8 +67,7 @@ class ApiClient:
             connection.close()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             raise _api_error(response.status, content)
-        decoded: Object = json.loads(content) if content else {}
-        return decoded
+        return cast(Object, json.loads(content) if content else {})
 
     def responds(self) -> bool:
         try:

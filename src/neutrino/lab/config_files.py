@@ -18,7 +18,7 @@ def escaped(value: object) -> str:
 
 
 def render(options: Options) -> str:
-    lines = ["# Written by `neutrino lab`."]
+    lines = ["# Written by the neutrino command."]
     for section, values in options.items():
         lines += [f"[{section}]", *(f"{name} = {escaped(value)}" for name, value in values.items()), ""]
     return "\n".join(lines)

@@ -18,13 +18,8 @@ from neutrino.cli.child_process import Work
 from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_sigterm
 from neutrino.cli.up.machine import Machine, RunState, machine_instances, this_machine
 from neutrino.cli.up.next_steps import NextSteps
-from neutrino.lab.config_files import escaped, render_clouds, render_server
+from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
-
-LOGGING = """\
-[DEFAULT]
-log_file = {state}/log/server.log
-"""
 
 
 def up(
@@ -64,7 +59,7 @@ def up(
 def _write_configuration(directory: Path, port: int) -> list[str]:
     contents = {
         "neutrino.conf": render_server(port, directory),
-        "logging.conf": LOGGING.format(state=escaped(directory)),
+        "logging.conf": render({"DEFAULT": {"log_file": directory / "log" / "server.log"}}),
     }
     try:
         (directory / "log").mkdir(exist_ok=True)

@@ -95,18 +95,18 @@ class Machine:
         return path
 
     def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int:
-        """The agent's child process: ensure its credential, then run the agent."""
+        """The agent's child process: issue its credential, then run the agent."""
         from neutrino.cli.agent import agent
 
-        self._ensure_credential(server_files)
+        self._issue_credential(server_files)
         return agent("run", agent_files)
 
-    def _ensure_credential(self, server_files: Sequence[str]) -> None:
-        """Ensure a credential that the server accepts: the existing file may belong to another database or other roles."""
+    def _issue_credential(self, server_files: Sequence[str]) -> None:
+        """Issue a new credential at each start: the existing file may belong to another database or to other roles."""
         from neutrino.server.config import database_url
         from neutrino.server.db import schema
         from neutrino.server.db.session import Database
-        from neutrino.server.feed.credentials import Credentials, digest
+        from neutrino.server.feed.credentials import Credentials
         from neutrino.server.feed.main import configuration
 
         path = self.state / "agent" / "credential"
@@ -117,14 +117,11 @@ class Machine:
         try:
             schema.ensure(db, upgrade=conf.database.auto_upgrade)
             credentials = Credentials(db)
-            known = credentials.known().get(self.host)
-            if known is None:
-                path.write_text(credentials.add(self.host, ROLES))
-                return
-            if not set(ROLES) <= set(known.roles):
+            if self.host in credentials.known():
                 credentials.set_roles(self.host, ROLES)
-            if known.digest != digest(path.read_text().strip()):
                 path.write_text(credentials.rotate(self.host))
+            else:
+                path.write_text(credentials.add(self.host, ROLES))
         finally:
             db.close()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +138,10 @@ class Instances:
             self.dhcp(name).lease(leased)
 
     def dhcp(self, name: str) -> DhcpClient:
-        return DhcpClient(self.dhcp_clients / name, lambda argv: self._run(name, argv))
+        def run_inside(argv: Sequence[str]) -> object:
+            return run(self.command(name, argv), env=self.environment, shown=f"{name}: {' '.join(argv)}")
+
+        return DhcpClient(self.dhcp_clients / name, run_inside)
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` inside an instance."""
@@ -151,9 +153,6 @@ class Instances:
         port = self.api.show("port", vm.port_id)
         addresses = ", ".join(fixed["ip_address"] for fixed in port["fixed_ips"]) or "no address"
         return f"{addresses}, port {vm.port_id} {port['status']}"
-
-    def _run(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return run(self.command(name, argv), env=self.environment, shown=f"{name}: {' '.join(argv)}")
 
     def _emptiest_host(self) -> str:
         counts = Counter(vm.host for vm in self.vms.all())
