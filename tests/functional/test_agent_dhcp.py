@@ -50,7 +50,7 @@ def agent(server: Neutrino, switch: OpenVSwitch) -> Iterator[Agent]:
         finally:
             left = service(running)
             for network_id in left.networks():  # by tests that failed
-                left.stop_others(network_id)
+                left.stop_others(network_id, scan=True)
                 run("ip", "netns", "del", f"qdhcp-{network_id}", check=False)
 
 
@@ -78,7 +78,7 @@ def service(agent: Agent) -> Dnsmasq:
 
 
 def pid(agent: Agent, network: dict[str, Any]) -> int | None:
-    return next(service(agent)._pids(network["id"]), None)
+    return next(service(agent).pids(network["id"]), None)
 
 
 def until(condition: Any, what: str) -> None:

@@ -368,11 +368,11 @@ def test_a_dnsmasq_of_neutrons_agent_is_replaced(lab: Lab) -> None:
     argv = Path(f"/proc/{lab.pid(this.id)}/cmdline").read_text().split("\0")[:-1]
     lab.processes.stop(lab.processes.running()[f"dnsmasq {this.id}"])
     run("ip", "netns", "exec", this.namespace, *(word for word in argv if word != "--keep-in-foreground"))
-    (foreign,) = lab.dnsmasq._pids(this.id)
+    (foreign,) = lab.dnsmasq.pids(this.id)
     assert lab.reconciler.is_running(this.id)
     assert lab.serve(this).action is Action.START
     assert not is_running(foreign)
-    assert list(lab.dnsmasq._pids(this.id)) == [lab.pid(this.id)]
+    assert list(lab.dnsmasq.pids(this.id, scan=True)) == [lab.pid(this.id)]
     assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
 
 

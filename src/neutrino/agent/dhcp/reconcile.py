@@ -92,7 +92,11 @@ class Reconciler:
     def is_running(self, network_id: str) -> bool:
         daemon = find_daemon(self._settings, network_id)
         running = self._processes.find(daemon.name, daemon.pid_file) is not None
-        return running or self._dnsmasq.has_other(network_id)
+        return running or next(self._dnsmasq.pids(network_id), None) is not None
+
+    def stop_others(self, network_id: str) -> None:
+        """After a failed start: a dnsmasq of another agent, without a pid file, may hold the port."""
+        self._dnsmasq.stop_others(network_id, scan=True)
 
     # --- planning -------------------------------------------------------------------------------------------------
 
@@ -226,7 +230,7 @@ class Reconciler:
         running = self._processes.find(daemon.name, daemon.pid_file)
         if running is not None:
             self._processes.stop(running)
-        self._dnsmasq.stop_others(network_id)
+        self._dnsmasq.stop_others(network_id, scan=True)
         self._plugging.plug([], unplug=plugged)
         self._delete_pairs(plugged)
         if exists:

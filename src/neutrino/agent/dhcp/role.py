@@ -199,7 +199,11 @@ class DhcpRole:
                     self._ready.pop(port_id, None)
             return ""
         prepared = await asyncio.to_thread(self._reconciler.prepare, network, complete=self._synced)
-        action, _ = await self._supervisor.ensure(prepared.service)
+        try:
+            action, _ = await self._supervisor.ensure(prepared.service)
+        except ProcessError:
+            await asyncio.to_thread(self._reconciler.stop_others, network_id)
+            raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
         self._report_ready(network)

@@ -56,10 +56,15 @@ class RealProcesses:
         self._lock = threading.Lock()
         self._children: dict[int, Process] = {}
         self._exited: dict[tuple[int, int], ExitStatus] = {}  # by pid and start time
+        # Names with any process, as seen by the first scan of /proc or started since. Only this agent starts daemons of
+        # its owner, so other names need no scan: starting a thousand dnsmasq would otherwise read /proc a thousand times.
+        self._names: set[str] | None = None
 
     def running(self) -> dict[str, Process]:
         self._reap()
         marked = {each.pid: each for each in self._marked()}
+        with self._lock:
+            self._names = (self._names or set()) | {each.marks[NAME] for each in marked.values()}
         return {each.marks[NAME]: each.process() for each in marked.values() if _is_daemon(each, marked)}
 
     def find(self, name: str, pid_file: str = "") -> Process | None:
@@ -67,7 +72,11 @@ class RealProcesses:
         found = _read_marked(_read_pid(pid_file)) if pid_file else None
         if found is not None and self._is(found, name) and found.session == found.pid:
             return found.process()
-        return self.running().get(name)
+        return self.running().get(name) if self._may_run(name) else None
+
+    def _may_run(self, name: str) -> bool:
+        with self._lock:
+            return self._names is None or name in self._names
 
     def _is(self, found: _Marked, name: str) -> bool:
         return found.marks.get(OWNER) == self._owner and found.marks.get(NAME) == name
@@ -82,7 +91,8 @@ class RealProcesses:
     # --- starting ---
 
     def start(self, daemon: Daemon) -> Process:
-        self._kill_leftovers(daemon.name)
+        if self._may_run(daemon.name):
+            self._kill_leftovers(daemon.name)
         marks = {OWNER: self._owner, NAME: daemon.name, DIGEST: daemon.digest()}
         environment = {**marks, "PATH": os.environ.get("PATH", _PATH), **daemon.environment, **marks}
         if daemon.writes_pid_file:
@@ -98,6 +108,8 @@ class RealProcesses:
         _poll(lambda: _read_marked(pid) is not None or _has_exited(pid), _MARKS_SECONDS, interval=0.0002)
         with self._lock:
             self._children[pid] = process
+            if self._names is not None:
+                self._names.add(daemon.name)
         if daemon.writes_pid_file:
             self._await_ready(daemon, process, logged)
         elif daemon.pid_file:
