@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.dnsmasq_files import MAX_ROUTE_BYTES, render_option
 from neutrino.agent.dhcp.extension_api import MAX_LINE_BYTES, Line
 from neutrino.agent.dhcp.leases import render_leases
 from neutrino.agent.dhcp.network import ServedNetwork, serves_metadata
-from neutrino.agent.dhcp.options_file import MAX_ROUTE_BYTES, render_option
 from neutrino.agent.dhcp.render import DesiredDhcp, render
 from neutrino.model.dhcp import DnsName
 from neutrino.model.state import Subnet
