@@ -86,7 +86,7 @@ def until(condition: Any, what: str) -> None:
 
 
 class _Here:
-    """What a client of the lab needs of it."""
+    """The part of a lab that a client uses."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -159,7 +159,7 @@ def _device(line: str) -> str:
     return line.split(":")[1].strip().partition("@")[0]
 
 
-def test_the_agent_is_told_of_by_its_name(api: Caller, agent: Agent, network: dict[str, Any]) -> None:
+def test_the_agent_has_neutrons_names(api: Caller, agent: Agent, network: dict[str, Any]) -> None:
     until(lambda: pid(agent, network) is not None, "served")
     agents = api("GET", f"/v2.0/agents?host={agent.host}").json()["agents"]
     (dhcp,) = (a for a in agents if a["agent_type"] == "DHCP agent")

@@ -1,4 +1,4 @@
-"""Questions to 169.254.169.254 in a lab, as instances ask them."""
+"""Metadata requests of instances in a lab."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def curl(lab: Lab, vm: str, path: str = IDENTITY, *options: str, where: str = AD
 
 
 def wait_for_metadata(lab: Lab, vm: str, seconds: float = 10, *, where: str = ADDRESS) -> None:
-    """Until the VM is told who it is."""
+    """Wait until the VM gets its metadata."""
     own = (200, lab.vms.get(vm).device_id)
     wait_until(lambda: curl(lab, vm, where=where) == own, seconds, f"{vm} has no metadata at {where}")
 
 
 @contextlib.contextmanager
 def asking(lab: Lab, vm: str) -> Iterator[list[str]]:
-    """The VM asks all the time, each time anew; afterwards the list has all answers, `failed` for each that was none."""
+    """The VM repeats its request on new connections; the list gets all responses, `failed` for each missing one."""
     answers: list[str] = []
     once = f"curl -s -f -m 8 http://{ADDRESS}{IDENTITY} && echo || echo failed"
     process = lab.popen(vm, ["sh", "-c", f"while sleep 0.05; do {once}; done"], stderr=subprocess.DEVNULL)

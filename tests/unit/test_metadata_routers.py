@@ -32,7 +32,7 @@ def test_of_an_ha_router_only_the_active_host_has_it() -> None:
     assert f"{ADDRESS} dev {QR}" in lines
 
 
-def test_packets_for_it_are_redirected_and_nobody_else_reaches_the_port() -> None:
+def test_metadata_packets_are_redirected_and_others_cannot_reach_the_port() -> None:
     made = rendered(router(FOUR, SIX), ON)
     marked = "ip6 daddr fe80::a9fe:a9fe tcp dport 80 meta mark set 0x1"
     marks = rules(made, MARK, "ip6")
