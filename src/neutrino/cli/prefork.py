@@ -14,8 +14,8 @@ from oslo_config import cfg
 
 from neutrino.server import config
 from neutrino.server.main import Server, assemble, configuration
+from neutrino.server.main import application as application_of
 from neutrino.server.policy.checks import load_extension_checks_lazily
-from neutrino.server.process import application as application_of
 
 _server: Server | None = None
 

@@ -81,6 +81,7 @@ def plan_router_namespace(
     """Pure. Not `complete`: desired state may be older than actual state, so nothing is removed or replaced."""
     plan = plan_namespace(desired.namespace, state)
     table_plans = plan_tables(desired.tables, tables)
+    # A device that is deleted or recreated takes its qdiscs along; one that is missing gets them when it is there.
     gone = {change.name for change in plan.changes if isinstance(change, DeleteDevice)}
     delete, new = plan_tc(
         (each for each in desired.tc if each.device not in plan.missing),
@@ -133,18 +134,22 @@ class RouterNamespaces:
         if not keepalived:
             kept = dataclasses.replace(desired.namespace, others_addresses=frozenset())
             desired = dataclasses.replace(desired, namespace=kept)
+        # Read after internal ports were moved here: their addresses can be planned in the same round.
         tables, state = self._drivers.nft.read(name), self._read(desired)
         plan = plan_router_namespace(desired, state, tables, complete=complete)
         changed = self._apply_tables(name, plan.tables)
+        # After the tables: a connection that is set up in between is translated by the new ones already.
         if plan.tables:
             self._flush_connections(name, desired, tables)
         changes = plan.namespace.changes
         self._drivers.netlink.apply(name, changes)
         changed += len(changes) + self._raise_ends(desired)
+        # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
         gone = [change.name for change in changes if isinstance(change, DeleteDevice)]
         new = [change.peer for change in changes if isinstance(change, SetVeth)]
-        unplug = [*(plugged(each) for each in gone), *plan.namespace.stale]
-        changed += self._plugging.plug(desired.plugs, unplug=unplug, recreated=new)
+        wanted = {plug.name for plug in desired.plugs}
+        unplug = {*(plugged(each) for each in gone), *plan.namespace.stale} - wanted
+        changed += self._plugging.plug(desired.plugs, unplug=sorted(unplug), recreated=new)
         self.announce_all(name, (change.address for change in changes if isinstance(change, SetAddress)))
         return Reconciled(changed, state, plan)
 
@@ -154,8 +159,8 @@ class RouterNamespaces:
         if not self.exists(name):
             return False
         devices = [each for each in netlink.read(name).devices.values() if each.name != "lo"]
-        names = [each.name for each in devices] + [plugged(each.name) for each in devices if each.kind == "veth"]
-        self._plugging.plug([], unplug=names)
+        ends = [plugged(each.name) for each in devices if each.kind == "veth"]
+        self._plugging.plug((), unplug=[*(each.name for each in devices), *ends])
         netlink.apply(name, [DeleteDevice(each.name) for each in devices if each.kind == "veth"])
         netlink.delete_namespace(name)
         return True

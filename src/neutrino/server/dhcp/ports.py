@@ -1,13 +1,12 @@
-"""The ports from which DHCP agents serve: one on each agent's host for each network, with an address on each subnet.
+"""DHCP ports: the ports that DHCP agents serve from, one for each network and agent, with an address on each subnet.
 
-They are made, moved, readdressed and removed in the transaction that schedules the network or changes a subnet. So
-whoever sees that a host has a network sees the port that the host needs for it.
+They are created, moved, readdressed and deleted in the transaction that places the network or changes a subnet. So a host
+that is scheduled a network always finds the port that it needs for it.
 
-Agents that make their own ports, as Neutron's do, are left alone: a port is made for those that say
-`dhcp_port_by_server` in their configurations, which this project's agents do. When a network leaves one host and comes to
-another in the same change, the port moves and keeps its addresses: clients that ask their DHCP server or their name
-server by address find it where it was. A port with the device id `reserved_dhcp_port`, prepared by an operator or left
-by Neutron, is taken before a new one is made.
+Only for agents that report `dhcp_port_by_server`, as ours do; agents that create their own ports, as Neutron's, would
+end up with two. When a network moves from one host to another in one change, its port moves with its addresses and its
+MAC address: clients that renew their lease, or ask their name server, find it at the same address. A port with the device
+id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused before a new one is created.
 """
 
 from __future__ import annotations
@@ -28,20 +27,21 @@ from neutrino.model.dhcp import device_id
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator, Wanted
+from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_view import VIEW
 from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.service_ports import service_port
 from neutrino.server.ml2.subnet_view import subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 RESERVED: Final = "reserved_dhcp_port"
-MACS = 8  # tried for a port, one after the other
-TRIES = 20  # to choose what nobody takes meanwhile
+MACS = 8  # derived MAC addresses that are tried for a port
+TRIES = 20  # to find an address and a MAC address that no other request takes meanwhile
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = (
     sa.select(_a.id, _a.host, _a.configurations, (_b.network_id.is_not(None)).label("scheduled"))
@@ -52,7 +52,7 @@ _AGENTS = (
     )
     .where(
         _a.agent_type == words.DHCP,
-        sa.or_(_b.network_id.is_not(None), _a.id.in_(sa.bindparam("coming", expanding=True))),
+        sa.or_(_b.network_id.is_not(None), _a.id.in_(sa.bindparam("joining", expanding=True))),
     )
     .order_by(_a.id)
 )
@@ -62,7 +62,7 @@ _DHCP_PORTS = (
 _TAKEN = sa.select(_p.mac_address).where(
     _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
 )
-_IN_NEED = (
+_ON_HOST = (
     sa.select(_b.network_id, _a.host, _p.vif_type)
     .select_from(
         t.network_dhcp_agents.join(t.agents).outerjoin(
@@ -76,23 +76,25 @@ _IN_NEED = (
 
 
 def derived_mac(base: str, text: str) -> str:
-    """A MAC under the base, as ports have them, that follows from a text."""
+    """A MAC address with the prefix of `base_mac` and a hash of the text."""
     octets = base.lower().split(":")
     kept = octets[: 3 if octets[3] == "00" else 4]
     digest = hashlib.sha256(text.encode()).digest()
     return ":".join([*kept, *(f"{octet:02x}" for octet in digest[: 6 - len(kept)])])
 
 
-def is_by_server(configurations: Mapping[str, Any]) -> bool:
-    """Whether the server makes the ports of the agent that reported this."""
+def _is_by_server(configurations: Mapping[str, Any]) -> bool:
+    """Whether the server creates the ports of the agent that reported these configurations."""
     return configurations.get(words.DHCP_PORT_BY_SERVER) is True
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _Served:
+    """A network with its subnets, as it is after the change."""
+
     network: Object
     subnets: Sequence[Object]
-    bare: Collection[str] = ()  # hosts that have the gateways' addresses: their ports need none
+    without_address: Collection[str] = ()  # hosts that serve from the gateways' addresses (use_gateway_ips)
 
 
 class DhcpPorts:
@@ -101,26 +103,28 @@ class DhcpPorts:
         networks: Networks,
         ports: Ports,
         operations: Operations,
-        told: Callable[[Object | None, Object | None], None],
+        notify_change: Callable[[Object | None, Object | None], None],
         base_mac: str,
     ) -> None:
+        """`notify_change(before, after)` is called for each port after the commit."""
         self._networks = networks
         self._ports = ports
         self._operations = operations
-        self._told = told
+        self._notify_change = notify_change
         self._base_mac = base_mac
 
     def steps(
         self,
         connection: Connection,
         network_id: str,
-        coming: Collection[str] = (),
-        going: Collection[str] = (),
+        joining: Collection[str] = (),
+        leaving: Collection[str] = (),
         subnets: Sequence[Object] | None = None,
     ) -> list[PendingWrite]:
-        """What has to be done to the network's DHCP ports when these agents come and go, and its subnets are these."""
-        rows = connection.execute(_AGENTS, {"network": network_id, "coming": list(coming)}).all()
-        if not any(is_by_server(msgspec.json.decode(row.configurations)) for row in rows):
+        """Changes of the network's DHCP ports when these agents join and leave, or when its subnets become these."""
+        rows = connection.execute(_AGENTS, {"network": network_id, "joining": list(joining)}).all()
+        reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
+        if not any(map(_is_by_server, reported.values())):
             return []
         try:
             network = self._networks.load(connection, network_id)
@@ -129,162 +133,142 @@ class DhcpPorts:
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
         ids = list(connection.execute(_DHCP_PORTS, {"network": network_id}).scalars())
-        ports = VIEW.load_in(connection, "id", ids) if ids else []
-        stays = {row.host: msgspec.json.decode(row.configurations) for row in rows if row.id not in going}
-        served = any(s["enable_dhcp"] for s in subnets)
-        hosts = [host for host, says in stays.items() if served and is_by_server(says)]
-        others = [host for host, says in stays.items() if not is_by_server(says)]
-        bare = {host for host, says in stays.items() if says.get(words.USE_GATEWAY_IPS) is True}
-        return self._steps(connection, _Ground(network, subnets, bare), sorted(ports, key=_by_id), hosts, others)
+        ports = sorted(VIEW.load_in(connection, "id", ids), key=lambda port: str(port["id"])) if ids else []
+        staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
+        has_dhcp = any(s["enable_dhcp"] for s in subnets)
+        hosts = [host for host, configurations in staying.items() if has_dhcp and _is_by_server(configurations)]
+        others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
+        bare = {host for host, configurations in staying.items() if configurations.get(words.USE_GATEWAY_IPS) is True}
+        return self._reconcile(connection, _Served(network, subnets, bare), ports, hosts, others)
 
-    def _steps(
+    def _reconcile(
         self,
         connection: Connection,
-        ground: _Ground,
+        served: _Served,
         ports: Sequence[Object],
         hosts: Sequence[str],
         others: Sequence[str],
     ) -> list[PendingWrite]:
-        network_id = ground.network["id"]
+        """From the ports that exist to one for each of `hosts`; ports of `others`, which create their own, are kept."""
+        network_id = served.network["id"]
         wanted = {device_id(host, network_id): host for host in hosts}
         kept = {device_id(host, network_id) for host in others}
-        there: dict[str, Object] = {}
+        existing: dict[str, Object] = {}
         for port in ports:
-            there.setdefault(port["device_id"], port)
+            existing.setdefault(port["device_id"], port)
         spare = [
             port
             for port in ports
-            if _is_ours(port, network_id)
+            if _is_of_host(port, network_id)
             and port["device_id"] not in kept
-            and (port["device_id"] not in wanted or there[port["device_id"]] is not port)  # a second one of a host
+            # Not wanted any more, or a host's second port: one was created and one moved there at the same time.
+            and (port["device_id"] not in wanted or existing[port["device_id"]] is not port)
         ]
         free = [*spare, *(p for p in ports if p["device_id"] == RESERVED)]
-        found: list[PendingWrite | None] = []
+        steps: list[PendingWrite | None] = []
         for device, host in wanted.items():
-            has = there.get(device)
-            if has is None and free:
-                has = free.pop(0)
-            if has is not None:
-                found.append(self._kept(connection, ground, has, device, host))
+            reused = existing.get(device) or (free.pop(0) if free else None)
+            if reused is None:
+                steps.append(self._create(connection, served, device, host))
             else:
-                found.append(self._made(connection, ground, device, host))
-        found += [self._ports.prepare_delete(port, ground.network) for port in spare if port in free]
-        return [step for step in found if step is not None]
+                steps.append(self._update(connection, served, reused, device, host))
+        steps += [self._ports.prepare_delete(port, served.network) for port in spare if port in free]
+        return [step for step in steps if step is not None]
 
-    def _made(self, connection: Connection, ground: _Ground, device: str, host: str) -> PendingWrite | None:
+    def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
         for _ in range(TRIES):
             try:
-                return self._choose(connection, ground, device, host)
+                return self._new(connection, served, device, host)
             except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
-                LOG.debug("what was chosen for the DHCP port of %s was taken in the same instant", host)
+                LOG.debug("DHCP port of host %s: another request took the chosen address, choosing again", host)
         raise errors.HTTPServiceUnavailable()
 
-    def _choose(self, connection: Connection, ground: _Ground, device: str, host: str) -> PendingWrite | None:
-        bare = host in ground.bare
-        fixed = [] if bare else self._addresses(connection, ground, (), None)
-        automatic = [{"subnet_id": s["id"]} for s in ground.subnets if is_auto_address(s) and not bare]
+    def _new(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
+        bare = host in served.without_address
+        fixed = [] if bare else self._addresses(connection, served, (), None)
+        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
         if not fixed and not automatic and not bare:
             return None
-        values: Object = {
-            "name": "",
-            "network_id": ground.network["id"],
-            "project_id": ground.network["project_id"],
-            "mac_address": self._free_mac(connection, ground.network["id"], device),
-            "admin_state_up": True,
-            "device_id": device,
-            "device_owner": DHCP_OWNER,
+        network = served.network
+        values = {
+            **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
+            "mac_address": self._free_mac(connection, network["id"], device),
             "fixed_ips": [*fixed, *automatic],
-            "extra_dhcp_opts": [],
-            "dns_name": "",
-            "dns_domain": "",
-            "binding:host_id": host,
-            "binding:vnic_type": "normal",
-            "propagate_uplink_status": True,
         }
-        return self._ports.prepare_create(connection, values, ground.network, ground.subnets)
+        return self._ports.prepare_create(connection, values, network, served.subnets)
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
-        """Two who make the same port at once would make two: by the MAC, which follows from the device, one is refused.
+        """A MAC address derived from the device id, so that the database refuses the second of two equal ports.
 
-        A port that has moved to another host has kept its own; then it is the next one.
+        A port that moved to another host has kept its MAC address; then the next derived one is taken.
         """
         macs = [derived_mac(self._base_mac, f"{device} {number}") for number in range(MACS)]
         taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
         return next((mac for mac in macs if mac not in taken), "")
 
-    def _kept(
-        self, connection: Connection, ground: _Ground, port: Object, device: str, host: str
+    def _update(
+        self, connection: Connection, served: _Served, port: Object, device: str, host: str
     ) -> PendingWrite | None:
-        bare = host in ground.bare
-        fixed = [] if bare else self._addresses(connection, ground, port["fixed_ips"], port["mac_address"])
+        bare = host in served.without_address
+        fixed = [] if bare else self._addresses(connection, served, port["fixed_ips"], port["mac_address"])
         same = len(fixed) == len(port["fixed_ips"]) and all(f in port["fixed_ips"] for f in fixed)
         values = {
             "device_id": device,
             "binding:host_id": host,
-            "fixed_ips": port["fixed_ips"] if same else fixed,
+            "fixed_ips": port["fixed_ips"] if same else fixed,  # another order is no change
         }
         failed = port["binding:vif_type"] in (VIF_FAILED, VIF_UNBOUND)
-        return self._ports.prepare_update(connection, port, values, ground.network, rebind=failed)
+        return self._ports.prepare_update(connection, port, values, served.network, rebind=failed)
 
     def _addresses(
-        self, connection: Connection, ground: _Ground, has: Sequence[Object], mac: str | None
+        self, connection: Connection, served: _Served, current: Sequence[Object], mac: str | None
     ) -> list[Object]:
-        """An address on each subnet with DHCP; those formed from the MAC only where it is known."""
+        """An address on each subnet with DHCP; addresses formed from the MAC address only where it is known."""
         allocator = Allocator(connection)
-        out: list[Object] = []
-        for subnet in ground.subnets:
-            mine = [f for f in has if f["subnet_id"] == subnet["id"]]
+        addresses: list[Object] = []
+        for subnet in served.subnets:
+            kept = [f for f in current if f["subnet_id"] == subnet["id"]]
             if is_auto_address(subnet):
                 if mac is not None:
-                    out.append({"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], mac)})
-                continue
-            if not subnet["enable_dhcp"]:
-                continue
-            if mine:
-                out += mine
-                continue
-            try:
-                fixed = allocator.allocate([Wanted((subnet,))], ground.network["id"])[0]
-            except errors.IpAddressGenerationFailure:
-                LOG.warning("subnet %s has no address left for DHCP: it is not served", subnet["id"])
-                continue
-            out.append({"subnet_id": subnet["id"], "ip_address": fixed.ip_address})
-        return out
+                    addresses.append({"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], mac)})
+            elif subnet["enable_dhcp"] and kept:
+                addresses += kept
+            elif subnet["enable_dhcp"]:
+                try:
+                    addresses.append(allocator.any_of(subnet))
+                except errors.IpAddressGenerationFailure:
+                    LOG.warning("subnet %s has no free address for its DHCP port: it is not served", subnet["id"])
+        return addresses
 
-    def in_need(self, connection: Connection, host: str) -> list[str]:
-        """The networks scheduled to a host's agent whose port there is missing, or could not be bound."""
-        rows = connection.execute(_IN_NEED, {"on_host": host}).all()
+    def networks_incomplete_on(self, connection: Connection, host: str) -> list[str]:
+        """The networks scheduled to a host's agent whose DHCP port there is missing or not bound."""
+        rows = connection.execute(_ON_HOST, {"on_host": host}).all()
         return sorted({r.network_id for r in rows if r.vif_type in (None, VIF_FAILED, VIF_UNBOUND)})
 
     def unbound(self, steps: Sequence[PendingWrite]) -> frozenset[str]:
-        """The hosts to which ports would be given, and could not be bound."""
+        """The hosts to which ports of these steps could not be bound."""
         after = (step.context.current for step in steps if step.context.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
 
     @contextmanager
     def write(self, steps: Sequence[PendingWrite]) -> Iterator[Transaction]:
-        """A transaction that makes these changes of ports after what its block writes."""
+        """A transaction that writes these changes of ports after the rows of its block."""
         with self._operations.write([step.context for step in steps]) as tx:
             yield tx
             for step in steps:
                 step.write(tx)
-        self.told(steps)
+        self.notify(steps)
 
-    def told(self, steps: Sequence[PendingWrite]) -> None:
-        """After a commit: let others know what became of the ports."""
+    def notify(self, steps: Sequence[PendingWrite]) -> None:
+        """After the commit: report the changed ports to Nova and other listeners."""
         for step in steps:
             change = step.context
             before = dict(change.current) if change.operation == "delete" else change.original
             after = None if change.operation == "delete" else dict(change.current)
-            self._told(None if before is None else dict(before), after)
+            self._notify_change(None if before is None else dict(before), after)
 
 
-def _is_ours(port: Object, network_id: str) -> bool:
-    """Whether the device id is one that is made for a host and this network."""
+def _is_of_host(port: Object, network_id: str) -> bool:
+    """Whether the device id is `dhcp<UUID of a host>-<network>`, which the server and Neutron's agents generate."""
     prefix, device = port["device_id"][:4], port["device_id"]
     return prefix == "dhcp" and device.endswith(f"-{network_id}") and len(device) == 4 + 36 + 1 + len(network_id)
-
-
-def _by_id(port: Object) -> str:
-    identity: str = port["id"]
-    return identity

@@ -1,7 +1,7 @@
-"""What hosts say of the routers that they serve: floating IPs that work, who of an HA router's hosts is active, and which
-prefixes were delegated to them for their subnets.
+"""Reports of hosts about routers: status of floating IPs, HA states, delegated prefixes.
 
-A host speaks for the routers that are scheduled to its own agent; what it says of others changes nothing.
+A host may report only about routers that are scheduled to its own L3 agent, and about floating IPs of distributed routers
+whose port is bound to it; other reports change nothing.
 """
 
 from __future__ import annotations
@@ -20,63 +20,55 @@ ROUTER: Final = "router"
 SUBNET: Final = "subnet"
 _STATUSES: Final = ("ACTIVE", "DOWN", "ERROR")
 _HA_STATES: Final = ("active", "standby", "unknown")
-_f, _ra, _a = t.floatingips.c, t.router_l3_agents.c, t.agents.c
+_f, _b, _a, _p, _r = t.floatingips.c, t.router_l3_agents.c, t.agents.c, t.ports.c, t.routers.c
 
 
-class RouterStatuses:
-    """`set_ha_states` takes a host's word for whether it is active, and has the routers' ports follow; `set_prefix` that
-    for the prefix of a subnet, and has the addresses on it follow."""
-
+class RouterReports:
     def __init__(
         self,
         db: Database,
         set_ha_states: Callable[[str, dict[str, str]], int] | None = None,
         set_prefix: Callable[[str, str, str], bool] | None = None,
     ) -> None:
+        """`set_ha_states(host, states by router)`, `set_prefix(host, subnet, prefix)`: None without the router plugin."""
         self._db = db
         self._set_ha_states = set_ha_states
         self._set_prefix = set_prefix
 
     def set_status(self, host: str, kind: str, key: str, status: str) -> bool:
-        """Whether it was news."""
+        """Store a reported status; whether it changed."""
         if kind == FLOATING_IP and status in _STATUSES:
-            return self._floating_ip(host, key, status)
+            return self._db.retrying(lambda: self._set_floating_ip(host, key, status))
         if kind == ROUTER and status in _HA_STATES and self._set_ha_states is not None:
             return self._set_ha_states(host, {key: status}) > 0
         if kind == SUBNET and self._set_prefix is not None:
             return self._set_prefix(host, key, status)
         return False
 
-    def _floating_ip(self, host: str, key: str, status: str) -> bool:
-        def attempt() -> bool:
-            with self._db.transaction() as tx:
-                row = tx.execute(sa.select(_f.status, _f.router_id, _f.revision_number).where(_f.id == key)).first()
-                if row is None or row.status == status or row.router_id is None:
-                    return False
-                serves = _agent_of(host).where(_ra.router_id == row.router_id)
-                if tx.execute(serves).first() is None and tx.execute(_distributed_on(host, key)).first() is None:
-                    return False
-                # On the condition that it is still what the host speaks of: one that has moved since is told anew.
-                same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
-                # A status is no change of what hosts are told, so the revision stays: it says which association is meant.
-                return bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
-
-        return self._db.retrying(attempt)
+    def _set_floating_ip(self, host: str, key: str, status: str) -> bool:
+        with self._db.transaction() as tx:
+            row = tx.execute(sa.select(_f.status, _f.router_id, _f.revision_number).where(_f.id == key)).first()
+            if row is None or row.status == status or row.router_id is None:
+                return False
+            if not any(tx.execute(query).first() for query in (_serves(host, row.router_id), _distributed(host, key))):
+                return False
+            # Stale report if the floating IP has moved since: its new host reports again. The revision identifies the
+            # association that hosts report about, so the status itself does not raise it.
+            same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
+            return bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
 
 
-def _distributed_on(host: str, key: str) -> sa.Select[tuple[str]]:
-    """A floating IP of a distributed router whose port is on this host."""
+def _serves(host: str, router_id: str) -> sa.Select[tuple[str]]:
+    """Whether the L3 agent of the host has the router."""
+    placed = sa.select(_b.agent_id).join(t.agents, _a.id == _b.agent_id)
+    return placed.where(_b.router_id == router_id, _a.host == host, _a.agent_type == words.L3)
+
+
+def _distributed(host: str, key: str) -> sa.Select[tuple[str]]:
+    """Whether the floating IP is one of a distributed router, with its port on the host."""
     return (
         sa.select(_f.id)
-        .join(t.ports, t.ports.c.id == _f.port_id)
-        .join(t.routers, t.routers.c.id == _f.router_id)
-        .where(_f.id == key, t.ports.c.host == host, t.routers.c.distributed.is_(True))
-    )
-
-
-def _agent_of(host: str) -> sa.Select[tuple[str, str | None]]:
-    return (
-        sa.select(_ra.agent_id, _ra.ha_state)
-        .join(t.agents, _a.id == _ra.agent_id)
-        .where(_a.host == host, _a.agent_type == words.L3)
+        .join(t.ports, _p.id == _f.port_id)
+        .join(t.routers, _r.id == _f.router_id)
+        .where(_f.id == key, _p.host == host, _r.distributed.is_(True))
     )

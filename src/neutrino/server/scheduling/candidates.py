@@ -1,25 +1,29 @@
-"""Which agents take a network: a pure choice, without a database or a clock.
+"""Choice of the agents that get a network or a router: pure, by what the registry has of the agents.
 
-Agents that are alive and up and do not have the network yet are candidates, those of the hinted zones alone where there
-are hints. Zones that have fewest of the network's agents come first, then the agents with the least load, then the
-smallest id: so agents of one network stand in different zones, and the same question has the same answer.
+Agents that are alive, enabled and do not serve the object yet are candidates; with availability zone hints only those of
+the hinted zones. Zones with the fewest agents of the object come first, then the least loaded agent, then the smallest
+id: so the agents of one object are spread over zones, and the same input always gives the same choice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
+    """An agent as the schedulers see it."""
+
     id: str
     zone: str | None = None
-    load: int = 0  # networks that it has
+    load: int = 0  # objects placed on it
     alive: bool = True
     admin_state_up: bool = True
     host: str = ""
+    configurations: Mapping[str, Any] = field(default_factory=dict)  # of its last report
 
     @property
     def serves(self) -> bool:
@@ -27,12 +31,12 @@ class Candidate:
 
 
 def lacking(candidates: Iterable[Candidate], wanted: int, hosted: Collection[str]) -> int:
-    """How many agents a network lacks; those that are dead or down do not count."""
+    """How many agents an object lacks. Dead and disabled agents do not count as agents that it has."""
     return max(wanted - sum(c.serves and c.id in hosted for c in candidates), 0)
 
 
 def choose(candidates: Sequence[Candidate], wanted: int, hints: Sequence[str], hosted: Collection[str]) -> list[str]:
-    """The agents to add to those that have the network (`hosted`) so that `wanted` serve it, or as many as can be."""
+    """The agents to add to those that have the object (`hosted`) so that `wanted` serve it, or as many as possible."""
     free = [c for c in candidates if c.serves and c.id not in hosted and (not hints or c.zone in hints)]
     in_zone = Counter(c.zone for c in candidates if c.serves and c.id in hosted)
     chosen: list[str] = []

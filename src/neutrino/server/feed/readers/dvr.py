@@ -19,8 +19,8 @@ from neutrino.model import agents
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import Ids, read_rows
-from neutrino.server.l3.device_owners import AGENT_GATEWAY, INTERFACES
-from neutrino.server.l3.scheduling.dvr import OUTWARD, SERVED
+from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
@@ -47,7 +47,7 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
         .join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
         .join(t.ip_allocations, _al.port_id == _rp.port_id)
         .join(theirs, theirs.c.subnet_id == _al.subnet_id)
-        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, SERVED))
+        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, ROUTED_LOCALLY))
         .join(t.port_bindings, _b.port_id == _p.id)
         .where(_rp.port_type.in_(INTERFACES), _b.host != "", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
         .distinct()
@@ -123,7 +123,7 @@ def render_for_hosts(
     `local`: hosts with ports on its subnets; `central`: hosts of its SNAT; `gateways`: host → agent gateway port. A
     floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
     """
-    outward = {host for host in local if modes.get(host) in OUTWARD}
+    outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
     for host in sorted(local | central):
         floating = [fip for fip in base.floating_ips if fip.host == host and host in outward and host in gateways]
         if host in central:

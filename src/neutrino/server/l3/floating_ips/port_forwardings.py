@@ -1,7 +1,7 @@
-"""Port forwardings: single ports of a floating IP, each leading to a port of some instance.
+"""Port forwardings: single ports, or ranges, of a floating IP, each translated to a port of some instance.
 
-A floating IP that forwards ports is in front of no port itself, and has the router of the first one's port. What is
-forwarded from it changes on its revision, so two requests cannot give one of its ports away twice.
+A floating IP with port forwardings is associated with no port itself; its router is that of the first forwarding's port.
+Forwardings are written on the floating IP's revision, so two requests cannot forward the same external port.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3 import floating_view
-from neutrino.server.l3.floating_ips.floating_ips import raise_routers
-from neutrino.server.l3.floating_ips.reachability import Way, find_way
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revision_of, router_between
 from neutrino.server.l3.lookups import visible_port
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ChildViewCollection
 
 Object = dict[str, Any]
-_c, _f, _r = t.port_forwardings.c, t.floatingips.c, t.routers.c
+_c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
 PORTS = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
 SHOWN_IN_FLOATING_IP = (
@@ -52,98 +51,74 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="port_forwarding", msg=message)
 
 
-class PortForwardings:
+class PortForwardings(ChildViewCollection):
     def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
-        """`max_shifted`: the most ports of a range that leads to other ports, which hosts write out port by port."""
-        self._db = db
+        """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
+        super().__init__(db, VIEW, _c.floatingip_id, floating_view.VIEW, errors.FloatingIPNotFound)
         self._quotas = quotas
         self._max_shifted = max_shifted
-
-    def index(self, context: Context, floatingip_id: str, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id, _c.floatingip_id == floatingip_id)
-
-    def show(self, floatingip_id: str, key: str, fields: Sequence[str] | None) -> Object | None:
-        names = tuple(dict.fromkeys([*(VIEW.names if fields is None else fields), "floatingip_id"]))
-        with self._db.read() as connection:
-            row = VIEW.show(connection, key, project="", everyone=True, fields=names)
-        if row is None or row.pop("floatingip_id") != floatingip_id:
-            return None
-        return row
-
-    # --- changes --------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, floatingip_id: str, values: Object) -> Object:
         def attempt() -> Object:
             new = _with_ranges({"id": new_id(), **{n: v for n, v in values.items() if n != "project_id"}}, values)
             with self._db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
-                self._check(connection, context, floating_ip, new)
-                way = self._way(connection, context, floating_ip, new)
+                self._check(connection, floating_ip, new)
+                router = _router_of(connection, context, floating_ip, new)
                 project_id = floating_ip["project_id"]
                 limit = self._quotas.limit(connection, QUOTA, project_id)
             with self._db.transaction() as tx:
-                row = as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})
-                tx.insert(t.port_forwardings, [row])
-                first = floating_ip["router_id"] is None
+                tx.insert(t.port_forwardings, [as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})])
                 forwarded = [*floating_ip["port_forwardings"], _in_floating_ip(new)]
-                _rewrite(tx, floating_ip, forwarded, way.router_id)
-                if first:
-                    raise_routers(tx, [(way.router_id, way.revision)])
-                else:
-                    touch_router(tx, way.router_id, way.revision)
+                _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
+                # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
+                first = floating_ip["router_id"] is None
+                bump_routers(tx, [(router.router_id, router.revision)], bump=1 if first else 0)
                 tx.use(QUOTA, project_id, 1, limit)
             return new
 
         return self._db.retrying(attempt)
 
-    def update(self, context: Context, floatingip_id: str, key: str, values: Object) -> Object:
+    def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 before = _load(connection, floatingip_id, key)
                 new = _with_ranges({**before, **values}, values)
-                self._check(connection, context, floating_ip, new, moves="internal_port_id" in values)
-                way = self._way(connection, context, floating_ip, new)
+                self._check(connection, floating_ip, new, other_port="internal_port_id" in values)
+                router = _router_of(connection, context, floating_ip, new)
             with self._db.transaction() as tx:
-                done = tx.execute(
-                    sa.update(t.port_forwardings).where(_c.id == key).values(as_row(t.port_forwardings, new))
-                )
-                if done.rowcount != 1:
+                row = as_row(t.port_forwardings, new)
+                if tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
                     raise Stale
                 forwarded = [
                     _in_floating_ip(new) if one["id"] == key else one for one in floating_ip["port_forwardings"]
                 ]
-                _rewrite(tx, floating_ip, forwarded, way.router_id)
-                touch_router(tx, way.router_id, way.revision)
+                _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
+                bump_routers(tx, [(router.router_id, router.revision)], bump=0)
             return new
 
         return self._db.retrying(attempt)
 
-    def delete(self, context: Context, floatingip_id: str, key: str) -> None:
+    def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 _load(connection, floatingip_id, key)
-                routers = _revision_of(connection, floating_ip["router_id"])
+                routers = revision_of(connection, floating_ip["router_id"])
             with self._db.transaction() as tx:
                 tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
                 left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
-                _rewrite(tx, floating_ip, left, floating_ip["router_id"] if left else None)
-                for router_id, revision in routers:
-                    touch_router(tx, router_id, revision)
+                _update_floating_ip(tx, floating_ip, left, floating_ip["router_id"] if left else None)
+                bump_routers(tx, routers, bump=0)
                 tx.use(QUOTA, floating_ip["project_id"], -1)
 
         self._db.retrying(attempt)
 
-    # --- what may be ----------------------------------------------------------------------------------------------
-
-    def _check(
-        self, connection: Connection, context: Context, floating_ip: Object, new: Object, moves: bool = True
-    ) -> None:
+    def _check(self, connection: Connection, floating_ip: Object, new: Object, other_port: bool = True) -> None:
         _check_ranges(new, self._max_shifted)
         _check_collisions(connection, floating_ip["id"], new)
-        if moves:
+        if other_port:
             _check_no_floating_ip(connection, new)
         if floating_ip["port_id"] is not None:
             raise errors.FloatingIPPortAlreadyAssociated(
@@ -152,32 +127,34 @@ class PortForwardings:
                 net_id=floating_ip["floating_network_id"],
             )
 
-    def _way(self, connection: Connection, context: Context, floating_ip: Object, new: Object) -> Way:
-        port = visible_port(connection, context, new["internal_port_id"])
-        ipv4 = [f for f in port["fixed_ips"] if ":" not in f["ip_address"]]
-        fixed = next((f for f in ipv4 if f["ip_address"] == new["internal_ip_address"]), None)
-        if fixed is None:
-            raise refuse(f"port {port['id']} does not have the IPv4 address {new['internal_ip_address']}")
-        try:
-            way = find_way(connection, fixed["subnet_id"], floating_ip["floating_network_id"], port["id"])
-        except errors.ExternalGatewayForFloatingIPNotFound as error:
-            raise refuse(error.message.rstrip(".")) from None
-        if floating_ip["router_id"] not in (None, way.router_id):
-            raise refuse(
-                f"floating IP {floating_ip['id']} is at router {floating_ip['router_id']}, port {port['id']} not"
-            )
-        return way
+
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _with_ranges(new: Object, given: Mapping[str, Any]) -> Object:
-    """Both forms of each side: a range, and the port where it is a single one; the form that was given counts."""
+def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> RouterBetween:
+    """The router from the internal port to the floating IP's network; all forwardings of one have the same."""
+    port = visible_port(connection, context, new["internal_port_id"])
+    ipv4 = [f for f in port["fixed_ips"] if ":" not in f["ip_address"]]
+    fixed = next((f for f in ipv4 if f["ip_address"] == new["internal_ip_address"]), None)
+    if fixed is None:
+        raise refuse(f"port {port['id']} does not have the IPv4 address {new['internal_ip_address']}")
+    try:
+        router = router_between(connection, fixed["subnet_id"], floating_ip["floating_network_id"], port["id"])
+    except errors.ExternalGatewayForFloatingIPNotFound as error:
+        raise refuse(error.message.rstrip(".")) from None
+    if floating_ip["router_id"] not in (None, router.router_id):
+        raise refuse(f"floating IP {floating_ip['id']} is at router {floating_ip['router_id']}, port {port['id']} not")
+    return router
+
+
+def _with_ranges(values: Mapping[str, Any], given: Mapping[str, Any]) -> Object:
+    """Both forms of both sides: the range, and the single port of a range of one. The form that was given counts."""
+    new = dict(values)
     for single, several in PORTS:
-        if given.get(several) is not None:
+        if given.get(several) is not None or (given.get(single) is None and new.get(several)):
             first, last = new[several].split(":")
         elif given.get(single) is not None:
             first = last = str(new[single])
-        elif new.get(several):
-            first, last = new[several].split(":")
         else:
             raise refuse(f"{single} or {several} is needed")
         if given.get(several) and given.get(single) and (first, last) != (str(given[single]),) * 2:
@@ -193,7 +170,7 @@ def _ends(port_range: str) -> tuple[int, int]:
 
 
 def _check_ranges(new: Object, max_shifted: int) -> None:
-    """As many ports inside as outside, or one; other ports than outside only where these are not too many."""
+    """Internal ports: one, or as many as external ones; other numbers than the external ones only in a short range."""
     inside, outside = _ends(new["internal_port_range"]), _ends(new["external_port_range"])
     if inside[0] == inside[1]:
         return
@@ -236,7 +213,7 @@ def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
 
 
 def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
-    """Single ports as such alone; of a range, which has none, the range."""
+    """The form in the floating IP: a range is shown only where there is no single port."""
     shown = {name: forwarding[name] for name in SHOWN_IN_FLOATING_IP}
     for single, several in PORTS:
         if forwarding[single] is None:
@@ -244,18 +221,7 @@ def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
     return shown
 
 
-def _rewrite(tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None) -> None:
+def _update_floating_ip(
+    tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None
+) -> None:
     update_row(tx, t.floatingips, floating_ip, {"port_forwardings": list(forwarded), "router_id": router_id})
-
-
-def touch_router(tx: Transaction, router_id: str, revision: int) -> None:
-    """Tell a router's hosts that something behind it changed, on the condition that the router has not."""
-    stamp = update_row(tx, t.routers, {"id": router_id, "revision_number": revision}, {}, bump=0)
-    tx.record("router", router_id, stamp["revision_number"])
-
-
-def _revision_of(connection: Connection, router_id: str | None) -> list[tuple[str, int]]:
-    if router_id is None:
-        return []
-    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id == router_id)).all()
-    return [(row.id, row.revision_number) for row in rows]

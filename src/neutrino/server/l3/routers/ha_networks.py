@@ -1,14 +1,13 @@
-"""The networks on which the hosts of a project's HA routers meet, and the VRRP ids of these routers.
+"""HA networks: the network on which the hosts of a project's HA routers exchange VRRP, and the VRRP ids of the routers.
 
-A project has one such network, made with its first HA router and taken away with its last. It belongs to no project, so
-that nobody finds it in their lists. A router's VRRP id is unique on it by a constraint, not by looking first.
+A project has one, created with its first HA router and deleted with its last. It belongs to no project, so that no tenant
+finds it in lists. A constraint keeps the VRRP id of a router unique on it.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -18,59 +17,49 @@ from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.subnets import Subnets
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
-MOST_VR_IDS: Final = 255
-_h, _r, _p = t.ha_networks.c, t.routers.c, t.ports.c
+MAX_VR_ID: Final = 255
+_h, _r = t.ha_networks.c, t.routers.c
 
 
 class HaNetworks:
     def __init__(
         self,
         db: Database,
-        create_network: Callable[[Any, Object], Object],
-        create_subnet: Callable[[Any, Object], Object],
-        delete_network: Callable[[Any, str, int | None], None],
+        networks: Networks,
+        subnets: Subnets,
         cidr: str,
         network_type: str = "",
         physical_network: str = "",
     ) -> None:
         self._db = db
-        self._create_network = create_network
-        self._create_subnet = create_subnet
-        self._delete_network = delete_network
+        self._networks = networks
+        self._subnets = subnets
         self._cidr = str(ipaddress.ip_network(cidr))
-        self._provider = {
-            name: value
-            for name, value in (
-                ("provider:network_type", network_type),
-                ("provider:physical_network", physical_network),
-            )
-            if value
-        }
+        provider = {"provider:network_type": network_type, "provider:physical_network": physical_network}
+        self._provider = {name: value for name, value in provider.items() if value}
 
     def ensure(self, project_id: str) -> str:
-        """The project's HA network; of several requests that make it at once, one does."""
+        """The id of the project's HA network, which is created if there is none."""
         found = self._find(project_id)
         if found is not None:
             return found
         own = admin_context()
-        network = self._create_network(own, {**_NETWORK, "name": f"HA network tenant {project_id}", **self._provider})
-        subnet = {
-            **_SUBNET,
-            "name": f"HA subnet tenant {project_id}",
-            "network_id": network["id"],
-            "cidr": self._cidr,
-        }
-        self._create_subnet(own, subnet)
-        kept = self._db.retrying(lambda: self._keep(project_id, network["id"]))
-        if kept != network["id"]:  # another request was faster
-            self._delete_network(own, network["id"], None)
+        values = {**_NETWORK, "name": f"HA network tenant {project_id}", **self._provider}
+        network_id: str = self._networks.create(own, values)["id"]
+        subnet = {**_SUBNET, "name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self._cidr}
+        self._subnets.create(own, subnet)
+        kept = self._db.retrying(lambda: self._keep(project_id, network_id))
+        if kept != network_id:  # a concurrent request created one first
+            self._networks.delete(own, network_id, None)
         return kept
 
     def _keep(self, project_id: str, network_id: str) -> str:
-        """Make the network the project's HA network, unless there is one; which network it is now."""
+        """Record the network as the project's HA network, unless it has one; gives the id of the recorded one."""
         found = self._find(project_id)
         if found is not None:
             return found
@@ -83,15 +72,16 @@ class HaNetworks:
             found: str | None = connection.execute(sa.select(_h.network_id).where(_h.project_id == project_id)).scalar()
         return found
 
-    def free_vr_id(self, connection: Connection, network_id: str) -> int:
+    def values(self, connection: Connection, network_id: str) -> Object:
+        """The columns of a router that becomes HA: its network, and a VRRP id that is free there."""
         taken = set(connection.execute(sa.select(_r.ha_vr_id).where(_r.ha_network_id == network_id)).scalars())
-        free = next((i for i in range(1, MOST_VR_IDS + 1) if i not in taken), None)
+        free = next((number for number in range(1, MAX_VR_ID + 1) if number not in taken), None)
         if free is None:
             raise errors.NoVRIDAvailable()
-        return free
+        return {"ha_network_id": network_id, "ha_vr_id": free}
 
-    def discard(self, project_id: str) -> None:
-        """Take the network away if the project has no HA router any more."""
+    def delete_unused(self, project_id: str) -> None:
+        """Delete the network if the project has no HA router any more."""
         network_id = self._find(project_id)
         if network_id is None:
             return
@@ -100,9 +90,9 @@ class HaNetworks:
         if used is not None:
             return
         try:
-            self._delete_network(admin_context(), network_id, None)
-        except errors.ApiError as error:  # a router was made meanwhile, and needs it
-            LOG.info("HA network %s stays: %s", network_id, error.message)
+            self._networks.delete(admin_context(), network_id, None)
+        except errors.ApiError as error:  # a router was created meanwhile, and has ports on it
+            LOG.info("HA network %s is kept: %s", network_id, error.message)
 
 
 _NETWORK: Object = {

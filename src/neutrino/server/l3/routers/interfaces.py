@@ -1,4 +1,4 @@
-"""A router's interfaces: ports on the subnets between which it routes, added and removed by subnet or by port."""
+"""Interfaces of a router: its ports on the subnets between which it routes, added and removed by subnet or by port."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.l3 import router_view
-from neutrino.server.l3.device_owners import INTERFACES, interface_owner
 from neutrino.server.l3.lookups import visible_port, visible_subnet
-from neutrino.server.l3.port_callbacks import is_kept
+from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
-from neutrino.server.l3.routers.port_layout import Place, interface_place
-from neutrino.server.l3.routers.prefix_delegation import Delegations
-from neutrino.server.l3.routers.router_ports import Part, RouterPorts
-from neutrino.server.l3.routers.state import Address, RouterPort, Serving, read_ports
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
+from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.subnet_view import subnets_of
 
@@ -32,191 +30,172 @@ _c = t.routers.c
 
 
 @dataclass(frozen=True)
-class _Change:
-    """An interface that comes or goes: its part, the port and its subnets, and the router's ports afterwards."""
+class _InterfaceChange:
+    """An interface that is added or removed: its port and subnets, and the router's ports after the change."""
 
-    part: Part
+    writes: RouterWrites
     port: Object
     subnets: Sequence[Object]
     ports: tuple[RouterPort, ...]
 
 
+@dataclass(frozen=True)
+class _State:
+    """A router as it was read for a new interface."""
+
+    router: Object
+    ports: tuple[RouterPort, ...]
+    agents: Sequence[RouterAgent]
+    external_subnets: Sequence[Object]
+
+    @property
+    def target(self) -> PortTarget:
+        return interface_target(self.router, self.agents, next((port.host for port in self.ports if port.host), ""))
+
+
 class Interfaces:
-    def __init__(self, db: Database, ports: RouterPorts, scheduler: L3Scheduler, delegations: Delegations) -> None:
+    def __init__(self, db: Database, ports: RouterPorts, scheduler: L3Scheduler, delegation: PrefixDelegation) -> None:
         self._db = db
         self._ports = ports
         self._scheduler = scheduler
-        self._delegations = delegations
+        self._delegation = delegation
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
-    def add(self, context: Context, router_id: str, body: Any) -> Object:
+    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
         port_id, subnet_id = rules.interface_of(body)
 
         def attempt() -> Object:
             with self._db.read() as connection:
                 router = router_view.load(connection, router_id)
                 ports = read_ports(connection, router_id)
-                outside = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
-                placed = self._scheduler.place(connection, router)
+                external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
+                assigned = self._scheduler.assign(connection, router)
+                state = _State(router, ports, assigned.agents, external)
                 if port_id is not None:
-                    change = self._by_port(connection, context, router, ports, outside, placed.agents, port_id)
+                    change = self._add_port(connection, context, state, port_id)
                 else:
                     assert subnet_id is not None
-                    change = self._by_subnet(connection, context, router, ports, outside, placed.agents, subnet_id)
-                others = self._ports.conform(connection, router, change.ports, placed.agents)
-            self._scheduler.commit(router, placed.part + change.part + others)
+                    change = self._add_subnet(connection, context, state, subnet_id)
+                others = self._ports.reconcile(connection, router, change.ports, assigned.agents)
+            self._scheduler.commit(router, assigned.writes + change.writes + others)
             return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
         answer = self._db.retrying(attempt)
         self._scheduler.status(router_id)
         return answer
 
-    def _by_subnet(
-        self,
-        connection: Connection,
-        context: Context,
-        router: Object,
-        ports: tuple[RouterPort, ...],
-        outside: Sequence[Object],
-        agents: Sequence[Serving],
-        subnet_id: str,
-    ) -> _Change:
+    def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:
+        """An interface with the subnet's gateway address."""
+        router, ports = state.router, state.ports
         subnet = visible_subnet(connection, context, subnet_id)
         if subnet["gateway_ip"] is None:
             raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
         if subnet["project_id"] != context.project_id and not context.is_admin:
             _check_shared_with(connection, subnet, context.project_id)
         rules.check_modes(subnet)
-        rules.check_overlap(ports, [subnet], outside)
-        fixed = {"subnet_id": subnet_id, "ip_address": subnet["gateway_ip"]}
+        rules.check_overlap(ports, [subnet], state.external_subnets)
         address = Address(subnet_id, subnet["gateway_ip"], subnet["cidr"])
-        owner = interface_owner(router)
-        there = next(
-            (p for p in ports if p.type == owner and p.network_id == subnet["network_id"] and rules.has_ipv6(p)), None
-        )
-        if subnet["ip_version"] == 6 and there is not None:  # one port announces all prefixes of a network
-            has = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in there.addresses]
-            part = self._ports.readdress(connection, there.id, [*has, fixed])
-            grown = replace(there, addresses=(*there.addresses, address))
-            port = dict(part.steps[0].context.current)
-            return _Change(part, port, [subnet], tuple(grown if p is there else p for p in ports))
-        place = interface_place(router, agents, _host_of(ports))
+        network_id, owner = subnet["network_id"], state.target.type
+        ipv6 = next((p for p in ports if p.type == owner and p.network_id == network_id and rules.has_ipv6(p)), None)
+        if subnet["ip_version"] == 6 and ipv6 is not None:  # one port announces all IPv6 prefixes of a network
+            fixed_ips = [one.fixed_ip for one in (*ipv6.addresses, address)]
+            writes = self._ports.readdress(connection, ipv6.id, fixed_ips)
+            grown = replace(ipv6, addresses=(*ipv6.addresses, address))
+            port = dict(writes.contexts[0].current)
+            return _InterfaceChange(writes, port, [subnet], tuple(grown if p is ipv6 else p for p in ports))
         try:
-            part, port = self._ports.make(
-                connection, router, subnet["network_id"], place, [fixed], project_id=router["project_id"]
+            writes, port = self._ports.create(
+                connection, router, network_id, state.target, [address.fixed_ip], project_id=router["project_id"]
             )
         except errors.IpAddressAlreadyAllocated:
-            _check_unchanged(connection, router)  # else it may be the router itself that has just got it
+            # A concurrent request may have added the same interface: then the answer is about the router, not the address.
+            _check_unchanged(connection, router)
             raise
-        return _Change(part, port, [subnet], (*ports, _as_router_port(port, place, [subnet])))
+        return _InterfaceChange(writes, port, [subnet], (*ports, _as_router_port(port, state.target, [subnet])))
 
-    def _by_port(
-        self,
-        connection: Connection,
-        context: Context,
-        router: Object,
-        ports: tuple[RouterPort, ...],
-        outside: Sequence[Object],
-        agents: Sequence[Serving],
-        port_id: str,
-    ) -> _Change:
+    def _add_port(self, connection: Connection, context: Context, state: _State, port_id: str) -> _InterfaceChange:
+        """An existing port of the project becomes an interface."""
         port = visible_port(connection, context, port_id)
-        rules.check_adoptable(port, kept=is_kept(connection, port_id))
+        rules.check_adoptable(port, in_use=is_in_use(connection, port_id))
         if not port["fixed_ips"]:
             raise rules.refuse(f"port {port_id} has no address")
         known = {s["id"]: s for s in subnets_of(connection, [port["network_id"]])[port["network_id"]]}
         subnets = [known[fixed["subnet_id"]] for fixed in port["fixed_ips"]]
         for subnet in subnets:
             rules.check_modes(subnet)
-        rules.check_one_ipv6_port(ports, port)
-        rules.check_overlap(ports, subnets, outside)
+        rules.check_one_ipv6_port(state.ports, port)
+        rules.check_overlap(state.ports, subnets, state.external_subnets)
         if sum(subnet["ip_version"] == 4 for subnet in subnets) > 1:
             raise rules.refuse(f"port {port_id} has several IPv4 addresses")
         if not context.is_admin:
             rules.check_within_pools(port, subnets, context.project_id)
-        place = interface_place(router, agents, _host_of(ports))
-        part = self._ports.adopt(connection, router, port, place)
-        return _Change(part, port, subnets, (*ports, _as_router_port(port, place, subnets)))
+        writes = self._ports.adopt(connection, state.router, port, state.target)
+        return _InterfaceChange(writes, port, subnets, (*state.ports, _as_router_port(port, state.target, subnets)))
 
     # --- removing -------------------------------------------------------------------------------------------------
 
-    def remove(self, context: Context, router_id: str, body: Any) -> Object:
+    def remove_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
         port_id, subnet_id = rules.interface_of(body, removal=True)
 
         def attempt() -> Object:
             with self._db.read() as connection:
                 router = router_view.load(connection, router_id)
                 ports = read_ports(connection, router_id)
-                if port_id is not None:
-                    change = self._whole_port(connection, router, ports, port_id, subnet_id)
-                else:
-                    assert subnet_id is not None
-                    change = self._off_subnet(connection, context, router, ports, subnet_id)
-                agents = self._scheduler.place(connection, router, work=False).agents
-                others = self._ports.conform(connection, router, change.ports, agents)
-                released = self._delegations.released(connection, ports, [s["id"] for s in change.subnets])
-            self._scheduler.commit(router, change.part + others + released)
-            self._delegations.told(released.steps)
+                if port_id is None and subnet_id is not None:
+                    visible_subnet(connection, context, subnet_id)
+                found = _find_interface(ports, router_id, port_id, subnet_id)
+                # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
+                removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
+                for address in removed:
+                    _check_unused(connection, router, address)
+                change = self._remove(connection, ports, found, removed)
+                agents = read_agents(connection, router_id)
+                others = self._ports.reconcile(connection, router, change.ports, agents)
+                released = self._delegation.release(connection, ports, [s["id"] for s in change.subnets])
+            self._scheduler.commit(router, change.writes + others + released)
+            self._delegation.notify(released.ports)
             ids = [subnet["id"] for subnet in change.subnets]
             return _answer(router_id, change.port, ids, ids[0] if ids else None)
 
         return self._db.retrying(attempt)
 
-    def _whole_port(
-        self,
-        connection: Connection,
-        router: Object,
-        ports: tuple[RouterPort, ...],
-        port_id: str,
-        subnet_id: str | None,
-    ) -> _Change:
-        found = next((p for p in ports if p.id == port_id and p.type in INTERFACES), None)
-        if found is None:
-            raise errors.RouterInterfaceNotFound(router_id=router["id"], port_id=port_id)
-        if subnet_id is not None and all(a.subnet_id != subnet_id for a in found.addresses):
-            raise errors.SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
-        for address in found.addresses:
-            _check_unused(connection, router, address)
-        part, port = self._ports.take(connection, port_id)
-        subnets = [{"id": a.subnet_id} for a in found.addresses]
-        return _Change(part, port, subnets, tuple(p for p in ports if p is not found))
-
-    def _off_subnet(
-        self,
-        connection: Connection,
-        context: Context,
-        router: Object,
-        ports: tuple[RouterPort, ...],
-        subnet_id: str,
-    ) -> _Change:
-        subnet = visible_subnet(connection, context, subnet_id)
-        found = next(
-            (p for p in ports if p.type in INTERFACES and any(a.subnet_id == subnet_id for a in p.addresses)), None
-        )
-        if found is None:
-            raise errors.RouterInterfaceNotFoundForSubnet(router_id=router["id"], subnet_id=subnet_id)
-        (address,) = (a for a in found.addresses if a.subnet_id == subnet_id)
-        _check_unused(connection, router, address)
-        left = tuple(a for a in found.addresses if a.subnet_id != subnet_id)
+    def _remove(
+        self, connection: Connection, ports: Sequence[RouterPort], found: RouterPort, removed: Sequence[Address]
+    ) -> _InterfaceChange:
+        subnets = [{"id": address.subnet_id} for address in removed]
+        left = tuple(address for address in found.addresses if address not in removed)
         if left:
-            kept = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in left]
-            part = self._ports.readdress(connection, found.id, kept)
-            shrunk = replace(found, addresses=left)
-            port = dict(part.steps[0].context.current)
-            return _Change(part, port, [subnet], tuple(shrunk if p is found else p for p in ports))
-        part, port = self._ports.take(connection, found.id)
-        return _Change(part, port, [subnet], tuple(p for p in ports if p is not found))
+            writes = self._ports.readdress(connection, found.id, [address.fixed_ip for address in left])
+            after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
+            return _InterfaceChange(writes, dict(writes.contexts[0].current), subnets, after)
+        writes, port = self._ports.delete(connection, found.id)
+        return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
 
 
-def _host_of(ports: Sequence[RouterPort]) -> str:
-    return next((port.host for port in ports if port.host), "")
+def _find_interface(
+    ports: Sequence[RouterPort], router_id: str, port_id: str | None, subnet_id: str | None
+) -> RouterPort:
+    """The interface that a request to remove one names."""
+    interfaces = [port for port in ports if port.is_interface]
+    if port_id is None:
+        assert subnet_id is not None
+        found = next((port for port in interfaces if subnet_id in port.subnet_ids), None)
+        if found is None:
+            raise errors.RouterInterfaceNotFoundForSubnet(router_id=router_id, subnet_id=subnet_id)
+        return found
+    found = next((port for port in interfaces if port.id == port_id), None)
+    if found is None:
+        raise errors.RouterInterfaceNotFound(router_id=router_id, port_id=port_id)
+    if subnet_id is not None and subnet_id not in found.subnet_ids:
+        raise errors.SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
+    return found
 
 
-def _as_router_port(port: Object, place: Place, subnets: Sequence[Object]) -> RouterPort:
+def _as_router_port(port: Object, target: PortTarget, subnets: Sequence[Object]) -> RouterPort:
     cidrs = {subnet["id"]: subnet["cidr"] for subnet in subnets}
     addresses = tuple(Address(f["subnet_id"], f["ip_address"], cidrs[f["subnet_id"]]) for f in port["fixed_ips"])
-    return RouterPort(port["id"], place.type, port["network_id"], place.host, "", addresses)
+    return RouterPort(port["id"], target.type, port["network_id"], target.host, "", addresses)
 
 
 def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str | None) -> Object:
@@ -232,14 +211,14 @@ def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str 
 
 
 def _check_unchanged(connection: Connection, router: Object) -> None:
-    """What was found out about a router that has changed meanwhile is found out anew."""
+    """Decide again if the router has changed since it was read."""
     revision = connection.execute(sa.select(_c.revision_number).where(_c.id == router["id"])).scalar()
     if revision != router["revision_number"]:
         raise Stale
 
 
 def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:
-    """A network shared with all is for instances; who may route it is named by an RBAC policy."""
+    """Refuse another project's subnet: sharing with all is for instances, routing takes an RBAC policy for the project."""
     policy = sa.select(_r.id).where(
         _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
     )
@@ -248,7 +227,7 @@ def _check_shared_with(connection: Connection, subnet: Object, project_id: str |
 
 
 def _check_unused(connection: Connection, router: Object, address: Address) -> None:
-    """An interface stays while floating IPs reach their ports through it, or routes have their nexthop there."""
+    """Refuse to remove an address behind which are floating IPs' ports or the nexthop of a route."""
     here = _a.subnet_id == address.subnet_id
     whole = sa.select(_f.id).where(
         _f.router_id == router["id"],

@@ -1,9 +1,9 @@
-"""Prefixes that somebody outside delegates to a router for its subnets.
+"""Prefix delegation: IPv6 prefixes that a server outside delegates to a router for its subnets.
 
-The host on which the router is asks for them and says what it got; the subnet, its gateway and all addresses on it follow
-in one transaction, which passes the router's row: an interface or a gateway that goes at the same time is not overtaken.
-When either has gone, the subnet is back at its provisional prefix, in the transaction that took it away. So no subnet has
-a prefix that nobody routes, whatever becomes of the host.
+The host of the router requests a prefix and reports it. The subnet, its gateway and all addresses on it are renumbered in
+one transaction, on the condition that the router has not changed: a gateway or interface that is removed at the same time
+wins. The request that removes either of them also gives the subnet its provisional prefix back. So no subnet keeps a prefix
+that nobody routes, even if the host is lost.
 """
 
 from __future__ import annotations
@@ -24,27 +24,25 @@ from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
 from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
-from neutrino.server.l3.device_owners import INTERFACES, SNAT
-from neutrino.server.l3.routers.port_layout import ACTIVE
-from neutrino.server.l3.routers.router_ports import NOTHING, Part
+from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, RouterPort
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterWrites, read_ports
 from neutrino.server.l3.routers.rules import check_overlap
-from neutrino.server.l3.routers.state import RouterPort, read_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.subnet_view import VIEW, subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
-ROUNDS = 3  # ports that were made meanwhile, with an address on the old prefix, are seen in the next
-_r, _rp, _b, _g, _a, _s = (
+ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
+_r, _rp, _a, _s, _b, _g = (
     t.routers.c,
     t.router_ports.c,
-    t.router_l3_agents.c,
-    t.agents.c,
     t.ip_allocations.c,
     t.subnets.c,
+    t.router_l3_agents.c,
+    t.agents.c,
 )
-# The router that is the subnet's gateway, if this host is where it reaches the outside.
+# The router that is the subnet's gateway, if this host has the router's gateway port.
 _ROUTER = (
     sa.select(_r.id, _r.revision_number, _r.gw_network_id)
     .select_from(
@@ -66,46 +64,43 @@ _ROUTER = (
 )
 
 
-class Delegations:
+class PrefixDelegation:
     def __init__(self, db: Database, operations: Operations, renumbering: Renumbering) -> None:
         self._db = db
         self._operations = operations
         self._renumbering = renumbering
 
-    # --- what hosts say -------------------------------------------------------------------------------------------
-
     def set_prefix(self, host: str, subnet_id: str, text: str) -> bool:
-        """A host has this prefix for a subnet, or, with the provisional one, has none any more; whether it was news."""
+        """Store the prefix that a host reports for a subnet (the provisional one: none); whether it changed."""
         cidr = usable_prefix(text)
         if cidr is None:
-            LOG.warning("host %s has a prefix for subnet %s that is none: %.100r", host, subnet_id, text)
+            LOG.warning("host %s reports an unusable prefix for subnet %s: %.100r", host, subnet_id, text)
             return False
         rounds = 0
-        while rounds < ROUNDS and self._db.retrying(lambda: self._settle(host, subnet_id, cidr)):
+        while rounds < ROUNDS and self._db.retrying(lambda: self._renumber(host, subnet_id, cidr)):
             rounds += 1
         return rounds > 0
 
-    def _settle(self, host: str, subnet_id: str, cidr: str) -> bool:
+    def _renumber(self, host: str, subnet_id: str, cidr: str) -> bool:
         with self._db.read() as connection:
             found = connection.execute(_ROUTER, {"subnet": subnet_id, "on_host": host}).first()
             router = None if found is None else found._asdict()
             subnet = VIEW.load(connection, subnet_id)
             if router is None or subnet is None:
-                return False  # not, or no longer, this host's to say
+                return False  # stale report: the host does not, or no longer, serve the router of the subnet
             if subnet["cidr"] != cidr and (problem := self._problem(connection, router, subnet, cidr)):
-                LOG.warning("subnet %s does not get %s, which host %s has for it: %s", subnet_id, cidr, host, problem)
+                LOG.warning("subnet %s does not get prefix %s of host %s: %s", subnet_id, cidr, host, problem)
                 return False
             steps = self._renumbering.steps(connection, [subnet], cidr)
         if not steps:
             return False
-
         with self._operations.write([step.context for step in steps]) as tx:
             stamp = update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)
             tx.record("router", router["id"], stamp["revision_number"])
-        LOG.info("subnet %s has the prefix %s by host %s", subnet_id, cidr, host)
-        self._renumbering.told(steps)
+        LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
+        self.notify(steps)
         return True
 
     def _problem(self, connection: Connection, router: Any, subnet: Object, cidr: str) -> str:
@@ -122,27 +117,27 @@ class Delegations:
             return error.message
         return ""
 
-    # --- what goes ------------------------------------------------------------------------------------------------
+    def release(
+        self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]
+    ) -> RouterWrites:
+        """Give subnets that lose their router, or whose router loses its gateway, the provisional prefix.
 
-    def released(self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]) -> Part:
-        """Subnets from which the router is being taken, or the router's gateway from it, lose their prefix.
-
-        `ports` are those of the router that the change takes away or gives other addresses itself.
+        `ports` of the router are deleted or readdressed by the same request, and are left to it.
         """
         if not subnet_ids:
             return NOTHING
         found = [s for s in VIEW.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
         without = {port.id for port in ports}
-        return Part(steps=self._renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
+        return RouterWrites(ports=self._renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
 
-    def without_gateway(self, connection: Connection, ports: Sequence[RouterPort]) -> Part:
-        """A router loses its gateway, and with it all prefixes; its interfaces stay."""
-        routed = {a.subnet_id for port in ports if port.type in INTERFACES for a in port.addresses}
-        return self.released(connection, [port for port in ports if port.type == SNAT], routed)
+    def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> RouterWrites:
+        """The router loses its gateway, and with it all prefixes; its interfaces stay."""
+        routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
+        return self.release(connection, [port for port in ports if port.type == SNAT], routed)
 
-    def told(self, steps: Sequence[PendingWrite]) -> None:
-        """After a commit."""
-        self._renumbering.told(steps)
+    def notify(self, writes: Sequence[PendingWrite]) -> None:
+        """After the commit."""
+        self._renumbering.told(writes)
 
 
 def _without(ports: Sequence[RouterPort], subnet_id: str) -> list[RouterPort]:

@@ -1,7 +1,12 @@
-"""A router's ports in the database: made, moved and taken away as parts of a larger change."""
+"""Ports of routers in the database: read, created, moved and deleted as parts of a router's change.
+
+The ports are ordinary ports, bound and recorded by the core plugin. Everything that one request changes is collected in
+`RouterWrites` and written in one transaction.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,65 +18,91 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ipam.allocation import Allocator, Wanted
-from neutrino.server.l3.device_owners import GATEWAY, HA_PORT, INTERFACES, SNAT
-from neutrino.server.l3.routers.port_layout import EVERY_HOST, Place, central_host, plan_ports
-from neutrino.server.l3.routers.state import RouterPort, Serving, router_port_row
-from neutrino.server.ml2.driver_api import VIF_FAILED
+from neutrino.server.ipam.allocation import Allocator
+from neutrino.server.l3.routers import port_layout as layout
+from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
+from neutrino.server.ml2.driver_api import VIF_FAILED, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.ml2.port_addresses import addresses_after
 from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.service_ports import service_port
 from neutrino.server.ml2.subnet_view import subnets_of
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 VIF_DISTRIBUTED: Final = "distributed"
-_p, _rp, _b = t.ports.c, t.router_ports.c, t.router_l3_agents.c
+_p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
+_PORTS = (
+    sa.select(_rp.port_id, _rp.port_type, _p.network_id, _p.host, _p.vif_type, _a.subnet_id, _a.ip_address, _s.cidr)
+    .select_from(
+        t.router_ports.join(t.ports, _p.id == _rp.port_id)
+        .outerjoin(t.ip_allocations, _a.port_id == _p.id)
+        .outerjoin(t.subnets, _s.id == _a.subnet_id)
+    )
+    .where(_rp.router_id == sa.bindparam("router"))
+    .order_by(_rp.port_id, _a.ip_address)
+)
+_AGENTS = (
+    sa.select(_b.agent_id, _g.host, _b.ha_port_id, _b.ha_state)
+    .select_from(t.router_l3_agents.join(t.agents))
+    .where(_b.router_id == sa.bindparam("router"))
+    .order_by(_b.agent_id)
+)
+
+
+def read_ports(connection: Connection, router_id: str) -> tuple[RouterPort, ...]:
+    rows = connection.execute(_PORTS, {"router": router_id}).all()
+    addresses: defaultdict[str, list[Address]] = defaultdict(list)
+    for row in rows:
+        if row.subnet_id is not None:
+            addresses[row.port_id].append(Address(row.subnet_id, row.ip_address, row.cidr))
+    found = {
+        row.port_id: RouterPort(
+            row.port_id, row.port_type, row.network_id, row.host, row.vif_type, tuple(addresses[row.port_id])
+        )
+        for row in rows
+    }
+    return tuple(found.values())
+
+
+def read_agents(connection: Connection, router_id: str) -> tuple[RouterAgent, ...]:
+    return tuple(RouterAgent(*row) for row in connection.execute(_AGENTS, {"router": router_id}))
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a change: rows that come first, ports, and rows that stand on the ports."""
+class RouterWrites:
+    """Pending writes of a router's change: rows, then ports, then rows that reference these ports."""
 
     first: tuple[Write, ...] = ()
-    steps: tuple[PendingWrite, ...] = ()
+    ports: tuple[PendingWrite, ...] = ()
     then: tuple[Write, ...] = ()
 
-    def __add__(self, other: Part) -> Part:
-        return Part(self.first + other.first, self.steps + other.steps, self.then + other.then)
+    def __add__(self, other: RouterWrites) -> RouterWrites:
+        return RouterWrites(self.first + other.first, self.ports + other.ports, self.then + other.then)
 
     def __bool__(self) -> bool:
-        return bool(self.first or self.steps or self.then)
+        return bool(self.first or self.ports or self.then)
+
+    @property
+    def contexts(self) -> list[DriverContext]:
+        """For the mechanism drivers."""
+        return [port.context for port in self.ports]
 
     def write(self, tx: Transaction) -> None:
-        for write in self.first:
-            write(tx)
-        for step in self.steps:
-            step.write(tx)
-        for write in self.then:
+        for write in (*self.first, *(port.write for port in self.ports), *self.then):
             write(tx)
 
 
-NOTHING: Final = Part()
+NOTHING: Final = RouterWrites()
 
 
-def port_values(network_id: str, project_id: str, device_id: str, owner: str, host: str, name: str = "") -> Object:
-    """A port of the service's own, before it has an address."""
-    return {
-        "name": name,
-        "network_id": network_id,
-        "project_id": project_id,
-        "admin_state_up": True,
-        "device_id": device_id,
-        "device_owner": owner,
-        "extra_dhcp_opts": [],
-        "dns_name": "",
-        "dns_domain": "",
-        "binding:host_id": host,
-        "binding:vnic_type": "normal",
-        "propagate_uplink_status": True,
-    }
+def execute(statement: sa.Executable) -> Write:
+    """A write of one statement."""
+
+    def write(tx: Transaction) -> None:
+        tx.execute(statement)
+
+    return write
 
 
 class RouterPorts:
@@ -81,153 +112,143 @@ class RouterPorts:
 
     # --- single ports ---------------------------------------------------------------------------------------------
 
-    def make(
+    def create(
         self,
         connection: Connection,
         router: Mapping[str, Any],
         network_id: str,
-        place: Place,
+        target: PortTarget,
         fixed_ips: Sequence[Mapping[str, Any]] | None = None,
         *,
         project_id: str = "",
         name: str = "",
         subnets: Sequence[Object] | None = None,
-    ) -> tuple[Part, Object]:
-        """A new port of the router; without a wish for addresses it gets what any port gets."""
+    ) -> tuple[RouterWrites, Object]:
+        """A new port of the router; without `fixed_ips` it gets addresses like any port."""
         network = self._networks.load(connection, network_id)
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
-        values = port_values(network_id, project_id, router["id"], place.type, place.host, name)
+        values = service_port(network_id, project_id, router["id"], target.type, target.host, name)
         if fixed_ips is not None:
             values["fixed_ips"] = [dict(fixed) for fixed in fixed_ips]
-        step = self._ports.prepare_create(connection, values, network, subnets)
-        port = dict(step.context.current)
-        row = router_port_row(router["id"], port["id"], place.type)
-        then: list[Write] = [lambda tx: tx.insert(t.router_ports, [row])]
-        if place.host == EVERY_HOST and place.type in INTERFACES and router["distributed"]:
-            then.append(_distributed(port["id"]))
-        return Part(steps=(step,), then=tuple(then)), port
+        created = self._ports.prepare_create(connection, values, network, subnets)
+        port = dict(created.context.current)
+        return RouterWrites(ports=(created,), then=_owned(router, port["id"], target)), port
 
-    def change(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> Part:
+    def update(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> RouterWrites:
         before, network = self._loaded(connection, port_id)
-        step = self._ports.prepare_update(connection, before, values, network, rebind=rebind)
-        return Part(steps=(step,)) if step is not None else NOTHING
+        updated = self._ports.prepare_update(connection, before, values, network, rebind=rebind)
+        return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
 
-    def adopt(self, connection: Connection, router: Mapping[str, Any], port: Object, place: Place) -> Part:
-        """Make a port that was there before one of the router's."""
+    def adopt(
+        self, connection: Connection, router: Mapping[str, Any], port: Object, target: PortTarget
+    ) -> RouterWrites:
+        """Turn an existing port of the project into an interface of the router."""
         network = self._networks.load(connection, port["network_id"])
-        values = {"device_id": router["id"], "device_owner": place.type, "binding:host_id": place.host}
-        step = self._ports.prepare_update(connection, port, values, network, bump=1)
-        assert step is not None, "its device is another"
-        row = router_port_row(router["id"], port["id"], place.type)
-        part = Part(steps=(step,), then=(lambda tx: tx.insert(t.router_ports, [row]),))
-        return part + Part(then=(_distributed(port["id"]),)) if router["distributed"] else part
+        values = {"device_id": router["id"], "device_owner": target.type, "binding:host_id": target.host}
+        updated = self._ports.prepare_update(connection, port, values, network, bump=1)
+        assert updated is not None, "its device_id changes"
+        return RouterWrites(ports=(updated,), then=_owned(router, port["id"], target))
 
-    def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> Part:
-        """Give a port other addresses; those that it may keep it keeps."""
+    def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> RouterWrites:
+        """Give a port other addresses; it keeps those that fit."""
         before, network = self._loaded(connection, port_id)
-        fixed = addresses_after(connection, before, before, fixed_ips)
-        step = self._ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
-        return Part(steps=(step,)) if step is not None else NOTHING
+        fixed = self._ports.addresses_after(connection, before, before, fixed_ips)
+        updated = self._ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
+        return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
 
-    def take(self, connection: Connection, port_id: str) -> tuple[Part, Object]:
+    def delete(self, connection: Connection, port_id: str) -> tuple[RouterWrites, Object]:
         before, network = self._loaded(connection, port_id)
-        return Part(steps=(self._ports.prepare_delete(before, network),)), before
+        return RouterWrites(ports=(self._ports.prepare_delete(before, network),)), before
 
     def _loaded(self, connection: Connection, port_id: str) -> tuple[Object, Object]:
-        """A port that the router had a moment ago, and its network."""
+        """A port of the router, and its network."""
         try:
             port = self._ports.load(connection, port_id)
             return port, self._networks.load(connection, port["network_id"])
-        except errors.NotFound:  # another request was faster: what was read of the router is no longer so
+        except errors.NotFound:  # deleted since the router's ports were read: read them again
             raise Stale from None
 
-    # --- all of them ----------------------------------------------------------------------------------------------
+    # --- the whole layout -----------------------------------------------------------------------------------------
 
-    def conform(
+    def reconcile(
         self,
         connection: Connection,
         router: Mapping[str, Any],
         ports: Sequence[RouterPort],
-        agents: Sequence[Serving],
+        agents: Sequence[RouterAgent],
         *,
         rebind: bool = False,
-    ) -> Part:
-        """What makes the router's ports what they should be; with `rebind`, those that nobody wired are tried again."""
-        difference = plan_ports(router, ports, agents)
-        part = NOTHING
-        for port in difference.going:
-            part += self.take(connection, port.id)[0]
-        for port_id, place in difference.move.items():
-            part += self._moved(connection, port_id, place)
-        for interface in difference.snat_for:
-            part += self._snat(connection, router, interface, ports, agents)
-        routed = {a.subnet_id for port in ports if port.type in INTERFACES for a in port.addresses}
-        for port in difference.snat_trim:
-            kept = [
-                {"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in port.addresses if a.subnet_id in routed
-            ]
-            part += self.change(connection, port.id, {"fixed_ips": kept})
-        for agent in difference.ha_for:
-            part += self._ha_port(connection, router, agent)
-        if rebind:
-            gone = {port.id for port in difference.going} | set(difference.move)
-            for port in ports:
-                if port.vif_type == VIF_FAILED and port.host and port.id not in gone:
-                    part += self.change(connection, port.id, {}, rebind=True)
-        return part
+    ) -> RouterWrites:
+        """Give the router the ports of its layout; `rebind`: retry ports whose binding has failed."""
+        plan = layout.plan_ports(router, ports, agents)
+        routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
+        writes = NOTHING
+        for port in plan.delete:
+            writes += self.delete(connection, port.id)[0]
+        for port_id, target in plan.move.items():
+            writes += self._move(connection, port_id, target)
+        for interface in plan.add_snat_for:
+            writes += self._add_snat(connection, router, interface, ports, agents)
+        for port in plan.trim_snat:
+            kept = [address.fixed_ip for address in port.addresses if address.subnet_id in routed]
+            writes += self.update(connection, port.id, {"fixed_ips": kept})
+        for agent in plan.add_ha_port_for:
+            writes += self._add_ha_port(connection, router, agent)
+        changed = {port.id for port in plan.delete} | set(plan.move)
+        for port in ports:
+            if rebind and port.vif_type == VIF_FAILED and port.host and port.id not in changed:
+                writes += self.update(connection, port.id, {}, rebind=True)
+        return writes
 
-    def _moved(self, connection: Connection, port_id: str, place: Place) -> Part:
-        values = {"device_owner": place.type, "binding:host_id": place.host}
-        part = self.change(connection, port_id, values)
-        retype = sa.update(t.router_ports).where(_rp.port_id == port_id).values(port_type=place.type)
-        part += Part(then=(lambda tx: _run(tx, retype),))
-        if place.host == EVERY_HOST and place.type in INTERFACES:
-            part += Part(then=(_distributed(port_id),))
-        return part
+    def _move(self, connection: Connection, port_id: str, target: PortTarget) -> RouterWrites:
+        moved = self.update(connection, port_id, {"device_owner": target.type, "binding:host_id": target.host})
+        retype = sa.update(t.router_ports).where(_rp.port_id == port_id).values(port_type=target.type)
+        then = (execute(retype), *_marked_distributed(port_id, target))
+        return moved + RouterWrites(then=then)
 
-    def _snat(
+    def _add_snat(
         self,
         connection: Connection,
         router: Mapping[str, Any],
         interface: RouterPort,
         ports: Sequence[RouterPort],
-        agents: Sequence[Serving],
-    ) -> Part:
-        """What the central host sends and receives by on an interface's subnets, as the interface itself is everywhere."""
-        on = {a.subnet_id for a in interface.addresses}
-        there = next((p for p in ports if p.type == SNAT and on & {a.subnet_id for a in p.addresses}), None)
-        if there is None:
-            wish = [{"subnet_id": subnet_id} for subnet_id in sorted(on)]
-            now = next((port.host for port in ports if port.type == GATEWAY), "")
-            place = Place(SNAT, central_host(agents, now))
-            return self.make(connection, router, interface.network_id, place, wish)[0]
-        has = [{"subnet_id": a.subnet_id, "ip_address": a.ip_address} for a in there.addresses if a.subnet_id in on]
-        missing = on - {a["subnet_id"] for a in has}
-        subnets = [s for s in subnets_of(connection, [there.network_id])[there.network_id] if s["id"] in missing]
-        found = Allocator(connection).allocate([Wanted((s,)) for s in subnets], there.network_id)
-        new = [{"subnet_id": f.subnet_id, "ip_address": f.ip_address} for f in found]
-        return self.change(connection, there.id, {"fixed_ips": [*has, *new]})
+        agents: Sequence[RouterAgent],
+    ) -> RouterWrites:
+        """The port by which the SNAT host sends and receives on the interface's subnets: the interface is on every host."""
+        on = interface.subnet_ids
+        snat = next((port for port in ports if port.type == layout.SNAT and on & port.subnet_ids), None)
+        if snat is None:
+            current = next((port.host for port in ports if port.type == layout.GATEWAY), "")
+            target = PortTarget(layout.SNAT, layout.central_host(agents, current))
+            fixed_ips = [{"subnet_id": subnet_id} for subnet_id in sorted(on)]
+            return self.create(connection, router, interface.network_id, target, fixed_ips)[0]
+        kept = [address.fixed_ip for address in snat.addresses if address.subnet_id in on]
+        missing = on - snat.subnet_ids
+        subnets = [s for s in subnets_of(connection, [snat.network_id])[snat.network_id] if s["id"] in missing]
+        allocator = Allocator(connection)
+        new = [allocator.any_of(subnet) for subnet in subnets]
+        return self.update(connection, snat.id, {"fixed_ips": [*kept, *new]})
 
-    def _ha_port(self, connection: Connection, router: Mapping[str, Any], agent: Serving) -> Part:
+    def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> RouterWrites:
         name = f"HA port tenant {router['project_id']}"
-        part, port = self.make(connection, router, router["ha_network_id"], Place(HA_PORT, agent.host), name=name)
-        note = (
+        target = PortTarget(layout.HA_PORT, agent.host)
+        writes, port = self.create(connection, router, router["ha_network_id"], target, name=name)
+        placed = (
             sa.update(t.router_l3_agents)
             .where(_b.router_id == router["id"], _b.agent_id == agent.agent_id)
             .values(ha_port_id=port["id"])
         )
-        return part + Part(then=(lambda tx: _run(tx, note),))
+        return writes + RouterWrites(then=(execute(placed),))
 
 
-def _distributed(port_id: str) -> Write:
-    """The port is on every host that needs it, and bound to none."""
-    note = sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)
-    return lambda tx: _run(tx, note)
+def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> tuple[Write, ...]:
+    """Record whose port it is: `device_owner` alone does not prove it, as clients may clear it."""
+    row = {"router_id": router["id"], "port_id": port_id, "port_type": target.type}
+    return (lambda tx: tx.insert(t.router_ports, [row]), *_marked_distributed(port_id, target))
 
 
-def _run(tx: Transaction, statement: sa.Executable) -> None:
-    tx.execute(statement)
-
-
-__all__ = ["NOTHING", "Part", "RouterPorts", "port_values"]
+def _marked_distributed(port_id: str, target: PortTarget) -> tuple[Write, ...]:
+    if target.host != layout.EVERY_HOST or target.type != layout.DVR_INTERFACE:
+        return ()
+    return (execute(sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)

@@ -1,4 +1,4 @@
-"""What a router may be connected to, and which routes it may have. Pure: everything it looks at is given."""
+"""Rules for a router's interfaces and routes. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 from neutrino.server import errors
 from neutrino.server.api.types import Uuid, comparable
 from neutrino.server.ipam.delegated import is_provisional
-from neutrino.server.l3.device_owners import DVR_INTERFACE, INTERFACES, SNAT
-from neutrino.server.l3.routers.state import RouterPort
+from neutrino.server.l3.routers.port_layout import DVR_INTERFACE, INTERFACES, SNAT, RouterPort
 
 Object = Mapping[str, Any]
 _UUID = Uuid()
-OF_DEVICES = ("compute:", "baremetal:", "manila:", "network:", "trunk:")
+DEVICE_OWNERS = ("compute:", "baremetal:", "manila:", "network:", "trunk:")
 
 
 def refuse(message: str, resource: str = "router") -> errors.BadRequest:
@@ -22,7 +21,7 @@ def refuse(message: str, resource: str = "router") -> errors.BadRequest:
 
 
 def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str | None]:
-    """The port and the subnet that a request for an interface names; one of them, or both to remove one."""
+    """The port id and the subnet id of a request body: one of them, or both to remove an interface."""
     named = body if isinstance(body, dict) else {}
     if "port_id" not in named and "subnet_id" not in named:
         raise refuse("a subnet_id or a port_id is needed")
@@ -37,30 +36,31 @@ def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str |
     return named.get("port_id"), named.get("subnet_id")
 
 
-def check_adoptable(port: Object, *, kept: bool) -> None:
-    """Refuse a port that a device has, for a router's interface is trusted: its host lets through what it sends.
+def check_adoptable(port: Object, *, in_use: bool) -> None:
+    """Refuse a port of a device as interface: the firewall trusts interfaces, so an instance could send anything.
 
-    The port's project may clear device_id, which leaves the port where it is: on a host, in the hands of an instance.
+    device_id alone does not show it: a project may clear it while the port stays plugged into an instance on a host.
+    `in_use`: by a router or a floating IP.
     """
     owner, host = port["device_owner"], port["binding:host_id"]
     if port["device_id"]:
         raise errors.PortInUse(port_id=port["id"], device_id=port["device_id"])
-    if kept:
+    if in_use:
         raise errors.PortInUse(port_id=port["id"], device_id="of a router or a floating IP")
     if host:
         raise errors.PortInUse(port_id=port["id"], device_id=f"on host {host}")
-    if owner.startswith(OF_DEVICES) and owner not in INTERFACES:
+    if owner.startswith(DEVICE_OWNERS) and owner not in INTERFACES:
         raise errors.PortInUse(port_id=port["id"], device_id=owner)
 
 
 def check_modes(subnet: Object) -> None:
-    """A subnet whose hosts hear of their prefix from another router has no place for ours."""
+    """Refuse a subnet whose router advertisements come from a router outside of the service."""
     if subnet["ip_version"] == 6 and subnet["ipv6_ra_mode"] is None and subnet["ipv6_address_mode"] is not None:
         raise refuse(f"subnet {subnet['id']} gets its router advertisements from elsewhere (ipv6_ra_mode is not set)")
 
 
 def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: Iterable[Object] = ()) -> None:
-    """No two subnets of a router overlap; `others` are those beside the ones that its ports have addresses on."""
+    """Refuse subnets that overlap with those of the router's ports or with `others`, as of its external network."""
     taken = {address.subnet_id: address.cidr for port in ports for address in port.addresses}
     for subnet in new:
         if subnet["id"] in taken:
@@ -75,7 +75,7 @@ def check_overlap(ports: Sequence[RouterPort], new: Sequence[Object], others: It
 
 
 def check_one_ipv6_port(ports: Sequence[RouterPort], port: Object) -> None:
-    """The prefixes of a network are announced by one port of a router."""
+    """Refuse a second IPv6 port on a network: one port announces all its prefixes."""
     if not any(":" in fixed["ip_address"] for fixed in port["fixed_ips"]):
         return
     for other in ports:
@@ -88,7 +88,7 @@ def has_ipv6(port: RouterPort) -> bool:
 
 
 def check_within_pools(port: Object, subnets: Sequence[Object], project_id: str | None) -> None:
-    """Who does not own a subnet takes no address of it that its owner has kept back."""
+    """Refuse an address outside of the allocation pools of another project's subnet: its owner reserved it."""
     by_id = {subnet["id"]: subnet for subnet in subnets}
     for fixed in port["fixed_ips"]:
         subnet = by_id[fixed["subnet_id"]]
@@ -103,7 +103,7 @@ def _in_pools(address: str, pools: Sequence[Mapping[str, str]]) -> bool:
 
 
 def check_routes(routes: Sequence[Mapping[str, str]], cidrs: Iterable[str], own: Iterable[str]) -> None:
-    """A nexthop is a neighbour: on a network of the router, and not the router itself."""
+    """Refuse nexthops that are not on a subnet of the router, and those that are the router itself."""
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
     addresses = set(own)
     for route in routes:
@@ -120,7 +120,7 @@ def has_nexthop_in(routes: Sequence[Mapping[str, str]], cidr: str) -> bool:
 
 
 def routes_added(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Both, each route once."""
+    """The union, in order; linear, as a router may have thousands of routes."""
     both: dict[Any, dict[str, str]] = {}
     for route in [*old, *new]:
         both.setdefault(comparable(route), dict(route))
@@ -128,6 +128,6 @@ def routes_added(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, st
 
 
 def routes_removed(old: Sequence[Mapping[str, str]], gone: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """What is left; a route that was not there is no mistake."""
+    """The difference; removing a route that does not exist is no error."""
     going = {comparable(route) for route in gone}
     return [dict(route) for route in old if comparable(route) not in going]

@@ -1,15 +1,16 @@
-"""Routers to L3 agents: given with the change that needs one, taken over when an agent appears, moved when one is lost.
+"""L3 scheduler: which L3 agents serve which routers.
 
-A router needs an agent when it has an interface or a gateway; an HA router from the start, a distributed one for its SNAT
-while it has a gateway. Which agents it has is part of the change that made it need them, and so are its ports' hosts.
-What happens later (an agent comes, goes, or is given the router by the operator) is `settle`: the router is read, its
-agents are decided, and its ports are made what they should be, in one transaction on the router's revision.
+A router needs an agent when it has an interface or a gateway, an HA router from its creation, a distributed one for its
+SNAT while it has a gateway. Agents are assigned in the transaction of the request that makes them necessary (`assign`), so
+the hosts of the router's ports are right from the start. Later changes (an agent is new or lost, or the operator moves the
+router) go through `place`: read the router, decide its agents, reconcile its ports, in one transaction on the condition
+that the router's revision has not changed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,133 +23,133 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.registry import Registry, Report
-from neutrino.server.l3 import router_view
-from neutrino.server.l3.device_owners import GATEWAY, INTERFACES
-from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY
-from neutrino.server.l3.routers.router_ports import NOTHING, Part, RouterPorts
-from neutrino.server.l3.routers.state import RouterPort, Serving, read_agents, read_ports
-from neutrino.server.l3.scheduling.candidates import DVR, DVR_NO_EXTERNAL, LEGACY, L3Agent, choose_agents, fits
-from neutrino.server.l3.scheduling.hosting import DOWN, STATUS, why_unhosted
+from neutrino.server.hosts.registry import Registry, Report, check_agent
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
+from neutrino.server.l3.scheduling import candidates as l3
+from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.scheduling.candidates import Candidate
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
-BATCH = 500
-MOST_REASONS = 10000
+MAX_REASONS = 10000  # routers whose last logged reason is remembered
 _a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.c
-_AGENTS = (
-    sa.select(
-        _a.id,
-        _a.host,
-        _a.availability_zone,
-        _a.admin_state_up,
-        _a.heartbeat_timestamp,
-        _a.configurations,
-        sa.select(sa.func.count()).where(_b.agent_id == _a.id).scalar_subquery().label("routers"),
-    )
-    .where(_a.agent_type == words.L3)
-    .order_by(_a.id)
-)
 
 
 @dataclass(frozen=True)
-class Settings:
-    driver: str
-    agents_per_router: int
-    default_zones: Sequence[str] = ()
-    automatic: bool = True  # router_auto_schedule
-    failover: bool = True  # allow_automatic_l3agent_failover
+class Assignment:
+    """The agents of a router after a change, and the writes of the placements that change."""
+
+    agents: tuple[RouterAgent, ...]
+    writes: RouterWrites = NOTHING
 
 
-@dataclass(frozen=True)
-class Placed:
-    """The agents that a router has after a change, and what writes those that it did not have before."""
-
-    agents: tuple[Serving, ...]
-    part: Part = NOTHING
-
-
-class L3Scheduler:
+class L3Scheduler(AgentScheduler):
     def __init__(
-        self, db: Database, registry: Registry, operations: Operations, ports: RouterPorts, settings: Settings
+        self,
+        db: Database,
+        registry: Registry,
+        operations: Operations,
+        ports: RouterPorts,
+        options: SchedulingOptions,
+        driver: str,
     ) -> None:
-        self._db = db
-        self._registry = registry
+        super().__init__(db, registry, ROUTERS, options)
         self._operations = operations
         self._ports = ports
-        self._settings = settings
+        self._driver = driver
         self._reasons: dict[str, str] = {}  # why routers are DOWN, as last logged
 
-    # --- as a part of a change --------------------------------------------------------------------------------------
+    # --- as a part of a request -----------------------------------------------------------------------------------
 
-    def place(
-        self, connection: Connection, router: Object, *, new: bool = False, work: bool = True, recast: bool = False
-    ) -> Placed:
-        """The agents of a router as it will be.
+    def assign(
+        self, connection: Connection, router: Object, *, new: bool = False, needed: bool = True, recast: bool = False
+    ) -> Assignment:
+        """The agents of a router as it will be after the request.
 
-        `work`: it has, or is about to get, something to do. `recast`: it is becoming one of another kind.
+        `needed`: it has, or gets, an interface or a gateway. `recast`: it becomes, or ceases to be, HA or distributed.
         """
-        serving = () if new else read_agents(connection, router["id"])
-        kept = Placed(serving)
-        if recast:
-            kept = self._still_fitting(connection, router, serving)
-        if not work or not self._settings.automatic or (kept.agents and not router["ha"]):
+        current = () if new else read_agents(connection, router["id"])
+        kept = self._keep_fitting(connection, router, current) if recast else Assignment(current)
+        if not needed or not self._options.automatic or (kept.agents and not router["ha"]):
             return kept
-        if router["distributed"] and router["gw_network_id"] is None and not router["ha"]:
+        if not needs_agent(router, has_interface=True):
             return kept
-        more = self._with_more(connection, router, kept.agents)
-        return Placed(more.agents, kept.part + more.part)
+        added = self._add_lacking(connection, router, kept.agents)
+        return Assignment(added.agents, kept.writes + added.writes)
 
-    def _still_fitting(self, connection: Connection, router: Object, serving: tuple[Serving, ...]) -> Placed:
-        """Of a router's agents, those that can keep it when it is one of another kind, as if it were new to them."""
-        able = {agent.candidate.id for agent in self.read_candidates(connection) if fits(agent, router)}
-        fitting = sorted((a for a in serving if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
+    def _keep_fitting(self, connection: Connection, router: Object, current: tuple[RouterAgent, ...]) -> Assignment:
+        """The agents that can keep a router of another kind. They get it as if it were new: HA ports are another kind's."""
+        able = {agent.id for agent in self._candidates(connection) if fits(agent, router)}
+        fitting = sorted((a for a in current if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
         staying = fitting if router["ha"] else fitting[:1]
-        kept = {agent.agent_id for agent in staying}
-        leaving = self._leaving(router["id"], [agent for agent in serving if agent.agent_id not in kept])
         renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
+        leave = _leave(router["id"], {a.agent_id for a in current} - {a.agent_id for a in staying})
+        agents = tuple(RouterAgent(a.agent_id, a.host) for a in staying)
+        return Assignment(agents, leave + RouterWrites(first=(execute(renew),)))
 
-        def write(tx: Transaction) -> None:
-            tx.execute(renew)
-
-        return Placed(tuple(Serving(a.agent_id, a.host) for a in staying), leaving + Part(first=(write,)))
-
-    def _with_more(
-        self, connection: Connection, router: Object, serving: tuple[Serving, ...], barred: Collection[str] = ()
-    ) -> Placed:
-        """With the agents that the router lacks; none of those that are `barred`."""
-        hints = router["availability_zone_hints"] or list(self._settings.default_zones)
-        chosen = choose_agents(
-            [agent for agent in self.read_candidates(connection) if agent.candidate.id not in barred],
+    def _add_lacking(
+        self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
+    ) -> Assignment:
+        """Add the agents that the router lacks, but none that is `barred`."""
+        chosen = l3.choose_agents(
+            [agent for agent in self._candidates(connection) if agent.id not in barred],
             router,
-            {agent.agent_id for agent in serving},
-            hints,
-            self._settings.agents_per_router,
-            self._settings.driver,
+            {agent.agent_id for agent in current},
+            router["availability_zone_hints"] or list(self._options.default_zones),
+            self._options.agents_per_object,
+            self._driver,
         )
-        return Placed((*serving, *(_serving(agent) for agent in chosen)), joining(router["id"], chosen))
+        return Assignment((*current, *(RouterAgent(a.id, a.host) for a in chosen)), _join(router["id"], chosen))
 
-    def read_candidates(self, connection: Connection) -> list[L3Agent]:
-        cutoff = self._registry.cutoff()
-        return [
-            L3Agent(
-                Candidate(
-                    row.id,
-                    row.availability_zone,
-                    row.routers,
-                    row.heartbeat_timestamp >= cutoff,
-                    bool(row.admin_state_up),
-                ),
-                row.host,
-                msgspec.json.decode(row.configurations),
-            )
-            for row in connection.execute(_AGENTS)
-        ]
+    def _candidates(self, connection: Connection) -> list[Candidate]:
+        return ROUTERS.candidates(connection, self._registry.cutoff())[0]
 
-    # --- what operators see -----------------------------------------------------------------------------------------
+    def commit(self, router: Object, writes: RouterWrites) -> None:
+        """Write a change of a router's ports and agents, on the condition that the router is as it was read."""
+        with self._operations.write(writes.contexts) as tx:
+            stamp = update_row(tx, t.routers, router, {})
+            writes.write(tx)
+            tx.record("router", router["id"], stamp["revision_number"])
+
+    # --- one router by itself -------------------------------------------------------------------------------------
+
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        leave = change.leave
+
+        def attempt() -> Move | None:
+            with self._db.read() as connection:
+                router = router_view.load(connection, object_id)
+                ports = read_ports(connection, object_id)
+                before = read_agents(connection, object_id)
+                staying = tuple(agent for agent in before if agent.agent_id not in leave)
+                joining = (
+                    [agent for agent in self._candidates(connection) if agent.id in change.join] if change.join else []
+                )
+                agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
+                writes = _leave(object_id, {a.agent_id for a in before}.intersection(leave))
+                writes += _join(object_id, joining)
+                if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
+                    added = self._add_lacking(connection, router, agents, leave)
+                    agents, writes = added.agents, writes + added.writes
+                    if leave and not agents and not change.force:
+                        return None  # nobody takes over: the agent finds the router when it is back
+                writes += self._ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
+            if not writes:
+                return None
+            self.commit(router, writes)
+            was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
+            return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
+
+        move = self._db.retrying(attempt)
+        if move is not None:
+            self.status(object_id)
+        return move
+
+    # --- status ---------------------------------------------------------------------------------------------------
 
     def status(self, router_id: str) -> str:
         """A router's status after a change. The reason why it is DOWN is logged, once."""
@@ -159,16 +160,16 @@ class L3Scheduler:
                 return status
             reason = self._why_down(connection, router_id)
         if reason and self._reasons.get(router_id) != reason:
-            if len(self._reasons) >= MOST_REASONS:
+            if len(self._reasons) >= MAX_REASONS:
                 self._reasons.clear()
             self._reasons[router_id] = reason
             LOG.warning("router %s is DOWN: %s", router_id, reason)
         return status
 
     def unhosted(self) -> dict[str, str]:
-        """Every router that no agent can host, with the reason."""
+        """Every router that no agent can serve, with the reason."""
         with self._db.read() as connection:
-            ids = connection.execute(sa.select(_r.id).where(STATUS == DOWN).order_by(_r.id)).scalars().all()
+            ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
@@ -177,105 +178,42 @@ class L3Scheduler:
             router = router_view.load(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
-        return why_unhosted(
+        return l3.why_down(
             router,
-            self.read_candidates(connection),
-            router["availability_zone_hints"] or list(self._settings.default_zones),
+            self._candidates(connection),
+            router["availability_zone_hints"] or list(self._options.default_zones),
             has_agent=bool(read_agents(connection, router_id)),
-            is_attached=any(port.type in INTERFACES for port in read_ports(connection, router_id)),
+            has_interface=any(port.is_interface for port in read_ports(connection, router_id)),
         )
 
-    # --- by itself ------------------------------------------------------------------------------------------------
-
-    def settle(
-        self,
-        router_id: str,
-        *,
-        leave: Collection[str] = (),
-        join: Sequence[L3Agent] = (),
-        fill: bool = False,
-        rebind: bool = False,
-    ) -> bool:
-        """Take a router from some agents, give it to others, and have its ports follow; whether anything changed.
-
-        `fill`: it gets the agents that it lacks; if there are none to be had, it stays where it is.
-        """
-
-        def attempt() -> bool:
-            with self._db.read() as connection:
-                router = router_view.load(connection, router_id)
-                ports = read_ports(connection, router_id)
-                before = read_agents(connection, router_id)
-                staying = tuple(agent for agent in before if agent.agent_id not in leave)
-                placed = Placed((*staying, *(_serving(agent) for agent in join)), joining(router_id, join))
-                if fill and self.needs_agent(router, ports):
-                    more = self._with_more(connection, router, placed.agents, leave)
-                    placed = Placed(more.agents, placed.part + more.part)
-                    if leave and len(placed.agents) == len(staying) and not staying:
-                        return False  # nobody takes over: the agent finds its work when it comes back
-                part = self._leaving(router_id, [a for a in before if a.agent_id in leave]) + placed.part
-                part += self._ports.conform(connection, router, ports, placed.agents, rebind=rebind)
-            if not part:
-                return False
-            self.commit(router, part)
-            return True
-
-        done = self._db.retrying(attempt)
-        if done:
-            self.status(router_id)
-        return done
-
-    def _leaving(self, router_id: str, agents: Sequence[Serving]) -> Part:
-        if not agents:
-            return NOTHING
-        leave = sa.delete(t.router_l3_agents).where(
-            _b.router_id == router_id, _b.agent_id.in_([agent.agent_id for agent in agents])
-        )
-
-        def write(tx: Transaction) -> None:
-            tx.execute(leave)
-
-        return Part(first=(write,))
-
-    def commit(self, router: Object, part: Part, values: Object | None = None) -> Object:
-        """Write a change of a router on the condition that it is as it was read; gives its new revision and time."""
-        with self._operations.write([step.context for step in part.steps]) as tx:
-            stamp = update_row(tx, t.routers, router, values or {})
-            part.write(tx)
-            tx.record("router", router["id"], stamp["revision_number"])
-        return stamp
-
-    def needs_agent(self, router: Object, ports: Sequence[RouterPort]) -> bool:
-        if router["ha"]:
-            return True
-        if router["distributed"]:
-            return router["gw_network_id"] is not None
-        return any(port.type == GATEWAY or port.type in INTERFACES for port in ports)
-
-    # --- an agent appears -----------------------------------------------------------------------------------------
+    # --- the life of agents ---------------------------------------------------------------------------------------
 
     def reported(self, report: Report) -> int:
-        """After a report: an agent that is new, back or restarted takes the routers that lack one.
+        """After a report of an L3 agent that is new, back or restarted: it gets the routers that lack an agent.
 
-        Where it is the switch that is back, ports that could not be wired are tried again.
+        After that of an Open vSwitch agent: ports that its host could not bind before are bound now.
         """
         if not report.needs_everything:
             return 0
         if report.agent_type == words.L3:
             return self.auto_schedule(report.host)
         if report.agent_type == words.OVS:
-            return self.rebind(report.host)
+            return self._rebind(report.host)
         return 0
 
     def auto_schedule(self, host: str) -> int:
-        """Give routers that lack an agent to a host's; how many these were."""
         with self._db.read() as connection:
-            agent = next((a for a in self.read_candidates(connection) if a.host == host), None)
-        if agent is None or not agent.candidate.serves or not self._settings.automatic:
-            return 0
-        return sum(self._quietly(router_id, fill=True, rebind=True) for router_id in self._lacking())
+            agent = next((a for a in self._candidates(connection) if a.host == host), None)
+            if agent is None or not agent.serves or not self._options.automatic:
+                return 0
+            routers = self._lacking(connection)
+        return self._place_all(routers, PlacementChange(fill=True, rebind=True))
 
-    def rebind(self, host: str) -> int:
+    def _place_all(self, router_ids: Sequence[str], change: PlacementChange) -> int:
+        """How many of the routers changed."""
+        return sum(self._try_place(router_id, change) is not None for router_id in router_ids)
+
+    def _rebind(self, host: str) -> int:
         statement = (
             sa.select(_rp.router_id)
             .select_from(t.router_ports.join(t.ports))
@@ -284,10 +222,10 @@ class L3Scheduler:
         )
         with self._db.read() as connection:
             routers = list(connection.execute(statement).scalars())
-        return sum(self._quietly(router_id, rebind=True) for router_id in routers)
+        return self._place_all(routers, PlacementChange(rebind=True))
 
-    def _lacking(self) -> list[str]:
-        """Routers that have something to do and fewer agents alive than they may have."""
+    def _lacking(self, connection: Connection) -> list[str]:
+        """Routers with ports that have fewer live agents than they may have."""
         live = (
             sa.select(_b.router_id, sa.func.count().label("number"))
             .select_from(t.router_l3_agents.join(t.agents))
@@ -296,99 +234,55 @@ class L3Scheduler:
             .subquery()
         )
         number = sa.func.coalesce(live.c.number, 0)
-        most = self._settings.agents_per_router or 2**31 - 1
-        busy = sa.exists().where(_rp.router_id == _r.id)
+        most = self._options.agents_per_object or 2**31 - 1
+        has_ports = sa.exists().where(_rp.router_id == _r.id)
         statement = (
             sa.select(_r.id)
             .select_from(t.routers.outerjoin(live, live.c.router_id == _r.id))
-            .where(sa.or_(sa.and_(_r.ha, number < most), sa.and_(sa.not_(_r.ha), busy, number == 0)))
+            .where(sa.or_(sa.and_(_r.ha, number < most), sa.and_(sa.not_(_r.ha), has_ports, number == 0)))
             .order_by(_r.id)
         )
-        with self._db.read() as connection:
-            return list(connection.execute(statement).scalars())
-
-    def _quietly(self, router_id: str, **how: Any) -> bool:
-        try:
-            return self.settle(router_id, **how)
-        except errors.RouterNotFound:  # deleted meanwhile
-            return False
-        except errors.ApiError as error:
-            LOG.warning("router %s stays as it is: %s", router_id, error.message)
-            return False
-
-    # --- an agent is lost -----------------------------------------------------------------------------------------
-
-    @property
-    def has_failover(self) -> bool:
-        return self._settings.failover and self._settings.automatic
-
-    def reschedule_dead(self) -> list[str]:
-        """Move routers from agents that have been dead for a while to others; HA routers see to themselves."""
-        if not self.has_failover:
-            return []
-        statement = (
-            sa.select(_b.router_id, _b.agent_id)
-            .select_from(t.router_l3_agents.join(t.agents).join(t.routers))
-            .where(_a.heartbeat_timestamp < self._registry.cutoff(times=2), sa.not_(_r.ha))
-            .order_by(_b.router_id)
-        )
-        with self._db.read() as connection:
-            lost = connection.execute(statement).all()
-        moved = [r for r, agent_id in lost if self._quietly(r, leave={agent_id}, fill=True)]
-        if len(moved) < len(lost):
-            LOG.warning("%d routers stay on dead L3 agents: no other can take them", len(lost) - len(moved))
-        return moved
-
-    def release(self, agent_id: str) -> int:
-        """Take everything from an agent that is about to be deleted."""
-        with self._db.read() as connection:
-            routers = list(connection.execute(sa.select(_b.router_id).where(_b.agent_id == agent_id)).scalars())
-        moved = 0
-        for router_id in routers:
-            moved += self._quietly(router_id, leave={agent_id}, fill=True) or self._quietly(router_id, leave={agent_id})
-        return moved
+        return list(connection.execute(statement).scalars())
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
-    def add(self, agent_id: str, router_id: str) -> None:
+    def add(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
-            agents = {agent.candidate.id: agent for agent in self.read_candidates(connection)}
-            known = connection.execute(sa.select(_a.id).where(_a.id == agent_id)).first() is not None
-            router = router_view.load(connection, router_id)
-            serving = read_agents(connection, router_id)
-        if not known:
-            raise errors.AgentNotFound(id=agent_id)
-        agent = agents.get(agent_id)
-        if agent is not None and agent.mode in (DVR, DVR_NO_EXTERNAL):
+            agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
+            if agent is None:
+                check_agent(connection, agent_id)
+            router = router_view.load(connection, object_id)
+            current = read_agents(connection, object_id)
+        if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotAssignToDvrAgent()
-        if agent is not None and agent.mode == LEGACY and router["distributed"]:
-            raise errors.RouterL3AgentMismatch(router_id=router_id, agent_id=agent_id)
-        if agent is None or not agent.candidate.admin_state_up or not fits(agent, router):
+        if agent is not None and mode(agent) == l3.LEGACY and router["distributed"]:
+            raise errors.RouterL3AgentMismatch(router_id=object_id, agent_id=agent_id)
+        if agent is None or not agent.admin_state_up or not fits(agent, router):
             raise errors.InvalidL3Agent(id=agent_id)
-        if any(other.agent_id == agent_id for other in serving):
+        if any(other.agent_id == agent_id for other in current):
             return
-        if serving and not router["ha"]:
-            raise errors.RouterHostedByL3Agent(router_id=router_id, agent_id=serving[0].agent_id)
-        self.settle(router_id, join=[agent])
+        if current and not router["ha"]:
+            raise errors.RouterHostedByL3Agent(router_id=object_id, agent_id=current[0].agent_id)
+        self.place(object_id, PlacementChange(join=[agent_id]))
 
-    def remove(self, agent_id: str, router_id: str) -> None:
+    def remove(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
             found = connection.execute(sa.select(_a.configurations).where(_a.id == agent_id)).first()
-            serving = read_agents(connection, router_id)
+            current = read_agents(connection, object_id)
         if found is None:
             raise errors.AgentNotFound(id=agent_id)
-        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in (DVR, DVR_NO_EXTERNAL):
+        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotRemoveFromDvrAgent()
-        if not any(agent.agent_id == agent_id for agent in serving):
-            raise errors.RouterNotHostedByL3Agent(router_id=router_id, agent_id=agent_id)
-        self.settle(router_id, leave={agent_id})
+        if not any(agent.agent_id == agent_id for agent in current):
+            raise errors.RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
+        self.place(object_id, PlacementChange(leave={agent_id}))
 
     # --- HA -------------------------------------------------------------------------------------------------------
 
     def set_ha_states(self, host: str, states: dict[str, str]) -> int:
-        """What a host's agent says of its routers, by their ids: the ports of one that is now active follow.
+        """Store the HA states that a host reports for its routers; the ports of a router follow its active host.
 
-        The last to say that it is active has the router: the one before may be lost, and will not say anything.
+        The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby.
         """
         agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
 
@@ -411,29 +305,24 @@ class L3Scheduler:
                             others = sa.and_(_b.router_id == router_id, _b.agent_id != agent, _b.ha_state == ACTIVE)
                             tx.execute(sa.update(t.router_l3_agents).where(others).values(ha_state=STANDBY))
                         revision = tx.execute(sa.select(_r.revision_number).where(_r.id == router_id)).scalar_one()
-                        tx.record("router", router_id, revision)  # its hosts hear who has it
+                        tx.record("router", router_id, revision)  # all its hosts get the new active host
             return changed
 
         changed = self._db.retrying(attempt)
         for router_id, state in sorted(states.items()):
-            if state == ACTIVE:  # said again, as after a lost answer, it costs a look
-                self._quietly(router_id)
+            if state == ACTIVE:  # also if it is no news: a repeated report may follow one whose ports were not moved
+                self._try_place(router_id, PlacementChange())
         return len(changed)
 
-    def routers_on(self, connection: Connection, agent_id: str) -> list[str]:
-        statement = sa.select(_b.router_id).where(_b.agent_id == agent_id).order_by(_b.router_id)
-        return list(connection.execute(statement).scalars())
+
+def _join(router_id: str, agents: Sequence[Candidate]) -> RouterWrites:
+    """Write the placements of a router on these agents."""
+    rows = [{"router_id": router_id, "agent_id": agent.id} for agent in agents]
+    return RouterWrites(first=(lambda tx: tx.insert(t.router_l3_agents, rows),)) if rows else NOTHING
 
 
-def joining(router_id: str, agents: Sequence[L3Agent]) -> Part:
-    """What writes that these agents have the router."""
-    rows = [{"router_id": router_id, "agent_id": agent.candidate.id} for agent in agents]
-    insert: Callable[[Transaction], None] = lambda tx: tx.insert(t.router_l3_agents, rows)  # noqa: E731
-    return Part(first=(insert,)) if rows else NOTHING
-
-
-def _serving(agent: L3Agent) -> Serving:
-    return Serving(agent.candidate.id, agent.host)
-
-
-__all__ = ["L3Scheduler", "Placed", "Settings"]
+def _leave(router_id: str, agent_ids: Collection[str]) -> RouterWrites:
+    if not agent_ids:
+        return NOTHING
+    gone = sa.delete(t.router_l3_agents).where(_b.router_id == router_id, _b.agent_id.in_(sorted(agent_ids)))
+    return RouterWrites(first=(execute(gone),))

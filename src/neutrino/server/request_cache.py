@@ -1,8 +1,8 @@
-"""What the same request has just asked, in the same thread: so that it need not ask the database twice.
+"""A value that one request reads twice, kept between the two reads.
 
-The pipeline looks at an object to decide whether a request may go on, and the plugin needs it again a moment later. A
-value is taken once, by the thread that put it there, and not when it is older than a second; what has changed in that
-moment is found by the conditions of the write, as with anything that was read before it.
+Authorization loads an object, and the plugin needs it again a moment later: the second query is saved. The value can be
+taken once, by the thread that put it, within a second. A change in between is detected by the conditions of the write, as
+for every other value that was read before the transaction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 SECONDS = 1.0
 
 
-class Just(Generic[T]):
+class RequestCache(Generic[T]):
     def __init__(self) -> None:
         self._thread = threading.local()
 
