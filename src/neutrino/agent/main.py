@@ -69,7 +69,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
-    current = [conf]
+    current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
     roles = _roles(conf, client, switch, intervals, reporter.soon)
     stop = asyncio.Event()

@@ -37,7 +37,7 @@ def build(
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
 
     def connect() -> tuple[Ovsdb, Reconciler]:
-        from neutrino.dataplane.netlink.real import RealNetlink
+        from neutrino.dataplane.netlink.real import RealNetlink  # slow to import: a refused start does without it
 
         ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
         dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
@@ -61,6 +61,7 @@ def read_settings(conf: cfg.ConfigOpts) -> DhcpSettings:
     if conf.dnsmasq_config_file and not os.access(conf.dnsmasq_config_file, os.R_OK):
         raise RefusedToStart(f"dnsmasq_config_file={conf.dnsmasq_config_file} cannot be read")
     directory = os.path.abspath(conf.dhcp_confs)
+    # Fields are named after their options; those below need a conversion.
     same = {field.name: conf[field.name] for field in dataclasses.fields(DhcpSettings) if field.name in conf}
     return DhcpSettings(
         **{

@@ -106,7 +106,7 @@ def _stop(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL):  # it is no child of ours: awaited by its pidfd
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
             if select.select([descriptor], [], [], STOP_SECONDS)[0]:

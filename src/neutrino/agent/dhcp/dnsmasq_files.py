@@ -103,11 +103,11 @@ def _host_line(network: ServedNetwork, entry: Entry) -> str:
     port = entry.port
     family = [DHCPV6] if entry.is_ipv6 else []
     options = [f"set:{port_tag(port.id)}"] if other_options(port) else []
-    if not entry.has_lease:
+    if not entry.has_lease:  # only to set the port's tag, by which its options are selected
         return ",".join([port.mac_address, *family, *options]) if entry.has_options and options else ""
     subnet = network.subnets.get(entry.subnet_id)
     if subnet is None or not subnet.enable_dhcp:
-        return ""
+        return ""  # the port has a name, but no lease
     client_id = first_line(next((o.value for o in port.options if o.name in CLIENT_ID), "")).replace(",", "")
     identity = [f"id:{client_id}"] if client_id else []
     addresses = [f"[{address}]" if ":" in address else address for address in entry.addresses]
@@ -181,9 +181,11 @@ def _of_subnet(network: ServedNetwork, subnet: Subnet, settings: DhcpSettings) -
         return
     gateway, routes = _routes(network, subnet, settings)
     if routes:
+        # A client that gets option 121 ignores option 3, so the default route is repeated (RFC 3442).
         with_default = [*routes, f"{ANYWHERE},{gateway}"] if gateway else routes
         yield _Option("classless-static-route", (",".join(with_default),))
         yield _Option(MICROSOFT_ROUTES, (",".join(with_default),))
+    # Without a value: dnsmasq would advertise itself as the router.
     yield _Option("router", (gateway,) if gateway else ())
 
 

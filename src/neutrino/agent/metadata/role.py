@@ -209,11 +209,11 @@ class MetadataRole:
     async def _update_proxy(self, channel: Channel[ProxyMessage]) -> None:
         async with asyncio.timeout(START_SECONDS):
             self._listeners, release = await self._receive_listeners(channel)
-        if release != __version__:
+        if release != __version__:  # the messages may differ; a restart costs instances a moment at most
             await self._restart(f"it is of release {release}")
             return
         await channel.send(TakeOver())
-        await channel.send(Configure(self._options.settings))
+        await channel.send(Configure(self._options.settings))  # every time: they may have changed with the restart
         closed = asyncio.create_task(self._wait_closed(channel))
         try:
             await self._send_changes(channel, closed)
@@ -310,6 +310,6 @@ class MetadataRole:
         try:
             await channel.send(Listen(key, opened.state), opened.descriptors())
         finally:
-            opened.close()
+            opened.close()  # the proxy has duplicates by now
         self._listeners[key] = opened.state
         self._problems.pop(key, None)

@@ -94,6 +94,7 @@ class RealProcesses:
         if self._may_run(daemon.name):
             self._kill_leftovers(daemon.name)
         marks = {OWNER: self._owner, NAME: daemon.name, DIGEST: daemon.digest()}
+        # The marks are first, for reading, and last, as the daemon's environment must not override them.
         environment = {**marks, "PATH": os.environ.get("PATH", _PATH), **daemon.environment, **marks}
         if daemon.writes_pid_file:
             _unlink(daemon.pid_file)  # the one of a killed daemon must not count as the sign that this one serves
@@ -136,7 +137,7 @@ class RealProcesses:
         self._reap()
         found = {each.pid: each for each in self._marked(name)}
         for each in found.values():
-            if _is_daemon(each, found):
+            if _is_daemon(each, found):  # two would fight for sockets and files
                 raise ProcessError(f"{name} is already running as {each.pid}")
         self._kill(found.values())
 
@@ -257,7 +258,7 @@ def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:
                 *((os.POSIX_SPAWN_DUP2, old, new) for old, new in files),
                 *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
             ],
-            setsid=True,
+            setsid=True,  # a Ctrl-C in the agent's terminal must not reach it
             setsigmask=(),
             setsigdef=_DEFAULTS,
         )
