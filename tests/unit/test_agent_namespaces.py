@@ -1,4 +1,4 @@
-"""What a namespace should hold against what it holds, tried out on a namespace in memory."""
+"""The plan of a namespace, applied to a namespace in memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _settled(netlink: FakeNetlink) -> NamespaceState:
     return read(netlink)
 
 
-def test_what_somebody_changed_is_put_right_and_nothing_else_touched(router):
+def test_drift_is_repaired_and_nothing_else_touched(router):
     router.apply(
         NAME,
         [
@@ -119,7 +119,7 @@ def test_what_somebody_changed_is_put_right_and_nothing_else_touched(router):
     )
 
 
-def test_what_daemons_and_the_kernel_made_stays(router):
+def test_state_of_daemons_and_of_the_kernel_stays(router):
     others = [
         SetRoute(route("198.51.100.0/24", "qr-1", "10.0.0.3", protocol=KEEPALIVED)),
         SetRule(rule(5, table=99, protocol=KEEPALIVED)),
@@ -140,7 +140,7 @@ def test_addresses_that_keepalived_has_set_stay_on_its_devices(router):
     assert settle(router, ROUTER).changes == (DeleteAddress(virtual.address),)
 
 
-def test_a_link_local_address_that_is_wanted_and_made_by_the_kernel(router):
+def test_a_desired_link_local_address_that_the_kernel_has_set(router):
     router.apply(HOST, [SetDevice("tap-1", up=True)])
     by_kernel = next(each for each in read(router).addresses if each.by_kernel and each.device == "qr-1")
     wanted = address("qr-1", by_kernel.address, nodad=True)
@@ -156,7 +156,7 @@ def test_an_address_takes_over_from_another_in_its_subnet(router):
     assert plan.changes == (SetAddress(new), DeleteAddress(address("qr-1", "10.0.0.1/24")))
 
 
-def test_a_scope_is_changed_by_making_the_address_anew_and_what_hangs_on_it_too(router):
+def test_a_changed_scope_re_creates_the_address_with_its_routes(router):
     new = address("qr-1", "10.0.0.1/24", scope="link")
     changed = ROUTER.addresses - {address("qr-1", "10.0.0.1/24")} | {new}
     plan = settle(router, dataclasses.replace(ROUTER, addresses=changed))
@@ -194,7 +194,7 @@ def test_stale_devices_go_with_what_is_on_them(router):
     assert set(router.read(HOST).devices) == {"lo", "tap-1", "tap-9"}
 
 
-def test_a_pair_that_leads_elsewhere_is_made_anew(router):
+def test_a_veth_pair_with_another_peer_is_re_created(router):
     router.apply(HOST, [DeleteDevice("tap-1")])
     router.apply(NAME, [SetVeth("qr-1", "tap-1", "elsewhere"), SetAddress(address("qr-1", "10.0.0.1/24"))])
     plan = settle(router, ROUTER)
@@ -272,7 +272,7 @@ def test_a_host_without_ipv6(netlink):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_from_any_state_to_any_other(netlink, seed):
-    """Where it ends depends on what is wanted, not on what was there; and then there is nothing more to do."""
+    """The result depends on the desired state, not on the actual one; a second plan is empty."""
     choose = random.Random(seed)
     for _ in range(8):
         desired = random_router(choose)

@@ -69,7 +69,7 @@ async def run(
         LOG.info("the agent exits; the dataplane stays as it is")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(quitting):
-                for role in roles:
+                for role in roles:  # a router that is half applied would be repaired only by the next agent
                     await role.settle()
     finally:
         for task in (stopping, *tasks):

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino import __version__, private
-from neutrino.agent import config, loop, state_format
+from neutrino.agent import config, loop
 from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
@@ -31,6 +31,7 @@ from neutrino.feed.client import ClientOptions, FeedClient, with_credential
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
+STATE_FORMAT = 1  # raise it when a release writes state that the previous one would misread
 SYNC_SECONDS = 10.0
 
 
@@ -39,8 +40,7 @@ def run(files: Sequence[str]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default action would end an agent that is still starting
     conf = _configuration(files)
     log.setup(conf, "neutrino")
-    state_format.ensure(Path(conf.state_path))
-    with _lock(Path(conf.state_path)):
+    with _own_state(Path(conf.state_path)):
         asyncio.run(_run(conf, files))
 
 
@@ -69,7 +69,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
-    current = [conf]
+    current = [conf]  # replaced by SIGHUP
     reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
     roles = _roles(conf, client, switch, intervals, reporter.soon)
     stop = asyncio.Event()
@@ -158,8 +158,8 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
 
 
 @contextlib.contextmanager
-def _lock(state: Path) -> Iterator[None]:
-    """Two agents with one state directory would undo each other's work: the second one is refused."""
+def _own_state(state: Path) -> Iterator[None]:
+    """Lock the state directory: two agents with one would undo each other's work."""
     private.own_directory(state, passable=True)  # dnsmasq drops its privileges and reads files below
     descriptor = os.open(state / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -167,6 +167,22 @@ def _lock(state: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RefusedToStart(f"another agent runs with state_path={state}") from None
+        _check_format(state)
         yield
     finally:
         os.close(descriptor)
+
+
+def _check_format(state: Path) -> None:
+    """Refuse a directory that a newer release has written; else note this release's format."""
+    try:
+        found = int((state / "format").read_text())
+    except (OSError, ValueError):
+        found = 0
+    if found > STATE_FORMAT:
+        raise RefusedToStart(
+            f"state_path={state} was written by a newer release (format {found}, this release knows {STATE_FORMAT}): "
+            "run that release, or give this one an empty directory"
+        )
+    if found != STATE_FORMAT:
+        (state / "format").write_text(f"{STATE_FORMAT}\n")

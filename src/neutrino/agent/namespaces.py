@@ -290,6 +290,7 @@ def _plan_addresses(desired: DesiredNamespace, actual: NamespaceState, ours: set
     for key, found in sorted(existing.items()):
         kept = found.by_kernel or found.device in desired.others_addresses
         if key not in wanted and found.device in ours and not kept:
+            # Before the additions: with the device's last IPv4 address the kernel drops its IPv4 routes and neighbours.
             last = found.version == 4 and found.device not in numbered
             (plan.add if last else plan.remove).append(DeleteAddress(found))
             plan.unnumbered |= {found.device} if last else set()
@@ -312,6 +313,7 @@ def _plan_routes(
         if (route.device in present or not route.device) and not (route.version == 4 and route.device in unnumbered):
             existing.setdefault(route.key, []).append(route)
     wanted = {each.key: each for each in desired.routes if _device_of(each, desired) in usable | {""}}
+    # On-link routes first: the kernel refuses a route whose next hop is not reachable yet.
     for route in sorted(wanted.values(), key=lambda each: (bool(each.via), each)):
         if not any(_matches(found, route) for found in existing.get(route.key, ())):
             plan.add.append(SetRoute(route))

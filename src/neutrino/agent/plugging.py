@@ -50,6 +50,7 @@ def is_service(external_ids: Mapping[str, str]) -> bool:
 
 
 def _set_port(plug: Plug) -> SetPort:
+    # The keys that Nova sets for instances, so that the L2 role treats all ports alike.
     ids = {"iface-id": plug.port_id, "iface-status": "active", "attached-mac": plug.mac, MARK: plug.mark}
     return SetPort(plug.bridge, plug.name, "internal" if plug.internal else "", external_ids=ids)
 

@@ -28,7 +28,7 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
         processes.stop(process)
     dnsmasq = Dnsmasq(conf.dhcp_confs, namespaces)
     for network_id in dnsmasq.networks():
-        dnsmasq.stop_others(network_id)
+        dnsmasq.stop_others(network_id, scan=True)
     existing = namespaces.names()
     for name in _recorded(Path(conf.state_path), dnsmasq):
         if name in existing:
