@@ -44,20 +44,15 @@ MACS = 8  # derived MAC addresses that are tried for a port
 TRIES = 20  # to find an address and a MAC address that no other request takes meanwhile
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = (
-    sa.select(_a.id, _a.host, _a.configurations, (_b.network_id.is_not(None)).label("scheduled"))
-    .select_from(
-        t.agents.outerjoin(
-            t.network_dhcp_agents, sa.and_(_b.agent_id == _a.id, _b.network_id == sa.bindparam("network"))
-        )
-    )
+    sa.select(_a.id, _a.host, _a.configurations)
     .where(
         _a.agent_type == words.DHCP,
-        sa.or_(_b.network_id.is_not(None), _a.id.in_(sa.bindparam("joining", expanding=True))),
+        sa.or_(
+            _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network"))),
+            _a.id.in_(sa.bindparam("joining", expanding=True)),
+        ),
     )
     .order_by(_a.id)
-)
-_DHCP_PORTS = (
-    sa.select(_p.id).where(_p.network_id == sa.bindparam("network"), _p.device_owner == DHCP_OWNER).order_by(_p.id)
 )
 _TAKEN = sa.select(_p.mac_address).where(
     _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
@@ -132,8 +127,8 @@ class DhcpPorts:
             return []
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
-        ids = list(connection.execute(_DHCP_PORTS, {"network": network_id}).scalars())
-        ports = sorted(VIEW.load_in(connection, "id", ids), key=lambda port: str(port["id"])) if ids else []
+        found = VIEW.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
+        ports = sorted(found, key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
         has_dhcp = any(s["enable_dhcp"] for s in subnets)
         hosts = [host for host, configurations in staying.items() if has_dhcp and _is_by_server(configurations)]

@@ -8,7 +8,7 @@ disassociated, and the port's forwardings are deleted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip, revisions_of
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
 
@@ -99,7 +99,7 @@ def _remove_translations(
     for row in rows:
         if row.forwarding_id:
             gone[row.id].add(row.forwarding_id)
-    routers = _revisions(connection, [one["router_id"] for one in found if one["router_id"] is not None])
+    routers = revisions_of(connection, *(one["router_id"] for one in found))
 
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
@@ -138,13 +138,6 @@ def _clear_gateway(tx: Transaction, router_id: str, revision: int) -> None:
     router = {"id": router_id, "revision_number": revision}
     stamp = update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
     tx.record("router", router_id, stamp["revision_number"])
-
-
-def _revisions(connection: Connection, router_ids: Sequence[str]) -> list[tuple[str, int]]:
-    if not router_ids:
-        return []
-    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id.in_(list(router_ids)))).all()
-    return sorted((row.id, row.revision_number) for row in rows)
 
 
 def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:

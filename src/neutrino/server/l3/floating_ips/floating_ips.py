@@ -183,7 +183,7 @@ class FloatingIps:
                 external_port = self._ports.load(connection, before["floating_port_id"])
                 network = self._networks.load(connection, before["floating_network_id"])
                 port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-                routers = revision_of(connection, before["router_id"])
+                routers = revisions_of(connection, before["router_id"])
             deleted = self._ports.prepare_delete(external_port, network)
             with self._operations.write([deleted.context]) as tx:
                 delete_floating_ip(tx, before)
@@ -241,11 +241,13 @@ def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int 
         tx.record("router", router_id, stamp["revision_number"])
 
 
-def revision_of(connection: Connection, router_id: str | None) -> Revisions:
-    if router_id is None:
+def revisions_of(connection: Connection, *router_ids: str | None) -> Revisions:
+    """Of the routers that exist, sorted: concurrent transactions lock them in the same order."""
+    ids = [router_id for router_id in router_ids if router_id is not None]
+    if not ids:
         return ()
-    row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id == router_id)).first()
-    return () if row is None else ((row.id, row.revision_number),)
+    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id.in_(ids))).all()
+    return tuple(sorted((row.id, row.revision_number) for row in rows))
 
 
 def _by_id(port: Object | None) -> dict[str, Object]:
@@ -264,7 +266,7 @@ def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
 
 def _associate(connection: Connection, context: Context, floating_ip: Object, values: Object) -> Association:
     """The association of a floating IP after a request, checked."""
-    before = revision_of(connection, floating_ip["router_id"])
+    before = revisions_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
     if values.get("fixed_ip_address") is not None and not port_id:
         raise refuse("fixed_ip_address says nothing without a port_id")

@@ -20,7 +20,7 @@ from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revision_of, router_between
+from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revisions_of, router_between
 from neutrino.server.l3.lookups import visible_port
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
@@ -105,7 +105,7 @@ class PortForwardings(ChildViewCollection):
             with self._db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 _load(connection, floatingip_id, key)
-                routers = revision_of(connection, floating_ip["router_id"])
+                routers = revisions_of(connection, floating_ip["router_id"])
             with self._db.transaction() as tx:
                 tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
                 left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]

@@ -111,7 +111,8 @@ class PrefixDelegation:
         outside = subnets_of(connection, [router["gw_network_id"]])[router["gw_network_id"]]
         try:
             check_siblings(ipaddress.ip_network(cidr), [s for s in siblings if s["id"] != subnet["id"]])
-            others = _without(read_ports(connection, router["id"]), subnet["id"])
+            ports = read_ports(connection, router["id"])
+            others = [replace(p, addresses=tuple(a for a in p.addresses if a.subnet_id != subnet["id"])) for p in ports]
             check_overlap(others, [{**subnet, "cidr": cidr}], outside)
         except errors.BadRequest as error:
             return error.message
@@ -138,8 +139,3 @@ class PrefixDelegation:
     def notify(self, writes: Sequence[PendingWrite]) -> None:
         """After the commit."""
         self._renumbering.told(writes)
-
-
-def _without(ports: Sequence[RouterPort], subnet_id: str) -> list[RouterPort]:
-    """The router's ports as if it were not on the subnet."""
-    return [replace(p, addresses=tuple(a for a in p.addresses if a.subnet_id != subnet_id)) for p in ports]
