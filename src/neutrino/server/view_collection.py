@@ -1,4 +1,4 @@
-"""Collections that serve `index` and `show` of a resource from its view (`api/catalog.py` says how they are bound)."""
+"""Collections that serve `index` and `show` of a resource from its view (bound by `api/catalog.py`)."""
 
 from __future__ import annotations
 

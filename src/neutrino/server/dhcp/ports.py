@@ -130,6 +130,7 @@ class DhcpPorts:
         found = VIEW.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
         ports = sorted(found, key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
+        # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
         has_dhcp = any(s["enable_dhcp"] for s in subnets)
         hosts = [host for host, configurations in staying.items() if has_dhcp and _is_by_server(configurations)]
         others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
@@ -167,6 +168,7 @@ class DhcpPorts:
                 steps.append(self._create(connection, served, device, host))
             else:
                 steps.append(self._update(connection, served, reused, device, host))
+        # Only ports that no other host can reuse: a moved port keeps the addresses that clients know.
         steps += [self._ports.prepare_delete(port, served.network) for port in spare if port in free]
         return [step for step in steps if step is not None]
 

@@ -1,8 +1,8 @@
 """Reactions of routers and floating IPs to changes of ports and networks, in the transaction of that change.
 
-Ports of routers and floating IPs are deleted with these, and not by themselves: `router_ports` and `floatingips` say whose
-port it is, not `device_owner`, which clients may clear. A floating IP does not keep its port from being deleted: it is
-disassociated, and the port's forwardings are deleted.
+Ports of routers and floating IPs are deleted only together with these. Whose port it is depends on `router_ports` and
+`floatingips`, not on `device_owner`, which clients may clear. A floating IP does not prevent its port from being deleted: it
+is disassociated, and the port's forwardings are deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TRANSLATIONS = (
 def check_delete(connection: Connection, port: Object) -> None:
     """Deletion guard: refuse to delete a port that a router or a floating IP uses."""
     if is_in_use(connection, port["id"]):
-        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP has it")
+        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP uses it")
 
 
 def is_in_use(connection: Connection, port_id: str) -> bool:
@@ -90,9 +90,10 @@ def _remove_translations(
         return None
     if after is not None and any(not row.forwarding_id for row in rows):
         raise errors.BadRequest(
-            resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is in front of it"
+            resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is associated with it"
         )
     found = floating_view.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
+    # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
     if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
         raise errors.FipAssociated(port_id=before["id"])
     gone: defaultdict[str, set[str]] = defaultdict(set)
@@ -108,7 +109,7 @@ def _remove_translations(
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
-        for router_id, revision in routers:
+        for router_id, revision in routers:  # hosts get floating IPs as a part of their router
             tx.record("router", router_id, revision)
 
     return write

@@ -1,8 +1,8 @@
 """Floating IPs: addresses of an external network that are translated to a port's own, and moved between ports.
 
 The address is held by a port on the external network that belongs to no project. An association needs a router between
-the port and the external network, and only the router's row says so: associating therefore updates that row on the
-revision with which the router was found, and a router that loses its gateway or interface meanwhile makes it fail.
+the port and the external network. It therefore updates the router's row on the condition that its revision is the one that
+was read: if the router loses its gateway or interface meanwhile, the association fails.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class FloatingIps:
                 limit = self._quotas.limit(connection, "floatingip", floating_ip["project_id"])
             with self._operations.write([external_port.context]) as tx:
                 external_port.write(tx)
+                # The port only holds the address and is never bound: as in Neutron it has no status.
                 tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
                 tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
                 bump_routers(tx, association.routers)
@@ -269,7 +270,7 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     before = revisions_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
     if values.get("fixed_ip_address") is not None and not port_id:
-        raise refuse("fixed_ip_address says nothing without a port_id")
+        raise refuse("fixed_ip_address requires a port_id")
     if port_id is None:
         if floating_ip["port_id"] is None:  # router_id stays: it may be that of its port forwardings
             return Association({name: floating_ip[name] for name in NOT_ASSOCIATED})
@@ -283,6 +284,7 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     _check_free(connection, floating_ip, port_id, address)
     if floating_ip["port_forwardings"]:
         raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
+    # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
     if router.distributed and _has_forwardings(connection, port_id):
         raise errors.PortHasPortForwarding(port_id=port_id)
     routers = dict([*before, (router.router_id, router.revision)])
@@ -306,7 +308,7 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
     if port["project_id"] != project_id and not context.is_admin:
         raise refuse(f"port {port['id']} belongs to another project")
     if port["device_owner"] == DHCP_PORT:
-        raise refuse(f"port {port['id']} serves DHCP, and nothing that could be reached from outside")
+        raise refuse(f"port {port['id']} is a DHCP port, which floating IPs cannot be associated with")
     ipv4 = [fixed for fixed in port["fixed_ips"] if ":" not in fixed["ip_address"]]
     if address is not None:
         fixed = next((fixed for fixed in ipv4 if fixed["ip_address"] == address), None)
@@ -316,7 +318,7 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
     if not ipv4:
         raise refuse(f"port {port['id']} has no IPv4 address")
     if len(ipv4) > 1:
-        raise refuse(f"port {port['id']} has several IPv4 addresses: say which by fixed_ip_address")
+        raise refuse(f"port {port['id']} has several IPv4 addresses: choose one by fixed_ip_address")
     return ipv4[0]["subnet_id"], ipv4[0]["ip_address"]
 
 

@@ -89,6 +89,7 @@ class PortForwardings(ChildViewCollection):
                 router = _router_of(connection, context, floating_ip, new)
             with self._db.transaction() as tx:
                 row = as_row(t.port_forwardings, new)
+                # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
                 if tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
                     raise Stale
                 forwarded = [
@@ -143,7 +144,9 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
     except errors.ExternalGatewayForFloatingIPNotFound as error:
         raise refuse(error.message.rstrip(".")) from None
     if floating_ip["router_id"] not in (None, router.router_id):
-        raise refuse(f"floating IP {floating_ip['id']} is at router {floating_ip['router_id']}, port {port['id']} not")
+        raise refuse(
+            f"floating IP {floating_ip['id']} is on router {floating_ip['router_id']}, but port {port['id']} is not"
+        )
     return router
 
 
@@ -178,7 +181,7 @@ def _check_ranges(new: Object, max_shifted: int) -> None:
     if inside[1] - inside[0] + 1 != number:
         raise refuse("internal_port_range has to be one port, or as many as external_port_range")
     if inside != outside and number > max_shifted:
-        raise refuse(f"a range that leads to other ports may have at most {max_shifted}, this one has {number}")
+        raise refuse(f"a range with other internal ports may have at most {max_shifted} ports, this one has {number}")
 
 
 def _check_collisions(connection: Connection, floatingip_id: str, new: Object) -> None:

@@ -74,6 +74,7 @@ class Gateways:
         """Refuse a change that would break floating IPs or routes, or whose subnets overlap with the router's."""
         inside = [port for port in ports if port.type != GATEWAY]
         if router["gw_network_id"] != request.network_id:
+            # Floating IPs are addresses of the old network: without its gateway they are unreachable.
             if router["gw_port_id"] is not None:
                 check_unused(connection, router)
             if request.network_id is not None:

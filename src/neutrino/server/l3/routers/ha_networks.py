@@ -53,6 +53,7 @@ class HaNetworks:
         network_id: str = self._networks.create(own, values)["id"]
         subnet = {**_SUBNET, "name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self._cidr}
         self._subnets.create(own, subnet)
+        # The primary key decides between concurrent requests; no lock is held while drivers create the network.
         kept = self._db.retrying(lambda: self._keep(project_id, network_id))
         if kept != network_id:  # a concurrent request created one first
             self._networks.delete(own, network_id, None)

@@ -70,6 +70,7 @@ class Interfaces:
                 router = router_view.load(connection, router_id)
                 ports = read_ports(connection, router_id)
                 external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
+                # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
                 assigned = self._scheduler.assign(connection, router)
                 state = _State(router, ports, assigned.agents, external)
                 if port_id is not None:

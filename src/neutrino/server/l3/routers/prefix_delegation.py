@@ -3,7 +3,7 @@
 The host of the router requests a prefix and reports it. The subnet, its gateway and all addresses on it are renumbered in
 one transaction, on the condition that the router has not changed: a gateway or interface that is removed at the same time
 wins. The request that removes either of them also gives the subnet its provisional prefix back. So no subnet keeps a prefix
-that nobody routes, even if the host is lost.
+that is not routed, even if the host is lost.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class PrefixDelegation:
         if not steps:
             return False
         with self._operations.write([step.context for step in steps]) as tx:
+            # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
             stamp = update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)

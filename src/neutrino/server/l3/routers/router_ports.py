@@ -203,6 +203,7 @@ class RouterPorts:
 
     def _move(self, connection: Connection, port_id: str, target: PortTarget) -> RouterWrites:
         moved = self.update(connection, port_id, {"device_owner": target.type, "binding:host_id": target.host})
+        # Also in `router_ports`: plans go by it, not by the port's device_owner.
         retype = sa.update(t.router_ports).where(_rp.port_id == port_id).values(port_type=target.type)
         then = (execute(retype), *_marked_distributed(port_id, target))
         return moved + RouterWrites(then=then)

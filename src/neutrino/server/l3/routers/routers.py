@@ -38,7 +38,7 @@ NOT_COLUMNS = ("external_gateway_info", *KIND)
 
 @dataclass(frozen=True)
 class RouterDefaults:
-    """The kind of routers whose request does not say it."""
+    """The kind of a new router whose request does not set it."""
 
     distributed: bool
     ha: bool
@@ -81,6 +81,7 @@ class Routers:
     def create(self, context: Context, values: Object) -> Object:
         _check_left_to_flavor(values)
         kind = {name: self._kind(values, name) for name in KIND}
+        # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
         ha_network = self._ha_networks.ensure(values["project_id"]) if kind["ha"] else None
         made: list[str] = []
 
@@ -173,11 +174,13 @@ class Routers:
         writes, host = self._move_ports(connection, before, after, ports, recast=bool(kind))
         if request is None:
             return _Decision(after, before["gateway_ips"], writes)
+        # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
         if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
         gateway = self._gateways.change(connection, before, request, host)
         after["gw_port_id"] = gateway.port_id
         if before["gw_network_id"] not in (None, request.network_id):
+            # Prefixes were delegated through that gateway: the routers outside do not route them any more.
             writes += self._delegation.release_all(connection, ports)
         # Created ports come first: if a mechanism driver fails, the first write decides whether creates are taken back.
         gateway_ips = before["gateway_ips"] if gateway.fixed_ips is None else gateway.fixed_ips
@@ -300,7 +303,7 @@ def _changed_kind(before: Object, values: Object) -> Object:
 def _check_left_to_flavor(values: Object) -> None:
     given = [name for name in KIND if values.get(name) is not None]
     if given and values.get("flavor_id"):
-        raise refuse(f"flavor_id says what kind of router it is: {', '.join(given)} cannot be given beside it")
+        raise refuse(f"{', '.join(given)} cannot be set together with flavor_id")
 
 
 def _routes_in(body: Any) -> list[Object]:
