@@ -61,8 +61,7 @@ _ON_HOST = (
     sa.select(_b.network_id, _a.host, _p.vif_type)
     .select_from(
         t.network_dhcp_agents.join(t.agents).outerjoin(
-            t.ports,
-            sa.and_(_p.network_id == _b.network_id, _p.host == _a.host, _p.device_owner == DHCP_OWNER),
+            t.ports, sa.and_(_p.network_id == _b.network_id, _p.host == _a.host, _p.device_owner == DHCP_OWNER)
         )
     )
     .where(_a.agent_type == words.DHCP, _a.host == sa.bindparam("on_host"))
@@ -92,21 +91,15 @@ class _Served:
     without_address: Collection[str] = ()  # hosts that serve from the gateways' addresses (use_gateway_ips)
 
 
+@dataclass(frozen=True)
 class DhcpPorts:
-    def __init__(
-        self,
-        networks: Networks,
-        ports: Ports,
-        operations: Operations,
-        notify_change: Callable[[Object | None, Object | None], None],
-        base_mac: str,
-    ) -> None:
-        """`notify_change(before, after)` is called for each port after the commit."""
-        self._networks = networks
-        self._ports = ports
-        self._operations = operations
-        self._notify_change = notify_change
-        self._base_mac = base_mac
+    networks: Networks
+    ports: Ports
+    operations: Operations
+    notify_change: Callable[
+        [Object | None, Object | None], None
+    ]  # called after the commit, with a port before and after
+    base_mac: str
 
     def steps(
         self,
@@ -122,7 +115,7 @@ class DhcpPorts:
         if not any(map(_is_by_server, reported.values())):
             return []
         try:
-            network = self._networks.load(connection, network_id)
+            network = self.networks.load(connection, network_id)
         except errors.NetworkNotFound:
             return []
         if subnets is None:
@@ -169,7 +162,7 @@ class DhcpPorts:
             else:
                 steps.append(self._update(connection, served, reused, device, host))
         # Only ports that no other host can reuse: a moved port keeps the addresses that clients know.
-        steps += [self._ports.prepare_delete(port, served.network) for port in spare if port in free]
+        steps += [self.ports.prepare_delete(port, served.network) for port in spare if port in free]
         return [step for step in steps if step is not None]
 
     def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
@@ -192,14 +185,14 @@ class DhcpPorts:
             "mac_address": self._free_mac(connection, network["id"], device),
             "fixed_ips": [*fixed, *automatic],
         }
-        return self._ports.prepare_create(connection, values, network, served.subnets)
+        return self.ports.prepare_create(connection, values, network, served.subnets)
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
         """A MAC address derived from the device id, so that the database refuses the second of two equal ports.
 
         A port that moved to another host has kept its MAC address; then the next derived one is taken.
         """
-        macs = [derived_mac(self._base_mac, f"{device} {number}") for number in range(MACS)]
+        macs = [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
         taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
         return next((mac for mac in macs if mac not in taken), "")
 
@@ -215,7 +208,7 @@ class DhcpPorts:
             "fixed_ips": port["fixed_ips"] if same else fixed,  # another order is no change
         }
         failed = port["binding:vif_type"] in (VIF_FAILED, VIF_UNBOUND)
-        return self._ports.prepare_update(connection, port, values, served.network, rebind=failed)
+        return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
 
     def _addresses(
         self, connection: Connection, served: _Served, current: Sequence[Object], mac: str | None
@@ -250,7 +243,7 @@ class DhcpPorts:
     @contextmanager
     def write(self, steps: Sequence[PendingWrite]) -> Iterator[Transaction]:
         """A transaction that writes these changes of ports after the rows of its block."""
-        with self._operations.write([step.context for step in steps]) as tx:
+        with self.operations.write([step.context for step in steps]) as tx:
             yield tx
             for step in steps:
                 step.write(tx)
@@ -262,7 +255,7 @@ class DhcpPorts:
             change = step.context
             before = dict(change.current) if change.operation == "delete" else change.original
             after = None if change.operation == "delete" else dict(change.current)
-            self._notify_change(None if before is None else dict(before), after)
+            self.notify_change(None if before is None else dict(before), after)
 
 
 def _is_of_host(port: Object, network_id: str) -> bool:

@@ -1,8 +1,8 @@
 """Reactions of routers and floating IPs to changes of ports and networks, in the transaction of that change.
 
-Ports of routers and floating IPs are deleted only together with these. Whose port it is depends on `router_ports` and
-`floatingips`, not on `device_owner`, which clients may clear. A floating IP does not prevent its port from being deleted: it
-is disassociated, and the port's forwardings are deleted.
+Ports of routers and floating IPs are deleted only together with these. `router_ports` and `floatingips` record whose port
+it is, not `device_owner`, which clients may clear. A floating IP does not prevent its port from being deleted: it is
+disassociated, and forwardings to the port are deleted.
 """
 
 from __future__ import annotations

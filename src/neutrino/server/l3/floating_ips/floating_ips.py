@@ -84,22 +84,20 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="floatingip", msg=message)
 
 
+@dataclass(frozen=True)
 class FloatingIps:
-    def __init__(
-        self, db: Database, operations: Operations, quotas: Quotas, networks: Networks, ports: Ports, notify: Notify
-    ) -> None:
-        self._db = db
-        self._operations = operations
-        self._quotas = quotas
-        self._networks = networks
-        self._ports = ports
-        self._notify = notify
+    db: Database
+    operations: Operations
+    quotas: Quotas
+    networks: Networks
+    ports: Ports
+    notify: Notify
 
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> tuple[Object, Object | None]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
                 external_port = self._external_port(connection, context, values, new["id"])
                 new |= {
@@ -111,8 +109,8 @@ class FloatingIps:
                 }
                 association = _associate(connection, context, new, values)
                 floating_ip = {**new, **association.values}
-                limit = self._quotas.limit(connection, "floatingip", floating_ip["project_id"])
-            with self._operations.write([external_port.context]) as tx:
+                limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+            with self.operations.write([external_port.context]) as tx:
                 external_port.write(tx)
                 # The port only holds the address and is never bound: as in Neutron it has no status.
                 tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
@@ -121,8 +119,8 @@ class FloatingIps:
                 tx.use("floatingip", floating_ip["project_id"], 1, limit)
             return floating_ip, association.port
 
-        floating_ip, port = self._db.retrying(attempt)
-        self._notify(None, floating_ip, _by_id(port))
+        floating_ip, port = self.db.retrying(attempt)
+        self.notify(None, floating_ip, _by_id(port))
         return floating_view.api_floating_ip(floating_ip, port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
@@ -137,11 +135,11 @@ class FloatingIps:
         subnets = subnets_of(connection, [network_id])[network_id]
         if not any(subnet["ip_version"] == 4 for subnet in subnets):
             raise refuse(f"network {network_id} has no IPv4 subnet")
-        network = self._networks.load(connection, network_id)
+        network = self.networks.load(connection, network_id)
         requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
         fixed = {name: value for name, value in requested.items() if value is not None}
         port = service_port(network_id, "", key, FLOATING, "")
-        return self._ports.prepare_create(
+        return self.ports.prepare_create(
             connection, {**port, "fixed_ips": [fixed]} if fixed else port, network, subnets
         )
 
@@ -151,7 +149,7 @@ class FloatingIps:
         requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
 
         def attempt() -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = floating_view.load(connection, key)
                 check_revision(before, revision)
                 association = _associate(connection, context, before, requested)
@@ -163,51 +161,51 @@ class FloatingIps:
             if after == before and "port_id" not in requested:
                 return before, before, association.port, {}
             now = changed(before, after)
-            with self._operations.write([]) as tx:
+            with self.operations.write([]) as tx:
                 update_row(tx, t.floatingips, before, now)
                 bump_routers(tx, association.routers)
             return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
 
-        before, after, port, ports = self._db.retrying(attempt)
-        self._notify(before, after, ports)
+        before, after, port, ports = self.db.retrying(attempt)
+        self.notify(before, after, ports)
         return floating_view.api_floating_ip(after, port)
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> tuple[Object, Object | None]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = floating_view.load(connection, key)
                 check_revision(before, revision)
                 if before["port_forwardings"]:
                     raise errors.FipInUseByPortForwarding(id=key)
-                external_port = self._ports.load(connection, before["floating_port_id"])
-                network = self._networks.load(connection, before["floating_network_id"])
+                external_port = self.ports.load(connection, before["floating_port_id"])
+                network = self.networks.load(connection, before["floating_network_id"])
                 port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
                 routers = revisions_of(connection, before["router_id"])
-            deleted = self._ports.prepare_delete(external_port, network)
-            with self._operations.write([deleted.context]) as tx:
+            deleted = self.ports.prepare_delete(external_port, network)
+            with self.operations.write([deleted.context]) as tx:
                 delete_floating_ip(tx, before)
                 deleted.write(tx)
                 bump_routers(tx, routers)
             return before, port
 
-        before, port = self._db.retrying(attempt)
-        self._notify(before, None, _by_id(port))
+        before, port = self.db.retrying(attempt)
+        self.notify(before, None, _by_id(port))
 
 
+@dataclass(frozen=True)
 class FloatingIpPools:
     """Floating IP pools: the IPv4 subnets of external networks that the caller sees."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    db: Database
 
     def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # all pools are one page, whatever the limit: there is no next one
             return []
         external = _s.network_id.in_(sa.select(_n.id).where(_n.external))
         asked = Query(fields=("id", "name", "network_id", "cidr"), everyone=context.is_admin)
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = SUBNETS.many(connection, asked, context.project_id, _s.ip_version == 4, external)
         return [
             {

@@ -29,19 +29,10 @@ Object = dict[str, Any]
 _c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
 PORTS = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
-SHOWN_IN_FLOATING_IP = (
-    "id",
-    "internal_ip_address",
-    "protocol",
-    "internal_port",
-    "external_port",
-    "internal_port_id",
-)
+SHOWN_IN_FLOATING_IP = ("id", "internal_ip_address", "protocol", "internal_port", "external_port", "internal_port_id")
 VIEW = View(
     t.port_forwardings,
-    computed={
-        "ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery(),
-    },
+    computed={"ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery()},
     scope=sa.true(),
     hidden=("ext_parent:project_id", "floatingip_id"),
 )

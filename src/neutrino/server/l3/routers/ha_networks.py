@@ -109,10 +109,4 @@ _NETWORK: Object = {
     "description": "",
     "extra_dhcp_opts": None,
 }
-_SUBNET: Object = {
-    "project_id": "",
-    "ip_version": 4,
-    "enable_dhcp": False,
-    "gateway_ip": None,
-    "description": "",
-}
+_SUBNET: Object = {"project_id": "", "ip_version": 4, "enable_dhcp": False, "gateway_ip": None, "description": ""}
