@@ -42,7 +42,7 @@ class HostState:
     forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=_none)
     dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=_none)
     # Objects of the kinds that extensions declare, by kind.
-    others: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=_none)
+    extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=_none)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,14 +179,19 @@ class Desired:
     dead: tuple[int, ...]  # ofports that are plugged and must not talk
     remotes: Mapping[str, frozenset[str]]  # addresses by remote, for the remotes that rules name
     problems: Mapping[str, str]  # port, to the reason why it is not wired
-    objects: HostState = dataclasses.field(default_factory=HostState)  # as the server sent them
+    host_state: HostState = dataclasses.field(default_factory=HostState)
+
+    @property
+    def objects(self) -> Mapping[str, Mapping[str, state.Object]]:
+        """Feed objects by kind and id: those of the kinds that extensions declare."""
+        return self.host_state.extension_objects
 
     @cached_property
     def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:
         """The ports on other hosts, by network, of the networks that have ports here."""
         present = {network.key.network_id for network in self.networks}
         entries: defaultdict[str, list[state.Forwarding]] = defaultdict(list)
-        for _, entry in sorted(self.objects.forwarding.items()):
+        for _, entry in sorted(self.host_state.forwarding.items()):
             if entry.network_id in present:
                 entries[entry.network_id].append(entry)
         return {network: tuple(found) for network, found in entries.items()}
@@ -246,7 +251,7 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options:
         dead=tuple(sorted({*plugged.ports.values()} - live)),
         remotes=_remotes(ports, host_state),
         problems=problems,
-        objects=host_state,
+        host_state=host_state,
     )
 
 

@@ -201,11 +201,7 @@ class RealOvsdb:
 
 
 def _bridge_columns(change: SetBridge) -> dict[str, object]:
-    return {
-        "fail_mode": change.fail_mode,
-        "protocols": list(change.protocols),
-        "external_ids": change.external_ids,
-    }
+    return {"fail_mode": change.fail_mode, "protocols": list(change.protocols), "external_ids": change.external_ids}
 
 
 def _set(api: Any, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:

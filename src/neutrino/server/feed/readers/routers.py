@@ -30,7 +30,7 @@ from neutrino.model.routing import (
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.dvr import agent_gateway_ports, read_agent_modes, read_local_hosts, render_for_hosts
-from neutrino.server.feed.readers.rows import Ids, read_rows, texts
+from neutrino.server.feed.readers.rows import Ids, build, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers.port_layout import (
@@ -52,6 +52,10 @@ _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
 _REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
 
+_ROUTERS = sa.select(
+    *(_r.id, _r.revision_number.label("revision"), _r.name, _r.project_id, _r.admin_state_up, _r.distributed),
+    *(_r.enable_snat, _r.routes.label("routes_text"), _r.ha.label("is_ha"), _r.ha_vr_id),
+)
 _routes = msgspec.json.Decoder(tuple[RouterRoute, ...])
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
@@ -99,24 +103,17 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
     gateways = _agent_gateways(connection, ports) if local else {}
     floating, forwardings = _floating_ips(connection, wanted), _port_forwardings(connection, wanted)
     helpers = _conntrack_helpers(connection, wanted)
-    columns = (_r.id, _r.name, _r.project_id, _r.admin_state_up, _r.distributed, _r.ha, _r.enable_snat, _r.routes)
-    more = (_r.revision_number, _r.ha_vr_id)
-    for row in read_rows(connection, sa.select(*columns, *more), _r.id, wanted):
+    for row in read_rows(connection, _ROUTERS, _r.id, wanted):
         if row.id not in served:
             continue
         own = ports[row.id]
-        base = Router(
-            id=row.id,
-            revision=row.revision_number,
-            name=row.name,
-            project_id=row.project_id,
-            admin_state_up=bool(row.admin_state_up),
-            distributed=bool(row.distributed),
+        base = build(
+            Router,
+            row,
             gateway=next((port for kind, port in own if kind == GATEWAY), None),
-            enable_snat=bool(row.enable_snat),
             interfaces=tuple(port for kind, port in own if kind in INTERFACES),
             snat_interfaces=tuple(port for kind, port in own if kind == SNAT),
-            routes=_routes.decode(row.routes),
+            routes=_routes.decode(row.routes_text),
             floating_ips=tuple(floating[row.id]),
             port_forwardings=tuple(forwardings[row.id]),
             conntrack_helpers=tuple(helpers[row.id]),
@@ -140,7 +137,7 @@ def _by_host(
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
     active = next((host for host, (_, state) in placements.items() if state == ACTIVE), "")
     for host, (ha_port_id, _) in placements.items():
-        if not row.ha:
+        if not row.is_ha:
             yield host, base
             continue
         interface = ha_ports.get(ha_port_id or "")
@@ -214,22 +211,18 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         used = {each.subnet_id for each in fixed}
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
         others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == GATEWAY else ()
-        interface = RouterInterface(
-            id=row.id,
-            network_id=row.network_id,
-            mac_address=row.mac_address,
-            mtu=row.mtu,
-            admin_state_up=bool(row.admin_state_up),
-            addresses=tuple(_address(f.ip_address, known[f.subnet_id]) for f in fixed if f.subnet_id in known),
-            other_subnets=tuple(sorted(others)),
-        )
+        addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
+        interface = build(RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
         found[row.router_id].append((row.port_type, interface))
     return found
 
 
 def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
     """Rows by network and id, without subnets that wait for a delegated prefix."""
-    columns = (_s.id, _s.network_id, _s.cidr, _s.gateway_ip, _s.ipv6_ra_mode, _s.dns_nameservers)
+    columns = (
+        *(_s.id, _s.network_id, _s.cidr, _s.gateway_ip),
+        *(_s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers.label("nameservers")),
+    )
     statement = sa.select(*columns, _pool.address_scope_id).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in read_rows(connection, statement.where(_s.cidr != PROVISIONAL), _s.network_id, network_ids):
@@ -237,15 +230,10 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     return found
 
 
-def _address(ip_address: str, subnet: Any) -> RouterAddress:
-    return RouterAddress(
-        ip_address=ip_address,
-        subnet_id=subnet.id,
-        cidr=subnet.cidr,
-        gateway_ip=subnet.gateway_ip,
-        ra_mode=subnet.ipv6_ra_mode,
-        dns_nameservers=texts.decode(subnet.dns_nameservers),
-        address_scope_id=subnet.address_scope_id,
+def _address(fixed: FixedIp, subnet: Any) -> RouterAddress:
+    nameservers = texts.decode(subnet.nameservers)
+    return build(
+        RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
     )
 
 
@@ -253,38 +241,29 @@ def _address(ip_address: str, subnet: Any) -> RouterAddress:
 
 
 def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[FloatingIp]]:
-    columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id, _f.revision_number)
-    statement = sa.select(*columns, _p.host).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
+    columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id)
+    more = (_f.revision_number.label("revision"), _p.host.label("port_host"))
+    statement = sa.select(*columns, *more).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
     found: defaultdict[str, list[FloatingIp]] = defaultdict(list)
     for row in read_rows(connection, statement.order_by(_f.id), _f.router_id, ids):
         if row.port_id is not None and row.fixed_ip_address is not None:
-            found[row.router_id].append(
-                FloatingIp(
-                    id=row.id,
-                    floating_ip_address=row.floating_ip_address,
-                    fixed_ip_address=row.fixed_ip_address,
-                    port_id=row.port_id,
-                    host=row.host or "",
-                    revision=row.revision_number,
-                )
-            )
+            found[row.router_id].append(build(FloatingIp, row, host=row.port_host or ""))
     return found
 
 
 def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[PortForwarding]]:
-    columns = sa.select(t.port_forwardings, _f.router_id, _f.floating_ip_address)
-    statement = columns.join(t.floatingips, _f.id == _pf.floatingip_id).where(_f.router_id.is_not(None))
+    columns = (_pf.id, _pf.protocol, _pf.internal_ip_address, _pf.external_port_range, _pf.internal_port_range)
+    more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
+    statement = sa.select(*columns, *more).join(t.floatingips, _f.id == _pf.floatingip_id)
     found: defaultdict[str, list[PortForwarding]] = defaultdict(list)
-    for row in read_rows(connection, statement.order_by(_pf.id), _f.router_id, ids):
+    for row in read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids):
         external, internal = _range(row.external_port_range), _range(row.internal_port_range)
         found[row.router_id].append(
-            PortForwarding(
-                id=row.id,
-                protocol=row.protocol,
-                external_ip_address=row.floating_ip_address,
+            build(
+                PortForwarding,
+                row,
                 external_port_first=external[0],
                 external_port_last=external[1],
-                internal_ip_address=row.internal_ip_address,
                 internal_port_first=internal[0],
                 internal_port_last=internal[1],
             )
