@@ -143,7 +143,7 @@ class TestBothFamilies:
             server.sendto(b"one", to)
             assert arrives(client, b"one", within=3)
             text = bench.serve(out)
-            assert f"conntrack end what no rule of port {IDS[SERVER]} allows" in text.splitlines()
+            assert f"conntrack mark connections that no rule of port {IDS[SERVER]} allows" in text.splitlines()
             server.sendto(b"two", to)
             assert not arrives(client, b"two", within=NEVER)
 
