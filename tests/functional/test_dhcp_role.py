@@ -15,7 +15,7 @@ import pytest
 
 from neutrino.agent import loop
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.report import Reporter
+from neutrino.agent.loop import Reporter
 from neutrino.agent.supervisor import EXIT, DaemonExited, write_file
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -74,7 +74,6 @@ class Host:
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
         role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), self.lab.processes, state, **more)
         reporter = Reporter(client, lambda: 30.0)
-        reporter.roles = [role]
         stop = asyncio.Event()
         self.life = task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
         try:

@@ -11,7 +11,6 @@ from neutrino.agent.namespaces import (
     IPV6_OFF,
     PROMOTE,
     DesiredDevice,
-    DesiredNamespace,
     plan_namespace,
     sysctls_to_read,
 )
@@ -269,31 +268,6 @@ def test_a_host_without_ipv6(netlink):
     assert "IPv6" not in text
     switched_off = dataclasses.replace(state, sysctls={**state.sysctls, IPV6_OFF: "1"})
     assert plan_namespace(desired, switched_off).text() == text
-
-
-def test_on_the_host_only_what_is_marked_goes(router):
-    host = DesiredNamespace(HOST, devices=(DesiredDevice("tap-1", mtu=1450, alias="port 1"),), shared=True)
-    router.apply(
-        HOST,
-        [
-            SetDevice("lo", up=True),
-            SetVeth("eth0", "x"),
-            SetDevice("eth0", up=True),
-            SetAddress(address("eth0", "192.0.2.2/24")),
-            SetDevice("tap-1", up=True),
-            SetAddress(address("tap-1", "10.7.7.7/24")),
-            SetRoute(route("0.0.0.0/0", "eth0", "192.0.2.1", protocol=BOOT)),
-            SetRoute(route("10.8.0.0/16", "eth0", "192.0.2.1")),
-            SetRule(rule(9, table=9, protocol=BOOT)),
-            SetRule(rule(10, table=9)),
-            SetNeighbour(neighbour("tap-1", "10.7.7.8", "fa:16:3e:00:00:08")),
-        ],
-    )
-    assert settle(router, host).changes == (
-        SetDevice("tap-1", alias="port 1"),
-        DeleteRule(rule(10, table=9)),
-        DeleteRoute(route("10.8.0.0/16", "eth0", "192.0.2.1")),
-    )
 
 
 @pytest.mark.parametrize("seed", range(20))

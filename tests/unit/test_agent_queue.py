@@ -78,20 +78,6 @@ def test_news_of_a_thing_that_waits_after_a_failure_make_it_be_tried_now() -> No
     run(scenario())
 
 
-def test_a_thing_that_is_gone_is_not_tried_again() -> None:
-    async def scenario() -> None:
-        queue: WorkQueue[str] = WorkQueue(first_delay=0.001)
-        queue.put("a")
-        queue.failed(await queue.get())
-        queue.put("b")
-        queue.forget("a")
-        queue.forget("b")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(queue.get(), 0.02)
-
-    run(scenario())
-
-
 def test_whoever_waits_for_quiet_is_woken_by_the_end_of_the_work_and_by_nothing_else() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue(first_delay=3600)

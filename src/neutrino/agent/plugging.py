@@ -75,13 +75,14 @@ class Plugging:
         `recreated` are devices of new veth pairs: ovs-vswitchd still has the deleted device of that name open and would
         never notice the new one, so its port is removed first.
         """
-        ovsdb = self._ovsdb()
+        ovsdb, desired = self._ovsdb(), tuple(plugs)
         snapshot = ovsdb.read()
-        names = [*unplug, *recreated]
+        wanted = {plug.name for plug in desired}
+        names = [*(name for name in unplug if name not in wanted), *recreated]
         removed = plan_unplugging(names, snapshot) if names else ()
         if removed:
             ovsdb.apply(removed, settle=SETTLE_SECONDS if recreated else 0.0)
-        added = plan_plugs(plugs, ovsdb.read() if removed else snapshot)
+        added = plan_plugs(desired, ovsdb.read() if removed else snapshot)
         if added:
             ovsdb.apply(added)
         return len(removed) + len(added)

@@ -1,4 +1,4 @@
-"""The format of an agent's state directory: a release refuses what a newer one has written."""
+"""Version of the state directory's format: a release refuses a directory that a newer one has written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE = "format"
 
 
 def ensure(state: Path) -> None:
-    """Write this release's format, or RefusedToStart where a newer release was here before."""
+    """Write this release's format; RefusedToStart if a newer release has used the directory."""
     found = read(state)
     if found is not None and found > FORMAT:
         raise RefusedToStart(
@@ -25,7 +25,7 @@ def ensure(state: Path) -> None:
 
 
 def read(state: Path) -> int | None:
-    """The format of the directory; none if it has none, as before there were formats."""
+    """The directory's format; None if it has none."""
     try:
         return int((state / FILE).read_text())
     except (OSError, ValueError):

@@ -36,7 +36,7 @@ def build(
 ) -> DhcpRole:
     settings, namespaces = read_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
-    extensions = load_extensions(GROUP, conf.dhcp_extensions)
+    extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
 
     def connect() -> tuple[Ovsdb, Reconciler]:
         from neutrino.dataplane.netlink.real import RealNetlink
