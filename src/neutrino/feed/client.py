@@ -207,10 +207,7 @@ class FeedClient:
     async def _connect(self) -> AsyncIterator[ClientConnection]:
         options, address = self._options, self._address
         how: dict[str, Any] = {
-            "additional_headers": {
-                m.HOST_HEADER: options.host,
-                "Authorization": f"Bearer {options.credential}",
-            },
+            "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"},
             "compression": None,
             "max_size": m.MAX_BYTES,
             "ping_interval": options.heartbeat,

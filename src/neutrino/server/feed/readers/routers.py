@@ -16,17 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents
-from neutrino.model.routing import (
-    ConntrackHelper,
-    Delegation,
-    FloatingIp,
-    HaMembership,
-    PortForwarding,
-    Router,
-    RouterAddress,
-    RouterInterface,
-    RouterRoute,
-)
+from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.dvr import agent_gateway_ports, read_agent_modes, read_local_hosts, render_for_hosts
@@ -44,7 +34,7 @@ from neutrino.server.l3.routers.port_layout import (
 )
 
 Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
-Interfaces = defaultdict[str, list[tuple[str, RouterInterface]]]  # router → port type, interface
+Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
 _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
@@ -56,7 +46,7 @@ _ROUTERS = sa.select(
     *(_r.id, _r.revision_number.label("revision"), _r.name, _r.project_id, _r.admin_state_up, _r.distributed),
     *(_r.enable_snat, _r.routes.label("routes_text"), _r.ha.label("is_ha"), _r.ha_vr_id),
 )
-_routes = msgspec.json.Decoder(tuple[RouterRoute, ...])
+_routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
 
@@ -108,7 +98,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             continue
         own = ports[row.id]
         base = build(
-            Router,
+            m.Router,
             row,
             gateway=next((port for kind, port in own if kind == GATEWAY), None),
             interfaces=tuple(port for kind, port in own if kind in INTERFACES),
@@ -132,8 +122,8 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
 
 
 def _by_host(
-    base: Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, RouterInterface]
-) -> Iterator[tuple[str, Router]]:
+    base: m.Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
+) -> Iterator[tuple[str, m.Router]]:
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
     active = next((host for host, (_, state) in placements.items() if state == ACTIVE), "")
     for host, (ha_port_id, _) in placements.items():
@@ -143,7 +133,7 @@ def _by_host(
         interface = ha_ports.get(ha_port_id or "")
         if interface is None or row.ha_vr_id is None:
             continue  # without an HA port the host would become active beside the others
-        membership = HaMembership(
+        membership = m.HaMembership(
             interface=interface, vr_id=row.ha_vr_id, priority=_priority(interface.id), active_host=active
         )
         yield host, msgspec.structs.replace(base, ha=membership)
@@ -184,7 +174,7 @@ def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
     return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
 
 
-def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, RouterInterface]]:
+def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
     networks = {port.network_id for own in ports.values() for kind, port in own if kind == GATEWAY}
     locations = agent_gateway_ports(connection, networks)
@@ -196,7 +186,7 @@ def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict
         .join(t.networks, _n.id == _p.network_id)
         .order_by(_p.id)
     )
-    found: defaultdict[str, dict[str, RouterInterface]] = defaultdict(dict)
+    found: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
     for _, port in _interfaces(connection, list(read_rows(connection, statement, _p.id, sorted(locations))))[""]:
         network_id, host = locations[port.id]
         found[network_id].setdefault(host, port)
@@ -212,7 +202,7 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
         others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == GATEWAY else ()
         addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
-        interface = build(RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
+        interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
         found[row.router_id].append((row.port_type, interface))
     return found
 
@@ -230,37 +220,37 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     return found
 
 
-def _address(fixed: FixedIp, subnet: Any) -> RouterAddress:
+def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
     nameservers = texts.decode(subnet.nameservers)
     return build(
-        RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
+        m.RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
     )
 
 
 # --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
 
 
-def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[FloatingIp]]:
+def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[m.FloatingIp]]:
     columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id)
     more = (_f.revision_number.label("revision"), _p.host.label("port_host"))
     statement = sa.select(*columns, *more).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
-    found: defaultdict[str, list[FloatingIp]] = defaultdict(list)
+    found: defaultdict[str, list[m.FloatingIp]] = defaultdict(list)
     for row in read_rows(connection, statement.order_by(_f.id), _f.router_id, ids):
         if row.port_id is not None and row.fixed_ip_address is not None:
-            found[row.router_id].append(build(FloatingIp, row, host=row.port_host or ""))
+            found[row.router_id].append(build(m.FloatingIp, row, host=row.port_host or ""))
     return found
 
 
-def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[PortForwarding]]:
+def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[m.PortForwarding]]:
     columns = (_pf.id, _pf.protocol, _pf.internal_ip_address, _pf.external_port_range, _pf.internal_port_range)
     more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
     statement = sa.select(*columns, *more).join(t.floatingips, _f.id == _pf.floatingip_id)
-    found: defaultdict[str, list[PortForwarding]] = defaultdict(list)
+    found: defaultdict[str, list[m.PortForwarding]] = defaultdict(list)
     for row in read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids):
         external, internal = _range(row.external_port_range), _range(row.internal_port_range)
         found[row.router_id].append(
             build(
-                PortForwarding,
+                m.PortForwarding,
                 row,
                 external_port_first=external[0],
                 external_port_last=external[1],
@@ -276,10 +266,10 @@ def _range(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[ConntrackHelper]]:
-    found: defaultdict[str, list[ConntrackHelper]] = defaultdict(list)
+def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:
+    found: defaultdict[str, list[m.ConntrackHelper]] = defaultdict(list)
     for row in read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids):
-        found[row.router_id].append(ConntrackHelper(row.protocol, row.port, row.helper))
+        found[row.router_id].append(m.ConntrackHelper(row.protocol, row.port, row.helper))
     return found
 
 
@@ -296,8 +286,8 @@ _DELEGATIONS = (
 )
 
 
-def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[Delegation]]:
-    found: defaultdict[str, list[Delegation]] = defaultdict(list)
+def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[m.Delegation]]:
+    found: defaultdict[str, list[m.Delegation]] = defaultdict(list)
     for row in read_rows(connection, _DELEGATIONS, _r.id, ids):
-        found[row.id].append(Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
+        found[row.id].append(m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
     return found
