@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,12 +20,13 @@ from neutrino.model import agents
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.dvr import agent_gateway_ports, read_agent_modes, read_local_hosts, render_for_hosts
-from neutrino.server.feed.readers.rows import Ids, build, read_rows, texts
+from neutrino.server.feed.readers.dvr import read_agent_modes, read_local_hosts, render_for_hosts
+from neutrino.server.feed.readers.rows import Ids, build, grouped, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers.port_layout import (
     ACTIVE,
+    AGENT_GATEWAY,
     DVR_INTERFACE,
     GATEWAY,
     HA_INTERFACE,
@@ -74,9 +76,7 @@ def read_replicas(connection: Connection, ports: Ids) -> dict[str, frozenset[str
         .join(t.agents, _a.id == _ra.agent_id)
         .where(_r.ha.is_(True), _rp.port_type.in_(_REPLICATED), _a.admin_state_up.is_(True))
     )
-    hosts: defaultdict[str, set[str]] = defaultdict(set)
-    for row in read_rows(connection, statement, _rp.port_id, ports):
-        hosts[row.port_id].add(row.host)
+    hosts = grouped(read_rows(connection, statement, _rp.port_id, ports), "port_id", attrgetter("host"))
     return {port_id: frozenset(found) for port_id, found in hosts.items()}
 
 
@@ -177,19 +177,20 @@ def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
 def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
     networks = {port.network_id for own in ports.values() for kind, port in own if kind == GATEWAY}
-    locations = agent_gateway_ports(connection, networks)
     statement = (
         sa.select(
-            *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips, _n.mtu),
+            *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips, _p.host, _n.mtu),
             *(sa.literal("").label("router_id"), sa.literal(GATEWAY).label("port_type")),
         )
         .join(t.networks, _n.id == _p.network_id)
+        .where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
         .order_by(_p.id)
     )
+    rows = list(read_rows(connection, statement, _p.network_id, sorted(networks)))
+    hosts = {row.id: row.host for row in rows}
     found: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
-    for _, port in _interfaces(connection, list(read_rows(connection, statement, _p.id, sorted(locations))))[""]:
-        network_id, host = locations[port.id]
-        found[network_id].setdefault(host, port)
+    for _, port in _interfaces(connection, rows)[""]:
+        found[port.network_id].setdefault(hosts[port.id], port)
     return found
 
 
@@ -234,31 +235,31 @@ def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[m.F
     columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id)
     more = (_f.revision_number.label("revision"), _p.host.label("port_host"))
     statement = sa.select(*columns, *more).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
-    found: defaultdict[str, list[m.FloatingIp]] = defaultdict(list)
-    for row in read_rows(connection, statement.order_by(_f.id), _f.router_id, ids):
-        if row.port_id is not None and row.fixed_ip_address is not None:
-            found[row.router_id].append(build(m.FloatingIp, row, host=row.port_host or ""))
-    return found
+    associated = statement.where(_f.port_id.is_not(None), _f.fixed_ip_address.is_not(None)).order_by(_f.id)
+    rows = read_rows(connection, associated, _f.router_id, ids)
+    return grouped(rows, "router_id", lambda row: build(m.FloatingIp, row, host=row.port_host or ""))
 
 
 def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[m.PortForwarding]]:
     columns = (_pf.id, _pf.protocol, _pf.internal_ip_address, _pf.external_port_range, _pf.internal_port_range)
     more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
     statement = sa.select(*columns, *more).join(t.floatingips, _f.id == _pf.floatingip_id)
-    found: defaultdict[str, list[m.PortForwarding]] = defaultdict(list)
-    for row in read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids):
-        external, internal = _range(row.external_port_range), _range(row.internal_port_range)
-        found[row.router_id].append(
-            build(
-                m.PortForwarding,
-                row,
-                external_port_first=external[0],
-                external_port_last=external[1],
-                internal_port_first=internal[0],
-                internal_port_last=internal[1],
-            )
-        )
-    return found
+    rows = read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids)
+    return grouped(rows, "router_id", _port_forwarding)
+
+
+def _port_forwarding(row: Any) -> m.PortForwarding:
+    (external_first, external_last), (internal_first, internal_last) = (
+        _range(text) for text in (row.external_port_range, row.internal_port_range)
+    )
+    return build(
+        m.PortForwarding,
+        row,
+        external_port_first=external_first,
+        external_port_last=external_last,
+        internal_port_first=internal_first,
+        internal_port_last=internal_last,
+    )
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -267,10 +268,8 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:
-    found: defaultdict[str, list[m.ConntrackHelper]] = defaultdict(list)
-    for row in read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids):
-        found[row.router_id].append(m.ConntrackHelper(row.protocol, row.port, row.helper))
-    return found
+    rows = read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids)
+    return grouped(rows, "router_id", lambda row: build(m.ConntrackHelper, row))
 
 
 # A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
@@ -287,7 +286,5 @@ _DELEGATIONS = (
 
 
 def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[m.Delegation]]:
-    found: defaultdict[str, list[m.Delegation]] = defaultdict(list)
-    for row in read_rows(connection, _DELEGATIONS, _r.id, ids):
-        found[row.id].append(m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
-    return found
+    rows = read_rows(connection, _DELEGATIONS, _r.id, ids)
+    return grouped(rows, "id", lambda row: m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
