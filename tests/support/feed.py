@@ -23,8 +23,8 @@ from neutrino.server.feed.reader import read_all
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.scope import scope
 from neutrino.server.feed.service import FeedServer, Settings
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.statuses import RouterStatuses
+from neutrino.server.l3.reports import RouterReports
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 
 DATABASES = [
@@ -62,8 +62,8 @@ async def serving(server: Server, address: Address, **settings: Any) -> AsyncIte
             server.service_plugins["router"].dvr.settle()
         ports.settle()
 
-    delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
-    statuses = RouterStatuses(server.db, None, delegations.set_prefix)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    statuses = RouterReports(server.db, None, delegation.set_prefix)
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(Settings("server-1", [address], keep_changes=3600, patience=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how)

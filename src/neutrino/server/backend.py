@@ -11,22 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
-from sqlalchemy.engine import Connection
 
 from neutrino.server import config, logs
 from neutrino.server.db.session import Database
+from neutrino.server.dhcp import build as dhcp_build
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.entry_points import load
 from neutrino.server.events import notifications, nova
 from neutrino.server.feed.dvr_statuses import DistributedPorts
 from neutrino.server.feed.reports import Reports
-from neutrino.server.hosts.dhcp_answering import answers, is_answered, unanswered
-from neutrino.server.hosts.dhcp_placements import zones_of
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
-from neutrino.server.l3.build import build_delegations, build_dvr, build_scheduler
-from neutrino.server.l3.statuses import RouterStatuses
-from neutrino.server.ml2.ports.provisioning import DhcpReadiness
+from neutrino.server.l3.plugin import build_services
+from neutrino.server.l3.reports import RouterReports
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services
@@ -64,29 +61,26 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     def floating_ip_changed(before: Object | None, after: Object | None, ports: Mapping[str, Object]) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
-    def is_served(connection: Connection, network_id: str, subnet_ids: Sequence[str], host: str) -> bool:
-        return is_answered(connection, network_id, subnet_ids, host, registry.cutoff())
-
     services = Services(
         conf,
         db,
         quotas,
         registry,
         SecurityGroups(db, quotas),
-        zones_of,
+        NETWORKS.zones_of,
         check_hints,
-        DhcpReadiness(is_served, answers, unanswered),
+        dhcp_build.lease_providers(registry),
         port_changed,
         floating_ip_changed,
     )
-    core = load("neutrino.core_plugins", conf.core_plugin)(services)
-    dhcp = build_dhcp(conf, db, registry, core, port_changed)
+    services = replace(services, core=load("neutrino.core_plugins", conf.core_plugin)(services))
+    dhcp = dhcp_build.build(services)
 
     def close() -> None:
         nova_sink.close()
         db.close()
 
-    return Backend(replace(services, core=core), dhcp, close)
+    return Backend(services, dhcp, close)
 
 
 def host_reports(backend: Backend) -> Reports:
@@ -94,18 +88,18 @@ def host_reports(backend: Backend) -> Reports:
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
     if "router" not in services.conf.service_plugins:
-        return Reports(registry, dhcp.reported, provisioning, RouterStatuses(db))
-    routers, dvr, delegations = build_scheduler(services), build_dvr(services), build_delegations(services)
+        return Reports(registry, dhcp.reported, provisioning, RouterReports(db))
+    l3 = build_services(services)
     distributed = DistributedPorts(db, provisioning)
 
     def reported(report: Report) -> None:
         dhcp.reported(report)
-        routers.reported(report)
-        dvr.reported(report)
+        l3.scheduler.reported(report)
+        l3.dvr.reported(report)
 
     def settle() -> None:
-        dvr.settle()
+        l3.dvr.settle()
         distributed.settle()
 
-    statuses = RouterStatuses(db, routers.set_ha_states, delegations.set_prefix)
+    statuses = RouterReports(db, l3.scheduler.set_ha_states, l3.delegation.set_prefix)
     return Reports(registry, reported, distributed, statuses, settle)

@@ -12,6 +12,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from oslo_config import cfg
@@ -34,11 +35,10 @@ from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
+from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.entry_points import load
 from neutrino.server.events.notifications import Notifier, NullNotifier, notification_context, notifier_from_conf
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
-from neutrino.server.hosts.liveness import Sweeper
-from neutrino.server.hosts.plugin import Agents
+from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -49,6 +49,9 @@ from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.agent_routes import placement_routes
+from neutrino.server.scheduling.scheduler import AgentScheduler
+from neutrino.server.scheduling.sweeper import Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 
 LOG = logging.getLogger(__name__)
@@ -82,12 +85,12 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
     backend = build_backend(conf)
     services = backend.services
-    db, quotas, registry, core = services.db, services.quotas, services.registry, services.core
+    db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.announces = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
-    agents = Agents(db, registry, backend.dhcp, [p for p in service_plugins.values() if hasattr(p, "agent_leaving")])
+    agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [
         core,
         AddressScopes(db),
@@ -119,7 +122,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.routes(authorizer, tagged),
-        *agents.routes(authorizer, networks_of),
+        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, dhcp.placements)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
@@ -141,7 +144,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         db,
         core,
         registry,
-        backend.dhcp,
+        dhcp,
         quotas,
         close,
         stop,
@@ -165,19 +168,15 @@ def begin(server: Server) -> None:
     replayed = server.core.operations.replay()
     if replayed:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)
-    _sweep(server, "dhcp", Sweeper(server.scheduler, server.registry, _interval(conf), server.stop))
-    for name, plugin in server.service_plugins.items():
-        if getattr(plugin, "has_failover", False):
-            _sweep(server, name, Sweeper(plugin, server.registry, _interval(conf), server.stop, str))
-
-
-def _interval(conf: cfg.ConfigOpts) -> float:
     # Random, because every worker sweeps: all at once would compete for the same rows.
-    return float(conf.agent_down_time * (0.4 + 0.2 * random.random()))
+    interval = conf.agent_down_time * (0.4 + 0.2 * random.random())
+    sweeper = Sweeper(_schedulers(server.scheduler, server.service_plugins), server.registry, interval, server.stop)
+    threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
 
 
-def _sweep(server: Server, name: str, sweeper: Sweeper) -> None:
-    threading.Thread(target=sweeper.run, daemon=True, name=f"sweeper-{name}").start()
+def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentScheduler]:
+    """All schedulers: networks on DHCP agents, and those of service plugins."""
+    return [dhcp, *(scheduler for plugin in plugins.values() for scheduler in getattr(plugin, "schedulers", ()))]
 
 
 def application(server: Server) -> Any:

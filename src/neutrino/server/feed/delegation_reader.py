@@ -13,7 +13,7 @@ from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
 from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.ipam.delegated import in_provisional, is_provisional
-from neutrino.server.l3.owners import INTERFACES
+from neutrino.server.l3.routers.port_layout import INTERFACES
 
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 _r, _rp, _a, _s = t.routers.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c

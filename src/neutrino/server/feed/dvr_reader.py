@@ -20,8 +20,8 @@ from neutrino.model.routing import FloatingIp, Router, RouterInterface
 from neutrino.model.state import DvrMac
 from neutrino.server.db import tables as t
 from neutrino.server.feed.rows import Ids, read_rows
-from neutrino.server.l3.dvr import OUTWARD, SERVED
-from neutrino.server.l3.owners import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
+from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 Modes = Mapping[str, str]  # host, to the agent_mode of its L3 agent
@@ -47,7 +47,7 @@ def read_near(connection: Connection, ids: Ids, modes: Modes) -> dict[str, froze
         .join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
         .join(t.ip_allocations, _al.port_id == _rp.port_id)
         .join(theirs, theirs.c.subnet_id == _al.subnet_id)
-        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, SERVED))
+        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, ROUTED_LOCALLY))
         .join(t.port_bindings, _b.port_id == _p.id)
         .where(_rp.port_type.in_(INTERFACES), _b.host != "", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
         .distinct()
@@ -125,7 +125,7 @@ def render_for_hosts(
 
     A floating IP is translated where its port is, if that host reaches the outside itself, else where the SNAT is.
     """
-    own = {host for host in near if modes.get(host) in OUTWARD}
+    own = {host for host in near if modes.get(host) in EXTERNAL_MODES}
     for host in sorted(near | central):
         floating = [each for each in base.floating_ips if each.host == host and host in own and host in gateways]
         if host in central:

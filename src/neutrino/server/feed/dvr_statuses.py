@@ -21,8 +21,8 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.dvr_reader import read_distributed_ports
 from neutrino.server.feed.reports import Ports
-from neutrino.server.l3.dvr import SERVED
-from neutrino.server.l3.router_ports import VIF_DISTRIBUTED
+from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
+from neutrino.server.l3.scheduling.dvr import ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, L2, Done
 
@@ -45,7 +45,7 @@ _NEAR = (
     sa.exists()
     .select_from(
         _own.join(_theirs, _theirs.c.subnet_id == _own.c.subnet_id)
-        .join(t.ports, sa.and_(t.ports.c.id == _theirs.c.port_id, SERVED))
+        .join(t.ports, sa.and_(t.ports.c.id == _theirs.c.port_id, ROUTED_LOCALLY))
         .join(t.port_bindings, _b.port_id == t.ports.c.id)
     )
     .where(_own.c.port_id == _w.port_id, _b.host == _w.host, _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))

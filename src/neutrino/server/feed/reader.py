@@ -36,7 +36,7 @@ from neutrino.server.feed.router_reader import read_replicas, read_routers, repl
 from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.feed.rules import TUNNEL_TYPES, tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
-from neutrino.server.l3.owners import DVR_INTERFACE
+from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.securitygroups.checks import protocol_number
 

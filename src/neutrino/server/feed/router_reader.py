@@ -33,8 +33,15 @@ from neutrino.server.feed.dvr_reader import agent_gateway_ports, read_modes, rea
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.feed.rows import Ids, read_rows
 from neutrino.server.ipam.delegated import PROVISIONAL
-from neutrino.server.l3.owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACES, SNAT
-from neutrino.server.l3.shape import ACTIVE
+from neutrino.server.l3.routers.port_layout import (
+    ACTIVE,
+    DVR_INTERFACE,
+    GATEWAY,
+    HA_INTERFACE,
+    HA_PORT,
+    INTERFACES,
+    SNAT,
+)
 
 Serving = tuple[str | None, str | None]  # a host's port for HA, and whether it is active
 _r, _rp, _ra, _p = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c

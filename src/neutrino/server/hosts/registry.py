@@ -32,11 +32,6 @@ _c = t.agents.c
 _decode = msgspec.json.decode
 _KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=True)))
 _ON_HOST = sa.select(t.agents).where(_c.host == sa.bindparam("on_host"))
-_LIVE = (
-    sa.select(t.agents)
-    .where(_c.agent_type == sa.bindparam("kind"), _c.heartbeat_timestamp >= sa.bindparam("cutoff"))
-    .order_by(_c.id)
-)
 MOST_LOAD = 2**31 - 1
 
 
@@ -168,11 +163,12 @@ class Registry:
         now = self.clock()
         return [self._decoded(row, now) for row in connection.execute(_ON_HOST, {"on_host": host}).mappings()]
 
-    def live_agents(self, connection: Connection, agent_type: str) -> list[Object]:
-        """The agents of a type that are alive, whether or not their admin state is up."""
-        now = self.clock()
-        rows = connection.execute(_LIVE, {"kind": agent_type, "cutoff": self.cutoff()}).mappings()
-        return [self._decoded(row, now) for row in rows]
+    def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
+        """Whether the host has an agent of the type that is alive."""
+        alive = sa.select(_c.id).where(
+            _c.host == host, _c.agent_type == agent_type, _c.heartbeat_timestamp >= self.cutoff()
+        )
+        return connection.execute(alive).first() is not None
 
     def _decoded(self, row: Row, now: float) -> Object:
         return {
