@@ -30,7 +30,6 @@ LEASE = Resource(
     name="lease",
     collection="leases",
     not_found=LeaseNotFound,
-    extension="rack-leases",
     attributes=(
         Attribute("id", Uuid(), filter=True, sort=True),
         Attribute("project_id", Text(255), post=True, filter=True),

@@ -79,11 +79,6 @@ def test_actions_are_those_of_the_definitions(aliases: set[str]) -> None:
     assert wanted == {(name, action.name) for name, resource in by_name.items() for action in resource.actions}
 
 
-def test_attributes_name_extensions_that_are_here(aliases: set[str]) -> None:
-    named = {a.extension for r in RESOURCES for a in r.attributes} | {r.extension for r in RESOURCES}
-    assert sorted(named - aliases - {""}) == []
-
-
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.collection)
 def test_an_attribute_is_said_once(resource: Resource) -> None:
     names = [attribute.name for attribute in resource.attributes]

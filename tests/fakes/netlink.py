@@ -8,7 +8,7 @@ import itertools
 import threading
 from collections.abc import Iterable
 
-from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError
+from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError, check_sysctl
 from neutrino.dataplane.netlink.changes import (
     Change,
     DeleteAddress,
@@ -16,6 +16,7 @@ from neutrino.dataplane.netlink.changes import (
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
+    DeleteTc,
     MoveDevice,
     RenameDevice,
     SetAddress,
@@ -25,10 +26,10 @@ from neutrino.dataplane.netlink.changes import (
     SetRoute,
     SetRule,
     SetSysctl,
+    SetTc,
     SetVeth,
 )
-from neutrino.dataplane.netlink.sysctls import check_name
-from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState, Neighbour
+from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from tests.fakes.netlink_stack import FakeDevice, FakeStack
 
 
@@ -69,7 +70,7 @@ class FakeNetlink:
                     _destroy(device)
 
     def read(self, namespace: str, sysctls: Iterable[str] = ()) -> NamespaceState:
-        names = [check_name(name) for name in sysctls]
+        names = [check_sysctl(name) for name in sysctls]
         with self._lock:
             return self.stack(namespace).state(names)
 
@@ -77,9 +78,6 @@ class FakeNetlink:
         with self._lock:
             found = self.stack(namespace).devices.get(name)
             return found.value() if found else None
-
-    def read_learned(self, namespace: str) -> frozenset[Neighbour]:
-        return frozenset(self.stack(namespace).learned)
 
     def apply(self, namespace: str, changes: Iterable[Change]) -> None:
         given = tuple(changes)
@@ -117,8 +115,12 @@ class FakeNetlink:
                 stack.neighbours[neighbour.device, neighbour.address] = neighbour
             case DeleteNeighbour(neighbour):
                 stack.neighbours.pop((neighbour.device, neighbour.address), None)
+            case SetTc(item):
+                stack.set_tc(item)
+            case DeleteTc(item):
+                stack.delete_tc(item)
             case SetSysctl(name, value):
-                stack.set_sysctl(check_name(name), value)
+                stack.set_sysctl(check_sysctl(name), value)
 
     def _device_change(
         self, stack: FakeStack, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
@@ -129,7 +131,7 @@ class FakeNetlink:
             case SetBridge(name):
                 there = stack.devices.get(name)
                 if there is not None and there.kind != "bridge":
-                    raise NetlinkError(f"{name} is there, but as {there.kind or 'hardware'}")
+                    raise NetlinkError(f"{name} exists as {there.kind or 'hardware'}")
                 if there is None:
                     stack.add(FakeDevice(name, stack, kind="bridge", mac=next(self._macs)))
             case SetDevice():
@@ -151,7 +153,7 @@ class FakeNetlink:
             value = there.value()
             where = (value.peer, value.peer_namespace)
             if value.kind != "veth" or where != (change.peer, change.peer_namespace):
-                raise NetlinkError(f"{change.name} is there, but as {value.kind or 'hardware'} with {where} behind it")
+                raise NetlinkError(f"{change.name} exists as {value.kind or 'hardware'} with peer {where}")
             return
         far = self.stack(change.peer_namespace)
         if change.peer in far.devices or (far is stack and change.peer == change.name):

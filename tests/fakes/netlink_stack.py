@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.reading import link_local
+from neutrino.dataplane.netlink.tc import Qdisc, TcItem
 from neutrino.dataplane.netlink.values import (
     KERNEL,
     MAIN_TABLE,
@@ -94,7 +95,7 @@ class FakeStack:
         self.routes: dict[tuple[int, str, int], Route] = {}
         self.rules: set[Rule] = _kernel_rules()
         self.neighbours: dict[tuple[str, str], Neighbour] = {}
-        self.learned: set[Neighbour] = set()  # for tests to fill
+        self.tc: dict[tuple[object, ...], TcItem] = {}
         self.sysctls: dict[str, str] = {}
         self.add(FakeDevice("lo", self, mac="00:00:00:00:00:00", mtu=65536))
 
@@ -106,6 +107,7 @@ class FakeStack:
             rules=frozenset(self.rules),
             neighbours=frozenset(self.neighbours.values()),
             sysctls={name: self.sysctls.get(name, "0") for name in sysctls if self._has_setting(name)},
+            tc=frozenset(self.tc.values()),
         )
 
     def get(self, name: str) -> FakeDevice:
@@ -132,6 +134,7 @@ class FakeStack:
             if other.master is device:
                 other.master = None
         device.master = None
+        self.tc = {key: each for key, each in self.tc.items() if each.device != device.name}
         del self.devices[device.name]
         self.sysctls = {name: value for name, value in self.sysctls.items() if f"/{device.name}/" not in name}
 
@@ -234,6 +237,27 @@ class FakeStack:
             made.add((each.device, network))
             source, metric = (_ip(each), 0) if each.version == 4 else ("", 256)
             yield route(str(network), each.device, source=source, metric=metric, protocol=KERNEL)
+
+    # --- traffic control ---
+
+    def set_tc(self, new: TcItem) -> None:
+        self.get(new.device)
+        above = [each for each in self.tc.values() if isinstance(each, Qdisc) and each.device == new.device]
+        if isinstance(new, Qdisc):
+            # A device has one root qdisc and one for ingress: another one takes its place.
+            slot = [each for each in above if (each.handle == 0xFFFF) == (new.handle == 0xFFFF) and each.key != new.key]
+            for each in slot:
+                self.delete_tc(each)
+        elif not any(each.handle == new.handle and each.kind == "htb" for each in above):
+            raise NetlinkError("Invalid argument")
+        self.tc[new.key] = new
+
+    def delete_tc(self, old: TcItem) -> None:
+        there = self.tc.pop(old.key, None)
+        if isinstance(there, Qdisc):
+            below = [key for key, each in self.tc.items() if (each.device, each.handle) == (old.device, old.handle)]
+            for key in below:
+                del self.tc[key]
 
     # --- settings ---
 

@@ -19,7 +19,7 @@ CLIENT, SERVER, OTHER = 1, 2, 3
 
 
 class RealHost:
-    """A host of fake wiring whose flows, and packets, are on a real switch."""
+    """A host of the fake dataplane whose flows, and packets, are on a real switch."""
 
     def __init__(self, switch: OpenVSwitch) -> None:
         self.switch = switch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import json
 import os
 import random
 import socket
@@ -24,6 +25,7 @@ from neutrino.dataplane.netlink.changes import (
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
+    DeleteTc,
     MoveDevice,
     RenameDevice,
     SetAddress,
@@ -33,10 +35,12 @@ from neutrino.dataplane.netlink.changes import (
     SetRoute,
     SetRule,
     SetSysctl,
+    SetTc,
     SetVeth,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
+from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
 from neutrino.dataplane.netlink.values import HOST, KERNEL, OURS, address, neighbour, route, rule
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
@@ -102,6 +106,12 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def learned(namespace: str, ip: str) -> str:
+    """The MAC that the kernel has resolved, or learned from an announcement."""
+    done = subprocess.run(["ip", "-json", "-n", namespace, "neigh"], check=True, capture_output=True, text=True)
+    return next((each.get("lladdr", "") for each in json.loads(done.stdout) if each["dst"] == ip), "")
 
 
 # --- namespaces ---
@@ -465,6 +475,54 @@ def test_neighbours(link):
         link.apply(SetNeighbour(neighbour("qx", "10.0.0.9", MAC)))
 
 
+def shape(place, *desired) -> tuple[int, int]:
+    """Plan and apply; a second plan is empty. How many items were deleted and set."""
+    delete, new = plan_tc(desired, place.read().tc)
+    place.apply(*map(DeleteTc, delete), *map(SetTc, new))
+    assert place.read().tc == frozenset(desired)
+    assert plan_tc(desired, place.read().tc) == ((), ())
+    return len(delete), len(new)
+
+
+def test_traffic_control_is_read_back_as_it_was_set(link):
+    assert link.read().tc == frozenset()
+    classes = (
+        htb("qr", default=0x20),
+        htb_class("qr", 0x10, kbit=10_000, ceil_kbit=20_000),
+        htb_class("qr", 0x20, kbit=512),
+    )
+    sorts = (
+        u32_filter("qr", 0x10, priority=5, source="10.0.0.9/32"),
+        u32_filter("qr", 0x10, priority=6, destination="10.1.0.0/16"),
+    )
+    assert shape(link, *classes, *sorts) == (0, 5)
+    # A class is changed in place; a filter that goes is deleted before its class.
+    faster = htb_class("qr", 0x10, kbit=20_000)
+    assert shape(link, classes[0], faster, classes[2], *sorts) == (0, 1)
+    assert shape(link, classes[0], classes[2]) == (3, 0)
+    moved = u32_filter("qr", 0x20, priority=5, source="10.0.0.10/32")
+    assert shape(link, classes[0], classes[2], moved) == (0, 1)
+    assert shape(link, classes[0], classes[2], u32_filter("qr", 0x20, priority=5, source="10.0.0.11/32")) == (1, 1)
+    # Another kind of root qdisc takes the classes and filters along.
+    bucket = tbf("qr", kbit=5_000, burst=32_768, limit=60_000)
+    assert shape(link, bucket, Qdisc("qr", "ingress", 0xFFFF)) == (1, 2)
+    assert shape(link, tbf("qr", kbit=6_000, burst=32_768, limit=60_000), Qdisc("qr", "ingress", 0xFFFF)) == (0, 1)
+    assert shape(link) == (2, 0)
+
+
+def test_a_class_without_its_qdisc_is_refused(link):
+    with pytest.raises(NetlinkError, match="set class qr 1:10"):
+        link.apply(SetTc(htb_class("qr", 0x10, kbit=100)))
+    link.apply(DeleteTc(htb("qr")))
+
+
+def test_what_a_filter_and_a_rate_may_be():
+    with pytest.raises(ValueError, match="either a source or a destination"):
+        u32_filter("qr", 1, priority=1)
+    with pytest.raises(ValueError, match="not a rate"):
+        tbf("qr", kbit=0, burst=1, limit=1)
+
+
 def test_settings_of_the_kernel_are_a_namespaces_own(place):
     forward, ra, none = "net/ipv4/ip_forward", "net/ipv6/conf/lo/accept_ra", "net/ipv4/conf/none/rp_filter"
     place.apply(SetSysctl(forward, "1"), SetSysctl(ra, "0"), SetSysctl(forward, "1"))
@@ -542,7 +600,7 @@ def test_packets_flow_and_neighbours_are_learned(real):
         receiver.settimeout(5)
         sender.sendto(b"hello", ("10.0.0.1", 4000))
         assert receiver.recv(10) == b"hello"
-    assert neighbour("far", "10.0.0.1", MAC) in real.netlink.read_learned(real.other)
+    assert learned(real.other, "10.0.0.1") == MAC
     assert real.netlink.read(real.other).neighbours == frozenset()
 
 
@@ -580,7 +638,7 @@ def test_an_announcement_makes_others_send_to_the_new_mac(real):
             check=True,
         )
         RealAnnouncer().announce(real.router, "qr", [ip], router=True)
-        eventually(lambda ip=ip: neighbour(far, ip, MAC) in real.netlink.read_learned(real.other))
+        eventually(lambda ip=ip: learned(real.other, ip) == MAC)
 
 
 def test_announcements_on_the_wire(real):

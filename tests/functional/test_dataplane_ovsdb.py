@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.agent.l2.wiring import WiringOptions, plan_bridges, plan_tunnels, read_wiring
+from neutrino.agent.l2.bridges import BridgeOptions, plan_bridges, plan_tunnels, read_plugged
 from neutrino.dataplane.ovsdb.api import (
     NO_TAG,
     DeleteBridge,
@@ -151,7 +151,7 @@ def test_patch_and_tunnel_ports(ovsdb):
 
 
 def test_an_agents_wiring_is_planned_once(ovsdb):
-    options = WiringOptions(
+    options = BridgeOptions(
         bridge_mappings=(("physnet1", "br-ex"),),
         tunnel_types=("vxlan", "gre"),
         local_ip="fd00::1",
@@ -164,11 +164,11 @@ def test_an_agents_wiring_is_planned_once(ovsdb):
     assert plan_bridges(options, ovsdb.read()).changes == ()
     assert plan_tunnels(options, hosts, ovsdb.read()).changes == ()
     eventually(lambda: numbered(ovsdb))
-    wiring = read_wiring(options, hosts, ovsdb.read())
-    assert wiring.patch_tun
-    assert wiring.patch_int
-    assert [entry.physical_network for entry in wiring.uplinks] == ["physnet1"]
-    assert [(entry.network_type, entry.host) for entry in wiring.tunnels] == [("vxlan", "h2"), ("gre", "h2")]
+    plugged = read_plugged(options, hosts, ovsdb.read())
+    assert plugged.patch_tun
+    assert plugged.patch_int
+    assert [entry.physical_network for entry in plugged.uplinks] == ["physnet1"]
+    assert [(entry.network_type, entry.host) for entry in plugged.tunnels] == [("vxlan", "h2"), ("gre", "h2")]
 
 
 def test_events(ovsdb, wait):

@@ -23,14 +23,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from kombu import Connection, Exchange, Queue
 
-from neutrino.server.events.broker import TLSFiles
-from neutrino.server.events.notifications import AmqpNotifier, NotificationContext
-from neutrino.server.events.transport_url import parse_transport_url
+from neutrino.server.context import Context
+from neutrino.server.events.amqp import AmqpNotifier, TLSFiles, parse_transport_url
 from tests.support.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.rabbitmq
 
-CALLER = NotificationContext(request_id="req-1", user_id="u1", project_id="p1", roles=("member",))
+CALLER = Context(request_id="req-1", user_id="u1", project_id="p1", roles=frozenset({"member"}))
 PATIENCE = 30.0
 
 
@@ -237,7 +236,7 @@ def test_a_way_that_stays_cut_neither_blocks_nor_tells_the_password(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wire.cut()
-    with notifying(wire.url, waiting_limit=10) as notifier:
+    with notifying(wire.url, queue_limit=10) as notifier:
         began = time.monotonic()
         for number in range(200):
             notifier.notify("network.create.start", {"number": number}, CALLER)
@@ -297,7 +296,7 @@ def test_tls_reaches_a_broker_whose_authority_is_known_and_no_other(url: str, ce
         with notifying(f"{wire.url}?ssl=1") as stranger:
             stranger.notify("network.create.start", {}, CALLER)
         assert stranger.counts.failed == 1
-        with notifying(wire.url, tls=TLSFiles(ca_file=str(certificate))) as notifier:
+        with notifying(wire.url, tls=True, tls_files=TLSFiles(ca_file=str(certificate))) as notifier:
             notifier.notify("network.create.start", {}, CALLER)
         assert notifier.counts.delivered == 1
         assert len(consume(url, 1)) == 1

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 
 from neutrino.agent.l2.desired import (
     Desired,
+    FlowOptions,
     HostState,
     LocalPort,
-    Options,
+    Plugged,
     TunnelPort,
     Uplink,
-    Wiring,
     resolve,
     wanted_segments,
 )
@@ -85,7 +85,7 @@ class FakeHost:
 
     name: str
     peers: tuple[str, ...] = ()
-    options: Options = dataclasses.field(default_factory=Options)
+    options: FlowOptions = dataclasses.field(default_factory=FlowOptions)
     switch: FakeSwitch = dataclasses.field(default_factory=FakeSwitch)
     vlans: dict[SegmentKey, int] = dataclasses.field(default_factory=dict)
 
@@ -107,8 +107,8 @@ class FakeHost:
         ends = [(kind, peer) for kind in TUNNEL_TYPES for peer in self.peers]
         return tuple(TunnelPort(10 + place, kind, peer) for place, (kind, peer) in enumerate(ends))
 
-    def wiring(self) -> Wiring:
-        return Wiring(
+    def plugged(self) -> Plugged:
+        return Plugged(
             ports=dict(self.ofports),
             uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
             patch_tun=2,
@@ -120,10 +120,10 @@ class FakeHost:
     def resolve(self, host_state: HostState) -> Desired:
         for name in host_state.ports:
             self.ofports.setdefault(name, 100 + len(self.ofports))
-        wiring = self.wiring()
-        allocation = allocate(wanted_segments(host_state, wiring), self.vlans)
+        plugged = self.plugged()
+        allocation = allocate(wanted_segments(host_state, plugged), self.vlans)
         self.vlans = dict(allocation.vlans)
-        return resolve(host_state, wiring, allocation, self.options)
+        return resolve(host_state, plugged, allocation, self.options)
 
     def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
         openflow = openflow or self.switch
@@ -144,12 +144,14 @@ class FakeHost:
 class Cloud:
     """Hosts that share networks; every host is told what the server would tell it."""
 
-    def __init__(self, *hosts: str, options: Options | None = None, features: DatapathFeatures | None = None) -> None:
+    def __init__(
+        self, *hosts: str, options: FlowOptions | None = None, features: DatapathFeatures | None = None
+    ) -> None:
         self.hosts = {
             name: FakeHost(
                 name,
                 tuple(peer for peer in hosts if peer != name),
-                dataclasses.replace(options or Options(), host=name),
+                dataclasses.replace(options or FlowOptions(), host=name),
             )
             for name in hosts
         }

@@ -13,11 +13,11 @@ from neutrino.agent.l3.dvr.dataplane import Told as KnownToDataplane
 from neutrino.agent.l3.extensions import Extensions, RouterEvent
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
 from neutrino.model.routing import Router
 from tests.fakes.netlink import FakeNetlink
@@ -81,7 +81,7 @@ class Host:
         self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Told()
         self.ovsdb.apply([SetBridge("br-int")])
         self.state_path, self.repair = state_path, repair
-        self.wires: Wires | None = None
+        self.port_holds: PortHolds | None = None
         self.refusals: dict[str, str] = {}  # routers that this host does not take, and why
         self.restart()
 
@@ -89,19 +89,19 @@ class Host:
         """An agent that remembers nothing but what the feed's cache does."""
         options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
-        watch = ProcessWatch(self.processes)
+        watch = Supervisor(self.processes)
         known = KnownToDataplane(self._served, lambda networks: (), lambda: self.feed.is_synced)
         self.role = L3Role(
             self.feed,
             AnyDataplane(RouterDataplane(drivers, options), drivers, options, known),
-            RouterDaemons(watch, self.processes, options),
+            RouterDaemons(watch, options),
             watch,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,
             extensions=Extensions([("told", self.extension)]),
             refuses=lambda router: self.refusals.get(router.id),
             repair=lambda: self.repair,
-            wires=self.wires,
+            port_holds=self.port_holds,
         )
 
     def _served(self) -> list[Router]:
@@ -113,7 +113,7 @@ class Host:
         old = known.pop(key, None)
         if new is not None:
             known[key] = new
-        self.role.changed(Change("router", key, old, new))
+        self.role.changed(StateChange("router", key, old, new))
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         try:

@@ -11,7 +11,7 @@ import pytest
 
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP
+from neutrino.server.api.resources.security_group import ADDRESS_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database

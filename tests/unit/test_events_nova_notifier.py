@@ -324,7 +324,9 @@ def test_a_keystone_that_is_not_there_is_an_outage_like_any_other(tmp_path: Any)
 
 
 def test_without_the_options_there_is_no_nova(tmp_path: Any) -> None:
-    assert isinstance(nova.nova_notifier_from_conf(configured(tmp_path, "")), nova.NullNovaNotifier)
+    notifier = nova.nova_notifier_from_conf(configured(tmp_path, ""))
+    notifier.send([NovaEvent(nova.VIF_PLUGGED, "server", "port"), NovaEvent(nova.VIF_DELETED, "server", "port")])
+    assert notifier.counts.waiting == 0
 
 
 def test_options_that_cannot_work_are_refused_at_start(tmp_path: Any) -> None:

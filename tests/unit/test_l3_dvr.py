@@ -17,11 +17,11 @@ from neutrino.agent.l3.dvr.near import routers_near
 from neutrino.agent.l3.options import L3Options
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
-from neutrino.server.feed.dvr_reader import render_for_hosts
+from neutrino.server.feed.readers.dvr import render_for_hosts
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
@@ -162,11 +162,11 @@ def test_an_extra_route_is_where_its_next_hop_is() -> None:
 def test_a_port_that_comes_moves_or_goes_is_news_for_the_routers_on_its_network() -> None:
     routers = [distributed("r1"), msgspec.structs.replace(router(), id="plain")]
     old, new = port("p", "10.0.1.9"), port("p", "10.0.1.10")
-    for change in (Change("dhcp_port", "p", None, new), Change("dhcp_port", "p", old, new)):
+    for change in (StateChange("dhcp_port", "p", None, new), StateChange("dhcp_port", "p", old, new)):
         assert list(routers_near(change, routers)) == ["r1"]
     named = msgspec.structs.replace(old, revision=5)
-    assert list(routers_near(Change("dhcp_port", "p", old, named), routers)) == []
-    assert list(routers_near(Change("dhcp_port", "p", None, port("p", "10.0.7.9", 7)), routers)) == []
+    assert list(routers_near(StateChange("dhcp_port", "p", old, named), routers)) == []
+    assert list(routers_near(StateChange("dhcp_port", "p", None, port("p", "10.0.7.9", 7)), routers)) == []
 
 
 def test_link_local_pairs_are_kept_and_told_apart(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from neutrino.agent.l3.moving import moving_part
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import L3, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
@@ -149,8 +149,8 @@ class Host:
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
         told = Told(lambda: self.feed.state.objects["router"].values(), lambda networks: [])  # type: ignore[arg-type, return-value]
         self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
-        watch = ProcessWatch(self.processes)
-        self.daemons = RouterDaemons(watch, self.processes, options)
+        watch = Supervisor(self.processes)
+        self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         self.role = L3Role(self.feed, self.dataplane, self.daemons, watch, description)
 
@@ -159,7 +159,7 @@ class Host:
         old = known.pop("r1", None)
         if new is not None:
             known["r1"] = new
-        self.role.changed(Change("router", "r1", old, new))
+        self.role.changed(StateChange("router", "r1", old, new))
 
     def become_active(self) -> None:
         """As keepalived does."""

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.conflicts import Conflicts
-from neutrino.agent.l3.daemons import READY, RouterDaemons, until_it_hears
+from neutrino.agent.l3.daemons import READY, RouterDaemons
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.nat import ended_connections, render_nat
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.changes import DeleteAddress
 from neutrino.dataplane.netlink.values import address as on_device
@@ -154,32 +154,32 @@ def test_extensions_hear_before_and_after(host: Host) -> None:
 
 
 def test_keepalived_is_started_when_it_can_hear_the_others(host: Host) -> None:
-    wires = host.wires = Wires()
+    port_holds = host.port_holds = PortHolds()
     host.restart()
     port = membership().interface.id
 
     async def test() -> None:
         host.tell(router(ha=membership()))
         await host.until(lambda: any(each.endswith(port[:11]) for each in host.ovsdb.read().interfaces()), "plugged")
-        wires.set(["another"])
+        port_holds.set_wired(["another"])
         await asyncio.sleep(0.05)
         assert "keepalived r1" not in host.processes.running()
-        wires.set(["another", port])
+        port_holds.set_wired(["another", port])
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
 
     run(host, test)
 
 
-def test_keepalived_is_told_of_a_change_when_it_can_hear(tmp_path: Path) -> None:
+def test_keepalived_is_reloaded_once_it_handles_signals(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
     new, old = Process("keepalived r1", 1, now), Process("keepalived r1", 1, 0)
 
     async def scenario() -> None:
-        await until_it_hears(old, log, READY)
-        waiting = asyncio.create_task(until_it_hears(new, log, READY))
-        for said in ("", "Starting Keepalived\n"):
-            log.write_text(said)
+        wait_reloadable(old, log, READY)
+        waiting = asyncio.create_task(asyncio.to_thread(wait_reloadable, new, log, READY))
+        for written in ("", "Starting Keepalived\n"):
+            log.write_text(written)
             await asyncio.sleep(0.05)
             assert not waiting.done()
         log.write_text(f"Starting Keepalived\n{READY}\n")
@@ -201,9 +201,9 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     again.netlink, again.processes = host.netlink, host.processes
 
     async def ensure(*interfaces: int) -> None:
-        watch = ProcessWatch(host.processes)
+        watch = Supervisor(host.processes)
         options = L3Options(host="h1", state_path=str(tmp_path), veth=True)
-        daemons = RouterDaemons(watch, host.processes, options)
+        daemons = RouterDaemons(watch, options)
         served = router(*map(interface, interfaces), ha=membership())
         await daemons.ensure(served, active=False)
         assert daemons.find(served, active=False) == []

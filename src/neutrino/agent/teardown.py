@@ -13,7 +13,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
-from neutrino.agent.dhcp.served import NAMESPACE_PREFIX
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.l3 import apply
 from neutrino.agent.l3.dvr import dataplane as dvr
 from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
@@ -29,7 +29,7 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
         processes.stop(process)
     dnsmasq = Dnsmasq(conf.dhcp_confs, namespaces)
     for network_id in dnsmasq.networks():
-        dnsmasq.stop(network_id)
+        dnsmasq.stop_others(network_id)
     there = namespaces.names()
     for name in _recorded(Path(conf.state_path), dnsmasq):
         if name in there:

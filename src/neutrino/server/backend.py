@@ -18,7 +18,7 @@ from neutrino.server.dhcp import build as dhcp_build
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.entry_points import load
 from neutrino.server.events import notifications, nova
-from neutrino.server.feed.dvr_statuses import DistributedPorts
+from neutrino.server.feed.port_status import DistributedPortStatus
 from neutrino.server.feed.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
@@ -90,7 +90,7 @@ def host_reports(backend: Backend) -> Reports:
     if "router" not in services.conf.service_plugins:
         return Reports(registry, dhcp.reported, provisioning, RouterReports(db))
     l3 = build_services(services)
-    distributed = DistributedPorts(db, provisioning)
+    distributed = DistributedPortStatus(db, provisioning)
 
     def reported(report: Report) -> None:
         dhcp.reported(report)

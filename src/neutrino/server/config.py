@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from neutrino.server.api.resources.port import MOST_ADDRESS_PAIRS
-from neutrino.server.api.resources.subnet import MOST_HOST_ROUTES, MOST_NAMESERVERS
+from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
+from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.l3.config import OPTIONS as L3
 
 QUOTAS = {
@@ -56,9 +56,9 @@ GLOBAL = [
     cfg.IntOpt("pagination_max_limit", default=-1, help="The most objects that one answer to a list holds; -1: all."),
     cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
     cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
-    cfg.IntOpt("max_dns_nameservers", default=5, min=0, max=MOST_NAMESERVERS, help="The most DNS servers of a subnet."),
+    cfg.IntOpt("max_dns_nameservers", default=5, min=0, max=MAX_NAMESERVERS, help="The most DNS servers of a subnet."),
     cfg.IntOpt(
-        "max_subnet_host_routes", default=20, min=0, max=MOST_HOST_ROUTES, help="The most host routes of a subnet."
+        "max_subnet_host_routes", default=20, min=0, max=MAX_HOST_ROUTES, help="The most host routes of a subnet."
     ),
     cfg.BoolOpt(
         "ipv6_pd_enabled",
@@ -76,7 +76,7 @@ GLOBAL = [
         "max_allowed_address_pair",
         default=10,
         min=-1,
-        max=MOST_ADDRESS_PAIRS,
+        max=MAX_ADDRESS_PAIRS,
         help="The most allowed address pairs of a port.",
     ),
     cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),

@@ -21,7 +21,7 @@ from neutrino import private
 from neutrino.server import config, logs
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.access.tags import Tags
-from neutrino.server.api import discovery, extensions
+from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.catalog import serve
@@ -37,7 +37,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.entry_points import load
-from neutrino.server.events.notifications import Notifier, NullNotifier, notification_context, notifier_from_conf
+from neutrino.server.events.notifications import Notifier, NullNotifier, notifier_from_conf
 from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
@@ -105,7 +105,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     ]
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
-    aliases = extensions.listed([*extensions.CORE, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
+    aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     authorizer = Authorizer(conf)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
@@ -156,7 +156,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 def _notify_with(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
     if isinstance(notifier, NullNotifier):
         return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, notification_context(context))
+    return lambda context, event, payload: notifier.notify(event, payload, context)
 
 
 def begin(server: Server) -> None:

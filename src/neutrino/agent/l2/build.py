@@ -8,19 +8,19 @@ from importlib.metadata import entry_points
 from oslo_config import cfg
 
 from neutrino.agent.config import RefusedToStart, bridge_mappings, permitted_ethertypes
-from neutrino.agent.l2.desired import Options
+from neutrino.agent.l2.bridges import BridgeOptions
+from neutrino.agent.l2.desired import FlowOptions
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.plan import Contribution
+from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.l2.wire import Wirer
-from neutrino.agent.l2.wiring import WiringOptions
-from neutrino.agent.role import Speaker
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
-from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
-from neutrino.dataplane.openflow.decisions import OvsDecisions
+from neutrino.dataplane.openflow.megaflows import OvsMegaflowCache
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb
@@ -32,24 +32,24 @@ DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
 def build(
-    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News, wires: Wires
+    conf: cfg.ConfigOpts, feed: RoleFeed, switch: Switch, intervals: Intervals, news: News, port_holds: PortHolds
 ) -> L2Role:
-    wiring, options, extensions = wiring_options(conf), flow_options(conf), _extensions(conf)
+    bridges, options, extensions = bridge_options(conf), flow_options(conf), _extensions(conf)
 
-    def connect() -> tuple[Ovsdb, Wirer]:
+    def connect() -> tuple[Ovsdb, Reconciler]:
         ovsdb = switch.ovsdb()
         run_directory = conf.ovs.run_directory
-        wirer = Wirer(
+        reconciler = Reconciler(
             ovsdb,
             OvsOfctl(run_directory),
             OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
-            wiring,
+            bridges,
             options,
             hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
             extensions=extensions,
-            decisions=OvsDecisions(run_directory) if conf.ovs.datapath_type == "netdev" else None,
+            decisions=OvsMegaflowCache(run_directory) if conf.ovs.datapath_type == "netdev" else None,
         )
-        return ovsdb, wirer
+        return ovsdb, reconciler
 
     return L2Role(
         feed,
@@ -60,12 +60,12 @@ def build(
         intervals=intervals,
         dropping=conf.agent.drop_flows_on_start,
         dataplane_changed=news,
-        wires=wires,
+        port_holds=port_holds,
     )
 
 
-def wiring_options(conf: cfg.ConfigOpts) -> WiringOptions:
-    return WiringOptions(
+def bridge_options(conf: cfg.ConfigOpts) -> BridgeOptions:
+    return BridgeOptions(
         integration_bridge=conf.ovs.integration_bridge,
         tunnel_bridge=conf.ovs.tunnel_bridge,
         int_peer_patch_port=conf.ovs.int_peer_patch_port,
@@ -81,8 +81,8 @@ def wiring_options(conf: cfg.ConfigOpts) -> WiringOptions:
     )
 
 
-def flow_options(conf: cfg.ConfigOpts) -> Options:
-    return Options(
+def flow_options(conf: cfg.ConfigOpts) -> FlowOptions:
+    return FlowOptions(
         integration_bridge=conf.ovs.integration_bridge,
         tunnel_bridge=conf.ovs.tunnel_bridge,
         l2_population=conf.agent.l2_population,

@@ -62,7 +62,7 @@ class TunnelPort:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wiring:
+class Plugged:
     """What is plugged, by OpenFlow port number, and what the switch can do; a port not there, or not ready, is missing."""
 
     ports: Mapping[str, int] = dataclasses.field(default_factory=_none)
@@ -74,7 +74,7 @@ class Wiring:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class FlowOptions:
     integration_bridge: str = "br-int"
     tunnel_bridge: str = "br-tun"
     l2_population: bool = True
@@ -150,8 +150,8 @@ class LocalPort:
 
 @dataclasses.dataclass(frozen=True)
 class Desired:
-    options: Options
-    wiring: Wiring
+    options: FlowOptions
+    plugged: Plugged
     networks: tuple[LocalNetwork, ...]
     ports: tuple[LocalPort, ...]
     dead: tuple[int, ...]  # ofports that are plugged and must not talk
@@ -178,24 +178,24 @@ def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> Segme
     return None
 
 
-def wanted_segments(host_state: HostState, wiring: Wiring) -> frozenset[SegmentKey]:
+def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[SegmentKey]:
     """The segments that need a local VLAN here."""
     networks = host_state.networks
-    plugged = (port for port in host_state.ports.values() if port.id in wiring.ports)
-    keys = (segment_of(port, networks) for port in plugged if why_silent(port, networks) is None)
+    present = (port for port in host_state.ports.values() if port.id in plugged.ports)
+    keys = (segment_of(port, networks) for port in present if why_silent(port, networks) is None)
     return frozenset(key for key in keys if key is not None)
 
 
-def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: Options) -> Desired:
+def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options: FlowOptions) -> Desired:
     problems: dict[str, str] = {}
     ports: list[LocalPort] = []
     networks: dict[SegmentKey, LocalNetwork] = {}
     groups = host_state.security_groups
     for port_id, port in sorted(host_state.ports.items()):
-        if port_id not in wiring.ports:
+        if port_id not in plugged.ports:
             continue
         key = segment_of(port, host_state.networks)
-        network = _network(key, wiring, vlans)
+        network = _network(key, plugged, vlans)
         reason = why_silent(port, host_state.networks) or (network if isinstance(network, str) else None)
         if reason is not None:
             problems[port_id] = reason
@@ -203,17 +203,17 @@ def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: O
             networks[key] = network
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
             try:
-                ports.append(_local_port(port, wiring.ports[port_id], network.vlan, held, options))
+                ports.append(_local_port(port, plugged.ports[port_id], network.vlan, held, options))
             except ValueError as error:  # of this port alone
                 problems[port_id] = str(error)
     live = {port.ofport for port in ports}
     present = {key.network_id for key in networks}
     return Desired(
         options=options,
-        wiring=wiring,
+        plugged=plugged,
         networks=tuple(networks[key] for key in sorted(networks)),
         ports=tuple(ports),
-        dead=tuple(sorted({*wiring.ports.values()} - live)),
+        dead=tuple(sorted({*plugged.ports.values()} - live)),
         remotes=_remotes(ports, host_state),
         hosts=dict(host_state.hosts),
         forwarding=tuple(entry for _, entry in sorted(host_state.forwarding.items()) if entry.network_id in present),
@@ -238,7 +238,7 @@ def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str |
     return None
 
 
-def _network(key: SegmentKey | None, wiring: Wiring, vlans: Allocation) -> LocalNetwork | str:
+def _network(key: SegmentKey | None, plugged: Plugged, vlans: Allocation) -> LocalNetwork | str:
     """The network of a port, or why the port cannot have it."""
     if key is None:
         return "its segment is not known here"
@@ -246,12 +246,12 @@ def _network(key: SegmentKey | None, wiring: Wiring, vlans: Allocation) -> Local
         return "no local VLAN is left for its network"
     vlan = vlans.vlans[key]
     if key.network_type in TUNNEL_TYPES:
-        if not wiring.patch_tun:
+        if not plugged.patch_tun:
             return f"this host has no tunnels for {key.network_type} networks"
-        return LocalNetwork(key, vlan, wiring.patch_tun)
+        return LocalNetwork(key, vlan, plugged.patch_tun)
     if key.network_type == "local":
         return LocalNetwork(key, vlan)
-    for uplink in wiring.uplinks:
+    for uplink in plugged.uplinks:
         if uplink.physical_network == key.physical_network:
             return LocalNetwork(key, vlan, uplink.integration_ofport)
     return f"no bridge is mapped to physical network {key.physical_network}"
@@ -262,7 +262,7 @@ def _network(key: SegmentKey | None, wiring: Wiring, vlans: Allocation) -> Local
 
 @lru_cache(maxsize=2048)
 def _local_port(
-    port: state.Port, ofport: int, vlan: int, held: tuple[state.SecurityGroup, ...], options: Options
+    port: state.Port, ofport: int, vlan: int, held: tuple[state.SecurityGroup, ...], options: FlowOptions
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")
     secured = port.port_security_enabled and not trusted

@@ -103,9 +103,9 @@ def parts_of(desired: Desired) -> Iterator[Part]:
 
 
 def _integration_parts(desired: Desired) -> Iterator[Part]:
-    bridge, uplinks = desired.options.integration_bridge, desired.wiring.uplinks
+    bridge, uplinks = desired.options.integration_bridge, desired.plugged.uplinks
     permitted = desired.options.permitted_ethertypes
-    ends = uplinks, desired.wiring.patch_tun
+    ends = uplinks, desired.plugged.patch_tun
     yield Part(bridge, "bridge", ends, partial(integration.render_base, *ends))
     yield Part(bridge, "firewall", permitted, partial(firewall.render_base, permitted))
     uses = conjunctions.used_remotes(desired.ports)
@@ -151,19 +151,19 @@ def _network_parts(desired: Desired) -> Iterator[Part]:
 
 
 def _tunnel_parts(desired: Desired) -> Iterator[Part]:
-    wiring, options, bridge = desired.wiring, desired.options, desired.options.tunnel_bridge
-    if not wiring.patch_int:
+    plugged, options, bridge = desired.plugged, desired.options, desired.options.tunnel_bridge
+    if not plugged.patch_int:
         return
-    ends = dataclasses.replace(wiring, ports={})
-    yield Part(bridge, "bridge", (ends, options), partial(tunnel.render_base, wiring, options))
-    for port in wiring.tunnels:
+    ends = dataclasses.replace(plugged, ports={})
+    yield Part(bridge, "bridge", (ends, options), partial(tunnel.render_base, plugged, options))
+    for port in plugged.tunnels:
         host = desired.hosts.get(port.host)
         learns = options.l2_population and host is not None and not host.l2_population
         yield Part(
             bridge,
             f"tunnel {port.network_type} {port.host}",
-            (port, wiring.patch_int, learns),
-            partial(tunnel.render_tunnel, port, wiring, learns=learns),
+            (port, plugged.patch_int, learns),
+            partial(tunnel.render_tunnel, port, plugged, learns=learns),
         )
     by_network = defaultdict(list)
     for entry in desired.forwarding:
@@ -175,12 +175,12 @@ def _tunnel_parts(desired: Desired) -> Iterator[Part]:
                 bridge,
                 f"network {network.key.network_id} {network.vlan}",
                 (network, ends, options, desired.hosts, known),
-                partial(tunnel.render_network, network, wiring, options, desired.hosts, known),
+                partial(tunnel.render_network, network, plugged, options, desired.hosts, known),
             )
 
 
 def _physical_parts(desired: Desired) -> Iterator[Part]:
-    for uplink in desired.wiring.uplinks:
+    for uplink in desired.plugged.uplinks:
         yield Part(uplink.bridge, "bridge", uplink, partial(physical.render_base, uplink))
         for network in desired.networks:
             if network.key.network_type in ("vlan", "flat") and network.uplink == uplink.integration_ofport:
@@ -194,16 +194,16 @@ def _physical_parts(desired: Desired) -> Iterator[Part]:
 
 def _distributed_parts(desired: Desired) -> Iterator[Part]:
     """What this host does for distributed routers, where it does."""
-    here, wiring, options = desired.distributed, desired.wiring, desired.options
+    here, plugged, options = desired.distributed, desired.plugged, desired.options
     if here is None:
         return
-    arriving = here, desired.networks, wiring.uplinks, wiring.patch_tun
+    arriving = here, desired.networks, plugged.uplinks, plugged.patch_tun
     yield Part(options.integration_bridge, "dvr", arriving, partial(dvr.render_integration, *arriving))
-    if wiring.patch_int:
+    if plugged.patch_int:
         tunnelled = frozenset(each.vlan for each in desired.networks if each.key.network_type in TUNNEL_TYPES)
-        leaving = here, tunnelled, wiring.patch_int
+        leaving = here, tunnelled, plugged.patch_int
         yield Part(options.tunnel_bridge, "dvr", leaving, partial(dvr.render_tunnel, *leaving))
-    for uplink in wiring.uplinks:
+    for uplink in plugged.uplinks:
         outside = frozenset(each.vlan for each in desired.networks if each.uplink == uplink.integration_ofport)
         yield Part(uplink.bridge, "dvr", (here, outside, uplink), partial(dvr.render_physical, here, outside, uplink))
 

@@ -14,16 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.plan import ConflictingFlows
-from neutrino.agent.l2.wire import Outcome, Wirer
+from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, connected, follow
-from neutrino.agent.wires import Wires
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
+from neutrino.model.kinds import kinds_for
+from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 WIRE = "wire"
@@ -31,16 +33,7 @@ NUMBERING_SECONDS = 0.5  # an event comes when the switch has numbered its ports
 FORCE_SECONDS = 1.0  # at most this often is the switch made to forget what it decided
 REFUSED_SECONDS = 5.0  # until a round is done again in which flows were rejected or ports could not be filtered
 NOT_PLUGGED = "it is not plugged"
-KINDS = {
-    "networks": "network",
-    "ports": "port",
-    "security_groups": "security_group",
-    "group_members": "group_members",
-    "address_groups": "address_group",
-    "hosts": "host",
-    "forwarding": "forwarding",
-    "dvr_macs": "dvr_mac",
-}
+KINDS = {kind.plural: kind.name for kind in kinds_for(L2) if kind.plural in HostState.__dataclass_fields__}
 
 
 @dataclasses.dataclass
@@ -52,14 +45,14 @@ class Intervals:
 
 
 class L2Role:
-    """`connect` gives the drivers and the wirer once Open vSwitch can be reached, or raises OvsdbError."""
+    """`connect` gives the drivers and the reconciler once Open vSwitch can be reached, or raises OvsdbError."""
 
     name = "l2"
 
     def __init__(
         self,
-        feed: Speaker,
-        connect: Callable[[], tuple[Ovsdb, Wirer]],
+        feed: RoleFeed,
+        connect: Callable[[], tuple[Ovsdb, Reconciler]],
         watch: SwitchWatch,
         bridge: str,
         describe: agents.AgentState,
@@ -67,7 +60,7 @@ class L2Role:
         intervals: Intervals | None = None,
         dropping: bool = False,
         dataplane_changed: Callable[[], None] = lambda: None,
-        wires: Wires | None = None,
+        port_holds: PortHolds | None = None,
     ) -> None:
         self._feed = feed
         self._connect = connect
@@ -77,8 +70,8 @@ class L2Role:
         self._intervals = intervals or Intervals()
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
-        self._wires = wires or Wires()
-        self._wires.holders_changed = lambda: self._queue.put(WIRE)  # how it is now is what is kept
+        self._port_holds = port_holds or PortHolds()
+        self._port_holds.on_change = lambda: self._queue.put(WIRE)  # how it is now is what is kept
         self._kept: dict[str, tuple[state.Port, state.Network]] = {}  # of ports that are held, as they were last
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
@@ -94,7 +87,7 @@ class L2Role:
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         """Rounds look at everything; `synced` follows."""
 
     def synced(self) -> None:
@@ -120,42 +113,42 @@ class L2Role:
         async with self._busy:
             pass
 
-    async def find(self) -> Found:
-        _, wirer = await asyncio.to_thread(self._connect)
+    async def find(self) -> Drift:
+        _, reconciler = await asyncio.to_thread(self._connect)
         try:
-            plan = await asyncio.to_thread(wirer.find, self._host_state(), complete=self._feed.is_synced)
+            plan = await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
         except (OpenFlowError, ConflictingFlows) as error:
-            return Found(self.name, problems={self._bridge: str(error)})
-        return Found(self.name, plan.text(), plan.problems)
+            return Drift(self.name, problems={self._bridge: str(error)})
+        return Drift(self.name, plan.text(), plan.problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, wirer = await connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
-        follow(ovsdb, lambda events: self._queue.put(WIRE))
+        ovsdb, reconciler = await wait_connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        subscribe(ovsdb, lambda events: self._queue.put(WIRE))
         if self._dropping:
-            await asyncio.to_thread(wirer.drop_flows)
+            await asyncio.to_thread(reconciler.drop_flows)
         self._queue.put(WIRE)  # by what we remember: the server may be away
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._work(wirer))
-            group.create_task(self._follow_switch(wirer))
-            group.create_task(self._look_for_drift(wirer))
-            group.create_task(self._see_to_force(wirer))
+            group.create_task(self._work(reconciler))
+            group.create_task(self._follow_switch(reconciler))
+            group.create_task(self._look_for_drift(reconciler))
+            group.create_task(self._see_to_force(reconciler))
 
-    async def _work(self, wirer: Wirer) -> None:
+    async def _work(self, reconciler: Reconciler) -> None:
         while True:
             key = await self._queue.get()
             try:
                 async with self._busy:
-                    outcome = await self._round(wirer)
+                    outcome = await self._round(reconciler)
             except (OvsdbError, OpenFlowError, ConflictingFlows) as error:
-                wirer.forget()
+                reconciler.forget()
                 delay = self._queue.failed(key)
                 self._set_dataplane(f"down: {error}")
                 LOG.warning("the ports could not be wired, again in %.1f s: %s", delay, error)
                 continue
             except Exception as error:  # an agent that ends would come back to the same
-                wirer.forget()
+                reconciler.forget()
                 delay, text = self._queue.failed(key), f"down: {type(error).__name__}: {error}"
                 if self._dataplane != text:
                     LOG.exception("the ports could not be wired, again in %.1f s", delay)
@@ -172,11 +165,11 @@ class L2Role:
             if outcome.refused:
                 self._queue.later(key, REFUSED_SECONDS)
 
-    async def _round(self, wirer: Wirer) -> Outcome:
+    async def _round(self, reconciler: Reconciler) -> Outcome:
         host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
-        outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)
+        outcome = await asyncio.to_thread(reconciler.reconcile, host_state, complete=complete)
         if outcome.changed:
             self._log(outcome, loop.time() - began)
         if outcome.ready:
@@ -197,11 +190,11 @@ class L2Role:
 
     def _with_held(self, told: HostState) -> HostState:
         """A port that is gone and held is wired as it was: who holds it has a last word to say."""
-        for port_id in self._wires.held & told.ports.keys():
+        for port_id in self._port_holds.held & told.ports.keys():
             port = told.ports[port_id]
             if port.network_id in told.networks:
                 self._kept[port_id] = port, told.networks[port.network_id]
-        self._kept = {key: self._kept[key] for key in self._kept.keys() & self._wires.held}
+        self._kept = {key: self._kept[key] for key in self._kept.keys() & self._port_holds.held}
         gone = [self._kept[key] for key in self._kept.keys() - told.ports.keys()]
         if not gone:
             return told
@@ -213,7 +206,7 @@ class L2Role:
 
     def _tell(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """What is up, with the revision that is in force; what is not, and why. Each once."""
-        self._wires.set(outcome.wired)
+        self._port_holds.set_wired(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self._feed.port_up(port_id, revision)
@@ -256,20 +249,20 @@ class L2Role:
             self._dataplane = text
             self._dataplane_changed()
 
-    async def _see_to_force(self, wirer: Wirer) -> None:
+    async def _see_to_force(self, reconciler: Reconciler) -> None:
         """At once after a change; while there are many, now and then: it costs every conversation a look at the flows."""
         while True:
             await self._flows_changed.wait()
             self._flows_changed.clear()
             try:
-                await asyncio.to_thread(wirer.forget_decisions)
+                await asyncio.to_thread(reconciler.flush_megaflows)
             except OpenFlowError as error:
                 LOG.warning("%s", error)
             await asyncio.sleep(FORCE_SECONDS)
 
     # --- doubts -----------------------------------------------------------------------------------------------------
 
-    async def _follow_switch(self, wirer: Wirer) -> None:
+    async def _follow_switch(self, reconciler: Reconciler) -> None:
         """The switch was restarted: it has none of our flows any more."""
         while True:
             await self._watch.present(self._bridge)
@@ -278,10 +271,10 @@ class L2Role:
             self._set_dataplane("down: the switch is gone")
             await self._watch.present(self._bridge)
             async with self._busy:
-                wirer.forget()
+                reconciler.forget()
             self._queue.put(WIRE)
 
-    async def _look_for_drift(self, wirer: Wirer) -> None:
+    async def _look_for_drift(self, reconciler: Reconciler) -> None:
         """Somebody deleted our flows, or the switch came back without them: put right, and told."""
         loop = asyncio.get_running_loop()
         repaired = loop.time()
@@ -290,17 +283,17 @@ class L2Role:
             try:
                 whole = loop.time() - repaired >= self._intervals.repair
                 async with self._busy:
-                    bridges = await asyncio.to_thread(wirer.counts_differ)
-                    found = await asyncio.to_thread(wirer.drift) if whole or bridges else {}
+                    bridges = await asyncio.to_thread(reconciler.counts_differ)
+                    found = await asyncio.to_thread(reconciler.drift) if whole or bridges else {}
                     for bridge in found:
-                        wirer.forget(bridge)
+                        reconciler.forget(bridge)
             except OpenFlowError as error:
                 LOG.warning("the flows cannot be read: %s", error)
                 continue
             if whole:
                 repaired = loop.time()
                 async with self._busy:
-                    if wirer.retry_rejected():
+                    if reconciler.retry_rejected():
                         self._queue.put(WIRE)
             if found:
                 self._last_repair = {

@@ -13,9 +13,9 @@ from neutrino.agent.l3.dvr.dataplane import AnyDataplane, Told
 from neutrino.agent.l3.dvr.near import ports_of
 from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.role import L3Role, RouterSpeaker
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Switch
-from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.announce import RealAnnouncer
@@ -48,11 +48,11 @@ def build(
     switch: Switch,
     repair: Callable[[], float],
     news: Callable[[], None],
-    wires: Wires | None = None,
+    port_holds: PortHolds | None = None,
 ) -> L3Role:
     options = l3_options(conf)
     processes = RealProcesses(conf.state_path)
-    watch = ProcessWatch(processes, action=conf.agent.check_child_processes_action)
+    watch = Supervisor(processes, action=conf.agent.check_child_processes_action)
     drivers = Drivers(
         netlink=RealNetlink(),
         nft=RealNft(),
@@ -68,7 +68,7 @@ def build(
     return L3Role(
         feed,
         AnyDataplane(RouterDataplane(drivers, options), drivers, options, told),
-        RouterDaemons(watch, processes, options, wires),
+        RouterDaemons(watch, options, port_holds),
         watch,
         describe(conf),
         switch=switch.ovsdb,
@@ -77,7 +77,7 @@ def build(
         announce_interval=conf.send_arp_interval,
         repair=repair,
         news=news,
-        wires=wires,
+        port_holds=port_holds,
     )
 
 

@@ -22,16 +22,16 @@ from neutrino.agent.l3.extensions import Extensions, event_of
 from neutrino.agent.l3.floating_statuses import FloatingStatuses
 from neutrino.agent.l3.ha_states import ACTIVE, STANDBY, HaStates
 from neutrino.agent.plugging import is_service
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue, work
-from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import Events, connected, follow
-from neutrino.agent.wires import Wires
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.supervisor import Supervisor
+from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, What
 from neutrino.dataplane.process.api import ProcessError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents
 from neutrino.model.routing import Router
 
@@ -43,7 +43,7 @@ REFUSALS = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, OSE
 WIRE_SECONDS = 10.0  # for a port to be wired; with a switch that is away for longer, there is nobody to hear
 
 
-class RouterSpeaker(Speaker, Protocol):
+class RouterSpeaker(RoleFeed, Protocol):
     def status(self, kind: str, key: str, status: str) -> None: ...
 
 
@@ -55,7 +55,7 @@ class L3Role:
         feed: RouterSpeaker,
         dataplane: RouterDataplane | AnyDataplane,
         daemons: RouterDaemons,
-        watch: ProcessWatch,
+        watch: Supervisor,
         description: agents.AgentState,
         *,
         switch: Callable[[], Ovsdb] | None = None,
@@ -64,7 +64,7 @@ class L3Role:
         announce_interval: float = 180.0,
         repair: Callable[[], float] = lambda: 60.0,
         news: Callable[[], None] = lambda: None,
-        wires: Wires | None = None,
+        port_holds: PortHolds | None = None,
     ) -> None:
         self._feed = feed
         self._dataplane = dataplane
@@ -78,7 +78,7 @@ class L3Role:
         self._announcements = Announcements(dataplane.announce, self._speaks, self._wanted, announce_interval)
         self._repair = repair
         self._news = news
-        self._wires = wires
+        self._port_holds = port_holds
         self._queue: WorkQueue[str] = WorkQueue()
         self._synced = asyncio.Event()  # set for good with the first `synced`: an Event itself is always true
         self._problems: dict[str, str] = {}
@@ -93,7 +93,7 @@ class L3Role:
 
     # --- what the agent asks ----------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         if change.kind == KIND:
             self._put(change.id, USUAL if change.old is None else URGENT)
         for router_id in routers_near(change, self._feed.state.objects[KIND].values()):
@@ -129,11 +129,11 @@ class L3Role:
     async def settle(self) -> None:
         await self._queue.idle()
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         try:
-            return Found(self.name, "\n".join(await asyncio.to_thread(self._look)))
+            return Drift(self.name, "\n".join(await asyncio.to_thread(self._look)))
         except (*REFUSALS, ValueError) as error:
-            return Found(self.name, problems={"routers": str(error)})
+            return Drift(self.name, problems={"routers": str(error)})
 
     def _look(self) -> list[str]:
         wanted = self._wanted()
@@ -205,7 +205,7 @@ class L3Role:
         """Once after the start: what others may wait for is said on the bridge."""
         await self._synced.wait()
         await self._queue.tried()
-        await connected(self._dataplane.say_initialized)
+        await wait_connected(self._dataplane.say_initialized)
         LOG.info("all %d routers are as they should be", len(self._made))
 
     async def _reconcile(self, router_id: str) -> None:
@@ -256,10 +256,10 @@ class L3Role:
 
     async def _until_heard(self, router: Router) -> None:
         """A keepalived that hears nobody takes itself for the active one: its port is wired before it is started."""
-        if self._wires is None or router.ha is None:
+        if self._port_holds is None or router.ha is None:
             return
         if not await asyncio.to_thread(self._daemons.has_keepalived, router.id):
-            await self._wires.wait(router.ha.interface.id, WIRE_SECONDS)
+            await self._port_holds.wait_wired(router.ha.interface.id, WIRE_SECONDS)
 
     def _apply(self, router: Router, synced: bool) -> Applied:
         alone = router.ha is not None and not self._daemons.has_keepalived(router.id)
@@ -362,7 +362,7 @@ class L3Role:
     async def _follow_switch(self) -> None:
         """A device of ours that is taken off the bridge is put back at once."""
         if self._switch is not None:
-            follow(await connected(self._switch), self._unplugged)
+            subscribe(await wait_connected(self._switch), self._unplugged)
 
     def _unplugged(self, events: Events) -> None:
         gone = frozenset(

@@ -22,7 +22,7 @@ from neutrino.dataplane.conntrack.api import (
     ConntrackFlush,
 )
 from neutrino.dataplane.conntrack.match import Selection
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
 
 _DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 _NAMES = {"icmp": ICMP, "igmp": 2, "tcp": TCP, "udp": UDP, "dccp": 33, "icmpv6": ICMPV6, "sctp": SCTP, "udplite": 136}

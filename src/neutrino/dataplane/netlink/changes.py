@@ -1,15 +1,16 @@
-"""What can be changed in a namespace. See `values` for what they are about."""
+"""Changes of a namespace, as values: each names the state to reach, so applying it twice changes nothing."""
 
 from __future__ import annotations
 
 import dataclasses
 
+from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import HOST, MAIN_TABLE, Address, Neighbour, Route, Rule
 
 
 @dataclasses.dataclass(frozen=True)
 class SetVeth:
-    """A pair of devices, the first here and the second in `peer_namespace`, made if the first is not there."""
+    """A veth pair, one end here and the other in `peer_namespace`; created unless the first end exists."""
 
     name: str
     peer: str
@@ -24,7 +25,7 @@ class SetVeth:
 
 @dataclasses.dataclass(frozen=True)
 class SetBridge:
-    """A Linux bridge, made if it is not there."""
+    """A Linux bridge; created unless it exists."""
 
     name: str
 
@@ -34,7 +35,7 @@ class SetBridge:
 
 @dataclasses.dataclass(frozen=True)
 class SetDevice:
-    """A device that is there. What is not given stays as it is; an empty master or alias takes it away."""
+    """Attributes of an existing device. Those not given are left; an empty master or alias removes it."""
 
     name: str
     mac: str = ""
@@ -63,7 +64,7 @@ class RenameDevice:
 
 @dataclasses.dataclass(frozen=True)
 class MoveDevice:
-    """To another namespace, where it arrives down and without addresses."""
+    """To another namespace, where the device arrives down and without addresses."""
 
     name: str
     to: str
@@ -74,7 +75,7 @@ class MoveDevice:
 
 @dataclasses.dataclass(frozen=True)
 class DeleteDevice:
-    """With what is on it; of a pair, both ends go."""
+    """With its addresses and routes; of a veth pair, both ends."""
 
     name: str
 
@@ -102,7 +103,7 @@ class DeleteAddress:
 
 @dataclasses.dataclass(frozen=True)
 class SetRoute:
-    """In the place of the one with the same key, if there is one."""
+    """Replaces the route with the same key, if there is one."""
 
     route: Route
 
@@ -136,7 +137,7 @@ class DeleteRule:
 
 @dataclasses.dataclass(frozen=True)
 class SetNeighbour:
-    """For ever: the kernel never asks who has the address."""
+    """Permanent: the kernel never resolves the address by ARP or ND."""
 
     neighbour: Neighbour
 
@@ -163,7 +164,27 @@ class SetSysctl:
         return f"set sysctl {self.name}={self.value}"
 
 
-SocketChange = (  # those that a netlink socket carries
+@dataclasses.dataclass(frozen=True)
+class SetTc:
+    """A qdisc, class or filter; parameters of one that exists are changed in place."""
+
+    item: TcItem
+
+    def text(self) -> str:
+        return f"set {self.item.text()}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteTc:
+    """A qdisc goes with its classes and filters."""
+
+    item: TcItem
+
+    def text(self) -> str:
+        return f"delete {self.item.text()}"
+
+
+SocketChange = (  # those that are rtnetlink requests
     SetVeth
     | SetBridge
     | SetDevice
@@ -178,12 +199,14 @@ SocketChange = (  # those that a netlink socket carries
     | DeleteRule
     | SetNeighbour
     | DeleteNeighbour
+    | SetTc
+    | DeleteTc
 )
 Change = SocketChange | SetSysctl
 
 
 def _words(**values: object) -> str:
-    """Those that say something."""
+    """` name=value` for each value that is set."""
     return "".join(f" {name}={value}" for name, value in values.items() if value)
 
 

@@ -11,6 +11,8 @@ import ipaddress
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from neutrino.dataplane.netlink.tc import TcItem
+
 HOST = ""
 """The namespace that the agent itself is in."""
 
@@ -49,8 +51,6 @@ class Address:
     nodad: bool = False  # IPv6: usable at once, without asking whether somebody has it
     deprecated: bool = False  # preferred lifetime 0: for what is connected already, not for new connections
     by_kernel: bool = dataclasses.field(default=False, compare=False)  # such as a link-local one: nobody asked for it
-    tentative: bool = dataclasses.field(default=False, compare=False)  # still asking whether somebody has it
-    duplicate: bool = dataclasses.field(default=False, compare=False)  # somebody has it: it is not in use
 
     @property
     def version(self) -> int:
@@ -117,6 +117,7 @@ class NamespaceState:
     rules: frozenset[Rule] = frozenset()
     neighbours: frozenset[Neighbour] = frozenset()  # the permanent ones: what was set, not what was found out
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))  # those asked for
+    tc: frozenset[TcItem] = frozenset()  # qdiscs other than the kernel's defaults, with their classes and filters
 
 
 # --- making values ---

@@ -1,4 +1,4 @@
-"""Changes as requests to the kernel. What a change asks for and is there already is no error, nor is it changed."""
+"""Carries out changes by rtnetlink. A change that is in force already is no error."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.changes import (
     DeleteAddress,
@@ -18,6 +19,7 @@ from neutrino.dataplane.netlink.changes import (
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
+    DeleteTc,
     MoveDevice,
     RenameDevice,
     SetAddress,
@@ -26,18 +28,21 @@ from neutrino.dataplane.netlink.changes import (
     SetNeighbour,
     SetRoute,
     SetRule,
+    SetTc,
     SetVeth,
     SocketChange,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.reading import ADDRESS, LINK, NEIGHBOUR, ROUTE, RULE, SCOPES, Reader
+from neutrino.dataplane.netlink.rtnetlink import RouteSocket, attribute, nested, number, text
 from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule
-from neutrino.dataplane.netlink.wire import RouteSocket, attribute, nested, number, text
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SCOPE_NUMBERS = {name: value for value, name in SCOPES.items()}
 _REPLACE = linux.NLM_F_CREATE | linux.NLM_F_REPLACE
 _NEW = linux.NLM_F_CREATE | linux.NLM_F_EXCL
+# Messages that set traffic control; the type that deletes follows each.
+_TC_TYPES = {tc.Qdisc: linux.RTM_NEWQDISC, tc.TrafficClass: linux.RTM_NEWTCLASS, tc.Filter: linux.RTM_NEWTFILTER}
 
 
 class Writer:
@@ -75,6 +80,12 @@ class Writer:
             case DeleteNeighbour(neighbour):
                 with _tolerated(errno.ENOENT, errno.ENODEV):
                     self._socket.do(linux.RTM_DELNEIGH, 0, self._neighbour(neighbour))
+            case SetTc(item):
+                self._socket.do(_TC_TYPES[type(item)], _REPLACE, tc.encode(item, self._index(item.device)))
+            case DeleteTc(item):
+                with _tolerated(errno.ENOENT, errno.EINVAL, errno.ENODEV):
+                    body = tc.encode(item, self._index(item.device), delete=True)
+                    self._socket.do(_TC_TYPES[type(item)] + 1, 0, body)
 
     # --- devices ---
 
@@ -102,7 +113,7 @@ class Writer:
         if there is not None:
             where = (there.peer, there.peer_namespace)
             if there.kind != "veth" or where != (change.peer, change.peer_namespace):
-                raise NetlinkError(f"{change.name} is there, but as {there.kind or 'hardware'} with {where} behind it")
+                raise NetlinkError(f"{change.name} exists as {there.kind or 'hardware'} with peer {where}")
             return
         mtu = number(linux.IFLA_MTU, change.mtu) if change.mtu else b""
         mac = attribute(linux.IFLA_ADDRESS, _mac(change.mac)) if change.mac else b""
@@ -119,7 +130,7 @@ class Writer:
     def _set_bridge(self, change: SetBridge) -> None:
         there = self._reader.read_device(change.name)
         if there is not None and there.kind != "bridge":
-            raise NetlinkError(f"{change.name} is there, but as {there.kind or 'hardware'}")
+            raise NetlinkError(f"{change.name} exists as {there.kind or 'hardware'}")
         if there is None:
             info = nested(linux.IFLA_LINKINFO, text(linux.IFLA_INFO_KIND, "bridge"))
             self._socket.do(linux.RTM_NEWLINK, _NEW, _link() + text(linux.IFLA_IFNAME, change.name) + info)
@@ -250,7 +261,7 @@ def _rule(rule: Rule, *, mark: bool) -> bytes:
 
 
 def _find(route_socket: RouteSocket, name: str) -> int:
-    """The number of a device, 0 if there is none of that name."""
+    """The index of a device, 0 if there is none of that name."""
     try:
         answer = route_socket.get(linux.RTM_GETLINK, _link() + text(linux.IFLA_IFNAME, name))
     except OSError as error:
@@ -275,7 +286,7 @@ def _mac(text: str) -> bytes:
 
 @contextlib.contextmanager
 def _tolerated(*numbers: int) -> Iterator[None]:
-    """Errors that mean that it is so already."""
+    """Ignores errors that mean that the change is in force already."""
     try:
         yield
     except OSError as error:

@@ -11,7 +11,6 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
 from neutrino.dataplane.openflow.api import (
     DatapathFeatures,
     Flow,
@@ -20,6 +19,7 @@ from neutrino.dataplane.openflow.api import (
     OpenFlowError,
     parse_flow,
 )
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
 
 # The first version with bundles; flows read in one version and written in another would be spelled differently.
 _VERSION = "OpenFlow14"

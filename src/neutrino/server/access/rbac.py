@@ -35,9 +35,7 @@ _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(
     t.rbac_policies,
-    columns=("id", "project_id", "object_type", "object_id", "action", "target_project"),
     renamed=RENAMED,
-    hidden=("target_project",),
 )
 TABLES: Mapping[str, sa.Table] = {
     "network": t.networks,
@@ -281,7 +279,7 @@ def _has_gateways(connection: Connection, network_id: str) -> bool:
 
 
 def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:
-    """Tell that the object's access changed: a network also shows it, and so gets a new revision."""
+    """Raise the revision of a network whose sharing changed, because the network shows it; other objects do not."""
     kind, key = policy["object_type"], policy["object_id"]
     table = TABLES[kind]
     if kind == "network":
@@ -290,7 +288,7 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
             change["external"] = external
         tx.execute(sa.update(t.networks).where(_n.id == key).values(change))
     revision = tx.execute(sa.select(table.c.revision_number).where(table.c.id == key)).scalar()
-    if revision is not None:
-        tx.record(kind, key, revision)
-    elif must_exist:  # deleted since it was looked at
+    if revision is None and must_exist:  # deleted since it was read
         raise Stale
+    if revision is not None and kind == "network":
+        tx.record(kind, key, revision)

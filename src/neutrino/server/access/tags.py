@@ -22,7 +22,7 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import EXTERNAL
 from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Reply, Request
-from neutrino.server.api.resources.common import MOST_TAGS
+from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.routes import PREFIX, Handler, Route
 from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Invalid, ListOf, Text
@@ -37,6 +37,7 @@ from neutrino.server.policy.authorizer import Authorizer
 Object = dict[str, Any]
 Change = Callable[[list[str]], Iterable[str]]
 TAG = Text(255)
+LOGGED = frozenset({"network", "subnet", "port", "router", "security_group"})  # tagged kinds whose revision hosts get
 
 
 def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: Iterable[str] = ()) -> None:
@@ -156,14 +157,15 @@ class Tags:
         def attempt() -> list[str]:
             before = kind.load(self._db, key, context.project_id)
             tags = sorted(set(change(before["tags"])))
-            if len(tags) > MOST_TAGS:
-                raise errors.BadRequest(resource=kind.resource.name, msg=f"an object has at most {MOST_TAGS} tags")
+            if len(tags) > MAX_TAGS:
+                raise errors.BadRequest(resource=kind.resource.name, msg=f"an object has at most {MAX_TAGS} tags")
             if set(tags) == set(before["tags"]):
                 return tags
             with self._db.transaction() as tx:
                 stamp = update_row(tx, kind.table, before, {"tags": tags})
                 set_tags(tx, key, tags, before=before["tags"])
-                tx.record(kind.resource.name, key, stamp["revision_number"])
+                if kind.resource.name in LOGGED:
+                    tx.record(kind.resource.name, key, stamp["revision_number"])
             return tags
 
         return self._db.retrying(attempt)
@@ -203,12 +205,12 @@ def _tags_of(raw: bytes) -> list[str]:
     body = decode(raw)
     if not isinstance(body, dict) or "tags" not in body:
         raise errors.InvalidInput(error_message="the body must have a list of tags under 'tags'")
-    if isinstance(body["tags"], list) and len(body["tags"]) > MOST_TAGS:
-        raise errors.BadRequest(resource="tags", msg=f"an object has at most {MOST_TAGS} tags")
+    if isinstance(body["tags"], list) and len(body["tags"]) > MAX_TAGS:
+        raise errors.BadRequest(resource="tags", msg=f"an object has at most {MAX_TAGS} tags")
     try:
         return ListOf(TAG).parse(body["tags"])
     except Invalid as error:
         raise errors.InvalidInput(error_message=str(error)) from None
 
 
-__all__ = ["MOST_TAGS", "Taggable", "Tags", "set_tags", "taggable"]
+__all__ = ["MAX_TAGS", "Taggable", "Tags", "set_tags", "taggable"]

@@ -1,8 +1,8 @@
-"""The API as an OpenAPI 3.1 document, made from the definitions and the routes.
+"""The OpenAPI 3.1 document of the API, generated from the definitions and the routes.
 
-Everything about a resource (its attributes, verbs, filters, actions) is read from its definition, so the document says
-what the server does. Only the few paths that are no resource's are described here by hand. Schemas of requests say the
-form to write; where the server reads more than that ("true" for true, "4" for 4), it is for old clients.
+Attributes, verbs, filters and actions come from the definitions of resources, so the document matches the server. The few
+paths that belong to no resource are described here. Request schemas contain the recommended form; the server also accepts
+what older clients send ("true" for true, "4" for 4).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRING: Json = {"type": "string"}
 TAG_SCHEMA: Json = {"type": "string", "maxLength": 255}
 TAG_LIST: Json = {"type": "array", "items": TAG_SCHEMA, "maxItems": 50}
 
-# What a part of a path is called, by the part before it; any other is the id of a member of its collection.
+# Names of path parameters, by the part before them; others are `<singular>_id`.
 PARTS = {
     "tags": "tag",
     "extensions": "alias",
@@ -42,19 +42,19 @@ ERRORS = {
     "400": ("BadRequest", "The request is not valid; the message names the attribute."),
     "401": ("Unauthorized", "The token is missing or not valid."),
     "403": ("Forbidden", "The policy does not allow it."),
-    "404": ("NotFound", "It is not there, or not for this caller to see."),
-    "409": ("Conflict", "It is in use, a quota is exceeded, or it is not possible in the present state."),
-    "412": ("PreconditionFailed", "The object has another revision than If-Match demands."),
-    "413": ("TooLarge", "The body is larger than the server takes."),
+    "404": ("NotFound", "It does not exist, or the caller may not see it."),
+    "409": ("Conflict", "It is in use, a quota is exceeded, or its state does not allow it."),
+    "412": ("PreconditionFailed", "The object has another revision than If-Match requires."),
+    "413": ("TooLarge", "The body is larger than the server accepts."),
     "415": ("UnsupportedMediaType", "The body is not application/json."),
-    "503": ("Busy", "The server could not carry the request out now: try again."),
+    "503": ("Busy", "The server could not execute the request now: try again."),
 }
 READ = ("400", "401", "403", "404", "503")
 WRITE = (*READ, "409", "412", "413", "415")
 
 
 def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequence[Mapping[str, Any]]) -> Json:
-    """The whole document; `routes` say what there is, `served` what it means."""
+    """The document: the paths of `routes`, described by the resources that are `served`."""
     described = _described(served)
     collections = {f"{PREFIX}/{s.resource.url}" for s in served if not s.resource.parent}
     paths: dict[str, Json] = {}
@@ -63,7 +63,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
         operation = described.get(route)
         if operation is None:
             if path in collections and method in ("PUT", "DELETE"):
-                continue  # only there to say that a member's name is missing
+                continue  # exists only to answer that the id is missing
             operation = _operation(path, method, "A route of a plugin.", {"200": {"description": "Done."}})
         public, names = _named(path)
         item = paths.setdefault(public, {"parameters": [_path_parameter(n) for n in names]} if names else {})
@@ -94,7 +94,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
 
 
 def _named(path: str) -> tuple[str, list[str]]:
-    """The path with telling names for its parts, and those names."""
+    """The path with descriptive names of its parameters, and those names."""
     parts, names = path.split("/"), []
     for i, part in enumerate(parts):
         if part.startswith("{"):
@@ -110,7 +110,7 @@ def _singular(word: str) -> str:
 
 
 def _path_parameter(name: str) -> Json:
-    # A tag may be empty or have a slash in a body, but not here, where it would be another path.
+    # A tag in a body may be empty or contain a slash; here it would be another path.
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
@@ -171,7 +171,7 @@ _COMMON: Json = {
         {
             "NeutronError": _object(
                 {
-                    "type": {"type": "string", "description": "The kind of refusal, such as NetworkNotFound."},
+                    "type": {"type": "string", "description": "The type of the error, such as NetworkNotFound."},
                     "message": {"type": "string"},
                     "detail": {"type": "string"},
                 }
@@ -199,7 +199,7 @@ _PARAMETERS: Json = {
     "limit": _query(
         "limit", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The size of a page; 0: no limit."
     ),
-    "marker": _query("marker", STRING, "The page begins behind the object with this id."),
+    "marker": _query("marker", STRING, "The page begins after the object with this id."),
     "page_reverse": _query("page_reverse", {"type": "boolean"}, "The page before the marker instead."),
     "sort_dir": _query(
         "sort_dir", {"type": "array", "items": {"enum": ["asc", "desc"]}}, "One direction for each sort_key."
@@ -225,7 +225,7 @@ def _title(resource: Resource) -> str:
 
 
 def answered(schema: Json) -> Json:
-    """The schema of an attribute in an answer: a list or an object is never null there, null only meant the empty one."""
+    """The schema of an attribute in a response: a list or an object is never null, which in a request means empty."""
     options = schema.get("anyOf", [])
     if len(options) == 2 and options[1] == {"type": "null"} and options[0].get("type") in ("array", "object"):
         return answered(options[0])
@@ -266,7 +266,7 @@ def _writable(attributes: Sequence[Attribute], names: Mapping[str, Attribute], *
             }
     out: Json = {"type": "object", "properties": properties, "additionalProperties": False}
     required = sorted(a.name for a in attributes if create and a.default is REQUIRED)
-    # A required attribute that has a second name may come under that one.
+    # A required attribute may be given under its deprecated name.
     other = {name: synonym for synonym, name in SYNONYMS.items()}
     plain = [name for name in required if name not in other]
     if plain:
@@ -352,7 +352,7 @@ def _of_resource(one: Served) -> dict[tuple[str, str], Json]:
 
 
 def _links(one: Served, member: str) -> Json:
-    """What can be done with the object that a create has made."""
+    """Links from a create to the operations on the created object."""
     path, names = _named(member)
     values = {name: f"$request.path.{name}" for name in names[:-1]}
     values[names[-1]] = f"$response.body#/{one.resource.name}/{one.resource.key}"
@@ -365,7 +365,7 @@ def _links(one: Served, member: str) -> Json:
 
 
 def _create_body(resource: Resource, title: str) -> Json:
-    if f"{title}Create" not in _schemas(resource):  # always refused, in words of its own
+    if f"{title}Create" not in _schemas(resource):  # always refused by the plugin
         return _object({resource.name: {"type": "object"}})
     single = _object({resource.name: _schema_ref(f"{title}Create")})
     if not resource.bulk:
@@ -390,7 +390,7 @@ _ACTION_BODIES: dict[str, Json] = {
     "add_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
     "remove_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
 }
-# Actions that answer with neither the member nor its envelope.
+# Actions whose response is not the object.
 _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
     ("add_router_interface", "remove_router_interface"),
     _object(
@@ -403,7 +403,7 @@ _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
 )
 
 
-# --- what is no resource's --------------------------------------------------------------------------------------------
+# --- other paths --------------------------------------------------------------------------------------------------
 
 
 def _of_tags(base: str) -> dict[tuple[str, str], Json]:
@@ -427,7 +427,7 @@ def _table(table: Iterable[tuple[str, str, str, str, Json, Json | None]]) -> dic
     }
 
 
-_PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # answered to anyone
+_PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # without authentication
 
 
 def _by_hand() -> dict[tuple[str, str], Json]:
@@ -463,30 +463,44 @@ def _by_hand() -> dict[tuple[str, str], Json]:
         ("GET", f"{quotas}/tenant", "The caller's project", "200", whose("tenant"), None),
         ("GET", f"{quotas}/project", "The caller's project", "200", whose("project"), None),
         ("GET", member, "A project's limits", "200", _answer(quota), None),
-        ("GET", f"{member}/default", "The server's limits", "200", _answer(quota), None),
-        ("GET", f"{member}/details", "Limits and what is used", "200", _answer(details), None),
-        ("PUT", member, "Set limits; -1 is none", "200", _answer(quota), change),
-        ("DELETE", member, "Back to the server's limits", "204", _EMPTY, None),
+        ("GET", f"{member}/default", "The default limits", "200", _answer(quota), None),
+        ("GET", f"{member}/details", "Limits and usage", "200", _answer(details), None),
+        ("PUT", member, "Set limits; -1 is unlimited", "200", _answer(quota), change),
+        ("DELETE", member, "Reset to the default limits", "204", _EMPTY, None),
         ("GET", of_agent, "Networks that an agent serves", "200", many("networks", _schema_ref("Network")), None),
-        ("POST", of_agent, "Give a network", "201", _answer({"type": "null"}), _object({"network_id": STRING})),
-        ("DELETE", f"{of_agent}/{{key}}", "Take a network away", "204", _EMPTY, None),
+        (
+            "POST",
+            of_agent,
+            "Add a network to an agent",
+            "201",
+            _answer({"type": "null"}),
+            _object({"network_id": STRING}),
+        ),
+        ("DELETE", f"{of_agent}/{{key}}", "Remove a network from an agent", "204", _EMPTY, None),
         ("GET", of_network, "Agents of a network", "200", many("agents", _schema_ref("Agent")), None),
         ("GET", of_l3_agent, "Routers that an agent serves", "200", many("routers", _schema_ref("Router")), None),
-        ("POST", of_l3_agent, "Give a router", "201", _answer({"type": "null"}), _object({"router_id": STRING})),
-        ("DELETE", f"{of_l3_agent}/{{key}}", "Take a router away", "204", _EMPTY, None),
+        (
+            "POST",
+            of_l3_agent,
+            "Add a router to an agent",
+            "201",
+            _answer({"type": "null"}),
+            _object({"router_id": STRING}),
+        ),
+        ("DELETE", f"{of_l3_agent}/{{key}}", "Remove a router from an agent", "204", _EMPTY, None),
         ("GET", of_router, "Agents of a router", "200", many("agents", _schema_ref("Agent")), None),
-        ("GET", topology, "A project's network, made where there is none", "200", made, None),
-        ("DELETE", topology, "Take it away", "204", _EMPTY, None),
+        ("GET", topology, "The default network of a project, created on first use", "200", made, None),
+        ("DELETE", topology, "Delete the topology", "204", _EMPTY, None),
     ]
     out = _table(table)
-    out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # a look that makes something
+    out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
     for route in _PUBLIC:
         out[route]["security"] = []
     return out
 
 
 def lazily(make: Callable[[], Json]) -> Callable[[], Any]:
-    """The document's JSON, made when it is first asked for: most workers never are."""
+    """The document as JSON, generated on the first request for it: most workers never get one."""
     import msgspec
 
     made: list[Any] = []

@@ -15,12 +15,12 @@ from neutrino.server import config
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.listening import addresses, server_tls
-from neutrino.server.feed.service import FeedServer, Settings
+from neutrino.server.feed.listeners import addresses, server_tls
+from neutrino.server.feed.server import FeedOptions, FeedServer
 
 
-def settings(conf: cfg.ConfigOpts) -> Settings:
-    return Settings(
+def settings(conf: cfg.ConfigOpts) -> FeedOptions:
+    return FeedOptions(
         server=conf.host,
         addresses=addresses(conf),
         tls=server_tls(conf),

@@ -10,23 +10,17 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_scope import ADDRESS_SCOPE
+from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
 _c = t.address_scopes.c
-VIEW = View(
-    t.address_scopes,
-    columns=("id", "name", "project_id", "ip_version", "revision_number"),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
-    listed=among(t.address_scopes, own_ids(t.address_scopes), shared_ids()),
-)
+VIEW = shareable_view(t.address_scopes, hidden=("description", "created_at", "updated_at", "tags"))
 
 
 class AddressScopes:
@@ -51,7 +45,6 @@ class AddressScopes:
                 tx.execute(sa.insert(t.address_scopes).values(as_row(t.address_scopes, made)))
                 if made["shared"]:
                     sharing.open_to_all(tx, "address_scope", made["id"], made["project_id"])
-                tx.record("address_scope", made["id"], made["revision_number"])
             return {**made, "tenant_id": made["project_id"]}
 
         return self._db.retrying(attempt)
@@ -65,7 +58,6 @@ class AddressScopes:
                 stamp = update_row(tx, t.address_scopes, before, values)
                 if values.get("shared") and not before["shared"]:
                     sharing.open_to_all(tx, "address_scope", key, before["project_id"])
-                tx.record("address_scope", key, stamp["revision_number"])
             return {**before, **values, **stamp}
 
         return self._db.retrying(attempt)
@@ -80,7 +72,6 @@ class AddressScopes:
             with self._db.transaction() as tx:
                 sharing.forget(tx, key)
                 delete_row(tx, t.address_scopes, before)
-                tx.record("address_scope", key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.network_ip_availability import NETWORK_IP_AVAILABILITY
+from neutrino.server.api.resources.network import NETWORK_IP_AVAILABILITY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database

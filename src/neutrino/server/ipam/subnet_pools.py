@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import MOST_PREFIXES, SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import MAX_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -26,7 +26,7 @@ from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.ipam import prefixes
 from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
@@ -37,18 +37,7 @@ _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
-VIEW = View(
-    t.subnetpools,
-    columns=(
-        *("id", "name", "project_id", "prefixes", "default_quota", "ip_version"),
-        *(*LENGTHS, "is_default", "address_scope_id"),
-        *("description", "created_at", "updated_at", "revision_number", "tags", "allocation_version"),
-    ),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
-    listed=among(t.subnetpools, own_ids(t.subnetpools), shared_ids()),
-    hidden=("allocation_version",),
-)
+VIEW = shareable_view(t.subnetpools, hidden=("allocation_version",))
 
 
 # --- for whoever makes subnets ----------------------------------------------------------------------------------------
@@ -165,7 +154,6 @@ class SubnetPools:
                     if pool["shared"]:
                         sharing.open_to_all(tx, "subnetpool", pool["id"], pool["project_id"])
                     tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
-                    tx.record("subnetpool", pool["id"], pool["revision_number"])
             return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
 
         return self._db.retrying(attempt)
@@ -183,7 +171,6 @@ class SubnetPools:
                 sharing.forget(tx, key)
                 delete_row(tx, t.subnetpools, before)
                 tx.use("subnetpool", before["project_id"], -1)
-                tx.record("subnetpool", key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
 
@@ -211,8 +198,7 @@ class SubnetPools:
             left = _few(prefixes.cidrs(kept, ip_version))
             with self._db.transaction() as tx:
                 claim(tx, before)
-                stamp = update_row(tx, t.subnetpools, before, {"prefixes": left})
-                tx.record("subnetpool", key, stamp["revision_number"])
+                update_row(tx, t.subnetpools, before, {"prefixes": left})
             return {"prefixes": left}
 
         return self._db.retrying(attempt)
@@ -240,7 +226,6 @@ class SubnetPools:
                 stamp = update_row(tx, t.subnetpools, before, values)
                 if rescoped:
                     _rescope_networks(tx, after)
-                tx.record("subnetpool", key, stamp["revision_number"])
             after.pop("allocation_version")
             return {**after, **stamp}
 
@@ -309,8 +294,8 @@ def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
 
 def _few(cidrs: list[str]) -> list[str]:
     """Refuse more prefixes than a pool may have: one request more at a time, they would grow without end."""
-    if len(cidrs) > MOST_PREFIXES:
-        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MOST_PREFIXES}.")
+    if len(cidrs) > MAX_PREFIXES:
+        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MAX_PREFIXES}.")
     return cidrs
 
 

@@ -31,12 +31,8 @@ from neutrino.server.query import Query
 
 Object = dict[str, Any]
 _c, _s, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
-FLAVORS = View(
-    t.flavors,
-    columns=("id", "name", "description", "service_type", "service_profiles", "enabled"),
-    scope=sa.true(),
-)
-PROFILES = View(t.service_profiles, columns=("id", "description", "driver", "metainfo", "enabled"), scope=sa.true())
+FLAVORS = View(t.flavors, scope=sa.true())
+PROFILES = View(t.service_profiles, scope=sa.true())
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 

@@ -107,8 +107,7 @@ def _remove_translations(
             tx.execute(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
-            stamp = update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
-            tx.record("floatingip", one["id"], stamp["revision_number"])
+            update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
         for router_id, revision in routers:
             tx.record("router", router_id, revision)
 

@@ -55,10 +55,7 @@ class RouterReports:
             # Stale report if the floating IP has moved since: its new host reports again. The revision identifies the
             # association that hosts report about, so the status itself does not raise it.
             same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
-            if not tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount:
-                return False
-            tx.record(FLOATING_IP, key, row.revision_number)
-            return True
+            return bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
 
 
 def _serves(host: str, router_id: str) -> sa.Select[tuple[str]]:

@@ -15,12 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
-from neutrino.server.api.resources.router import ROUTER
-from neutrino.server.api.stages.present import visible_names
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables.base import Json
-from neutrino.server.db.view import View
-from neutrino.server.l3.composed_view import ComposedView
+from neutrino.server.db.tables import Json
+from neutrino.server.db.view import Added, ComposedView, View
 from neutrino.server.l3.scheduling.candidates import STATUS
 
 Object = dict[str, Any]
@@ -28,37 +25,15 @@ _c, _p, _b, _a = t.routers.c, t.ports.c, t.router_l3_agents.c, t.agents.c
 _GATEWAY_IPS = sa.func.coalesce(
     sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery(), sa.literal("[]"), type_=Json
 )
-GATEWAY_NAMES = ("gw_network_id", "enable_snat", "gateway_ips")
 BATCH = 500
-_COLUMNS = (
-    "id",
-    "name",
-    "project_id",
-    "admin_state_up",
-    "status",
-    "enable_snat",
-    "distributed",
-    "ha",
-    "flavor_id",
-    "gw_port_id",
-    "gw_network_id",
-    "ha_network_id",
-    "ha_vr_id",
-    "availability_zone_hints",
-    "routes",
-    "conntrack_helpers",
-    "description",
-    "created_at",
-    "updated_at",
-    "revision_number",
-    "tags",
-)
 _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "enable_ndp_proxy": sa.literal(False, sa.Boolean),
     "gateway_ips": _GATEWAY_IPS,
 }
-VIEW = View(t.routers, columns=_COLUMNS, computed=_COMPUTED)
-_SHOWN = View(t.routers, columns=_COLUMNS, computed={**_COMPUTED, "status": STATUS})  # not for writing: see `hosting`
+_INTERNAL = ("gw_port_id", "gw_network_id", "gateway_ips", "ha_network_id", "ha_vr_id")
+VIEW = View(t.routers, computed=_COMPUTED)
+# Its status is computed on reading, so it must not be written back: see `hosting`.
+_SHOWN = View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL)
 _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
 _ZONES = (
     sa.select(_b.router_id, _a.availability_zone)
@@ -112,26 +87,24 @@ def zones_of(connection: Connection, router_ids: Sequence[str]) -> dict[str, lis
     return out
 
 
-def _needed(wanted: Sequence[str]) -> tuple[str, ...]:
-    names = list(wanted)
-    if "external_gateway_info" in names:
-        names += GATEWAY_NAMES
-    return tuple(dict.fromkeys(name for name in [*names, "id"] if name in VIEW.fields))
+def _zones(connection: Connection, routers: Sequence[Object]) -> list[list[str]]:
+    zones = zones_of(connection, [row["id"] for row in routers])
+    return [zones.get(row["id"], []) for row in routers]
 
 
-def _finish(connection: Connection, rows: list[Object], wanted: Sequence[str]) -> None:
-    zones = zones_of(connection, [row["id"] for row in rows]) if "availability_zones" in wanted else {}
-    for row in rows:
-        if "external_gateway_info" in wanted:
-            row["external_gateway_info"] = _gateway(row)
-        row["availability_zones"] = zones.get(row["id"], [])
+def _gateways(_: Connection, routers: Sequence[Object]) -> list[Object | None]:
+    return [None if row["gw_network_id"] is None else _gateway(row) for row in routers]
 
 
-def _gateway(row: Object) -> Object | None:
-    if row["gw_network_id"] is None:
-        return None
+def _gateway(row: Object) -> Object:
     addresses: msgspec.Raw = row["gateway_ips"]
     return {"network_id": row["gw_network_id"], "external_fixed_ips": addresses, "enable_snat": row["enable_snat"]}
 
 
-ROUTERS = ComposedView(_SHOWN, visible_names(ROUTER), _needed, _finish)
+ROUTERS = ComposedView(
+    _SHOWN,
+    {
+        "external_gateway_info": Added(("gw_network_id", "enable_snat", "gateway_ips"), _gateways),
+        "availability_zones": Added(("id",), _zones),
+    },
+)

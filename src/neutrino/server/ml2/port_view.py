@@ -13,7 +13,7 @@ from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_with_v
 
 Object = dict[str, Any]
 _c, _n, _a, _g = t.ports.c, t.networks.c, t.ip_allocations.c, t.port_security_groups.c
-MOST_PARTS = 32  # of ip_address_substr: each is looked for in every address
+MAX_PARTS = 32  # of ip_address_substr: each is looked for in every address
 RENAMED = {
     "binding:host_id": "host",
     "binding:vif_type": "vif_type",
@@ -21,39 +21,6 @@ RENAMED = {
     "binding:vnic_type": "vnic_type",
     "binding:profile": "profile",
 }
-COLUMNS = (
-    "id",
-    "name",
-    "network_id",
-    "project_id",
-    "mac_address",
-    "admin_state_up",
-    "status",
-    "device_id",
-    "device_owner",
-    "fixed_ips",
-    "port_security_enabled",
-    "security_groups",
-    "allowed_address_pairs",
-    "extra_dhcp_opts",
-    "dns_name",
-    "dns_domain",
-    "dns_assignment",
-    "qos_policy_id",
-    "qos_network_policy_id",
-    "ip_allocation",
-    "propagate_uplink_status",
-    "data_plane_status",
-    "numa_affinity_policy",
-    "device_profile",
-    "hints",
-    "trusted",
-    "description",
-    "created_at",
-    "updated_at",
-    "revision_number",
-    "tags",
-)
 
 
 def _address(text: str) -> str:
@@ -84,8 +51,8 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
         where.append(_a.ip_address.in_(kinds["ip_address"]))
     if kinds["subnet_id"]:
         where.append(_a.subnet_id.in_(kinds["subnet_id"]))
-    if len(kinds["ip_address_substr"]) > MOST_PARTS:
-        raise errors.InvalidInput(f"Invalid input for fixed_ips: more than {MOST_PARTS} of ip_address_substr.")
+    if len(kinds["ip_address_substr"]) > MAX_PARTS:
+        raise errors.InvalidInput(f"Invalid input for fixed_ips: more than {MAX_PARTS} of ip_address_substr.")
     if kinds["ip_address_substr"]:
         where.append(sa.or_(*(_a.ip_address.contains(part, autoescape=True) for part in kinds["ip_address_substr"])))
     return _c.id.in_(sa.select(_a.port_id).where(*where)) if where else sa.true()
@@ -103,7 +70,6 @@ def _by_host(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
 
 VIEW = View(
     t.ports,
-    columns=COLUMNS,
     renamed=RENAMED,
     computed={
         "resource_request": sa.null(),

@@ -39,29 +39,6 @@ def _of_pools(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
 
 VIEW = View(
     t.subnets,
-    columns=(
-        "id",
-        "name",
-        "project_id",
-        "network_id",
-        "ip_version",
-        "cidr",
-        "gateway_ip",
-        "enable_dhcp",
-        "ipv6_ra_mode",
-        "ipv6_address_mode",
-        "segment_id",
-        "dns_publish_fixed_ip",
-        "allocation_pools",
-        "dns_nameservers",
-        "host_routes",
-        "service_types",
-        "description",
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "tags",
-    ),
     computed={
         "subnetpool_id": sa.case((_c.prefix_delegated, sa.literal(POOL, sa.String)), else_=_c.subnetpool_id),
         "router:external": _EXTERNAL,
@@ -80,7 +57,7 @@ VIEW = View(
         _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
     ),
     listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
-    hidden=("network:project_id", "network:shared", "shared"),
+    hidden=("network:project_id", "network:shared", "shared", "prefix_delegated"),
 )
 
 

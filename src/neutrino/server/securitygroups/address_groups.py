@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP, MOST_ADDRESSES
+from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -28,16 +28,7 @@ Object = dict[str, Any]
 KIND = "address_group"
 
 _c, _r = t.address_groups.c, t.security_group_rules.c
-VIEW = View(
-    t.address_groups,
-    columns=(
-        *("id", "name", "description", "project_id", "addresses"),
-        *("created_at", "updated_at", "revision_number"),
-    ),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(t.address_groups.c.project_id == PROJECT, shared_with_viewer(t.address_groups.c.id)),
-    listed=among(t.address_groups, own_ids(t.address_groups), shared_ids()),
-)
+VIEW = shareable_view(t.address_groups, hidden=("tags",))
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
 
@@ -164,8 +155,8 @@ def parse_addresses(body: Any) -> list[str]:
     addresses = body.get("addresses") if isinstance(body, dict) else None
     if not isinstance(addresses, list):
         raise errors.HTTPBadRequest("The body needs a list of CIDRs under 'addresses'.")
-    if len(addresses) > MOST_ADDRESSES:
-        raise errors.HTTPBadRequest(f"Invalid input for addresses: at most {MOST_ADDRESSES} are taken at once.")
+    if len(addresses) > MAX_ADDRESSES:
+        raise errors.HTTPBadRequest(f"Invalid input for addresses: at most {MAX_ADDRESSES} are taken at once.")
     return list(dict.fromkeys(_parse_address(address) for address in addresses))
 
 

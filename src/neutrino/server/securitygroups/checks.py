@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from neutrino.server import errors
-from neutrino.server.api.resources.security_group import PROTOCOLS
+from neutrino.server.api.resources.common import PROTOCOLS
 
 IPV4, IPV6 = "IPv4", "IPv6"
 INGRESS, EGRESS = "ingress", "egress"

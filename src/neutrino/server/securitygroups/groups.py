@@ -77,11 +77,11 @@ class SecurityGroups:
     def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default_of_list(context, query)
         with self._db.read() as connection:
-            return views.list_groups(connection, query, context.project_id)
+            return views.GROUPS.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return views.show_group(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return views.GROUPS.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
@@ -151,9 +151,10 @@ class SecurityGroups:
             self.ensure_default(project)
 
     def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
-        fields = (*views.GROUPS.names, "is_default", *((views.RULES_FIELD,) if with_rules else ()))
+        shown = views.GROUPS if with_rules else views.GROUPS.view
+        fields = (*shown.names, "is_default")
         with self._db.read() as connection:
-            found = views.show_group(connection, key, project=context.project_id, everyone=True, fields=fields)
+            found = shown.show(connection, key, project=context.project_id, everyone=True, fields=fields)
         if found is None:
             raise errors.SecurityGroupNotFound(id=key)
         if revision is not None and revision != found["revision_number"]:

@@ -25,7 +25,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
 from neutrino.server.securitygroups.usable import check_address_groups, check_security_groups
-from neutrino.server.securitygroups.views import MOST_PARAMETERS
+from neutrino.server.securitygroups.views import MAX_PARAMETERS
 
 Object = dict[str, Any]
 Pair = tuple[Rule, Object]  # a rule, and the object that the API shows for it
@@ -172,8 +172,8 @@ def _check_remotes(connection: Connection, context: Context, rules: Sequence[Rul
 
 def _refuse_existing(connection: Connection, group_id: str, rules: Sequence[Rule]) -> None:
     identities = [rule.identity for rule in rules]
-    for start in range(0, len(identities), MOST_PARAMETERS):
-        some = identities[start : start + MOST_PARAMETERS]
+    for start in range(0, len(identities), MAX_PARAMETERS):
+        some = identities[start : start + MAX_PARAMETERS]
         found = connection.execute(_EQUAL, {"key": group_id, "identities": some}).first()
         if found is not None:
             raise errors.SecurityGroupRuleExists(rule_id=found[0])

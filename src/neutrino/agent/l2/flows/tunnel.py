@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import LocalNetwork, Options, TunnelPort, Wiring
+from neutrino.agent.l2.desired import FlowOptions, LocalNetwork, Plugged, TunnelPort
 from neutrino.agent.l2.flows.arp import render_responses
 from neutrino.agent.l2.flows.integration import push_tag
 from neutrino.agent.l2.ownership import LEARNED_COOKIE
@@ -38,28 +38,28 @@ _LEARN_SENDER = (
 )
 
 
-def answered_versions(wiring: Wiring, options: Options) -> tuple[int, ...]:
+def answered_versions(plugged: Plugged, options: FlowOptions) -> tuple[int, ...]:
     """The IP versions of which questions for addresses are answered here; those of others go to all hosts of the network.
 
     The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a flow.
     """
     if not (options.l2_population and options.arp_responder):
         return ()
-    return (4, 6) if wiring.features.nd_extension else (4,)
+    return (4, 6) if plugged.features.nd_extension else (4,)
 
 
-def render_base(wiring: Wiring, options: Options) -> tuple[Flow, ...]:
+def render_base(plugged: Plugged, options: FlowOptions) -> tuple[Flow, ...]:
     patch = pipeline.PATCH
-    to_integration = f"output:{wiring.patch_int}"
+    to_integration = f"output:{plugged.patch_int}"
     flows = [
         *pipeline.miss_flows(Bridge.TUNNEL),
         pipeline.TUNNEL_ENTRY.flow(
-            1, f"in_port={wiring.patch_int}", then=pipeline.DVR_PROCESS if options.distributed else patch
+            1, f"in_port={plugged.patch_int}", then=pipeline.DVR_PROCESS if options.distributed else patch
         ),
         patch.flow(1, _UNICAST, then=pipeline.UNICAST),
         patch.flow(1, _MULTICAST, then=pipeline.FLOOD),
     ]
-    for version in answered_versions(wiring, options):
+    for version in answered_versions(plugged, options):
         question, probe = _QUESTIONS[version]
         flows.append(patch.flow(2, f"{question},{_MULTICAST}", then=pipeline.RESPONDER))
         # Who asks whether an address is free asks all: we may not yet know that it has moved to the one who asks.
@@ -69,24 +69,24 @@ def render_base(wiring: Wiring, options: Options) -> tuple[Flow, ...]:
     return tuple(flows)
 
 
-def render_tunnel(port: TunnelPort, wiring: Wiring, *, learns: bool) -> tuple[Flow, ...]:
+def render_tunnel(port: TunnelPort, plugged: Plugged, *, learns: bool) -> tuple[Flow, ...]:
     """A tunnel to another host; `learns` where that host does not say which ports it has."""
     match = f"in_port={port.ofport}"
     entry = pipeline.TUNNEL_ENTRY.flow(1, match, then=pipeline.FROM_TUNNEL[port.network_type])
     if not learns:
         return (entry,)
-    return (entry, pipeline.LEARN.flow(2, match, _LEARN_SENDER, f"output:{wiring.patch_int}"))
+    return (entry, pipeline.LEARN.flow(2, match, _LEARN_SENDER, f"output:{plugged.patch_int}"))
 
 
 def render_network(
     network: LocalNetwork,
-    wiring: Wiring,
-    options: Options,
+    plugged: Plugged,
+    options: FlowOptions,
     hosts: Mapping[str, state.Host],
     entries: Iterable[state.Forwarding],
 ) -> tuple[Flow, ...]:
     known = [entry for entry in entries if entry.network_id == network.key.network_id]
-    tunnels = {port.host: port.ofport for port in wiring.tunnels if port.network_type == network.key.network_type}
+    tunnels = {port.host: port.ofport for port in plugged.tunnels if port.network_type == network.key.network_type}
     arriving = pipeline.FROM_TUNNEL[network.key.network_type].flow(
         1,
         f"tun_id={network.key.segmentation_id}",
@@ -97,12 +97,12 @@ def render_network(
         arriving,
         *_render_flood(network, _flooded(tunnels, options, hosts, known)),
         *(_render_unicast(network, tunnels, known) if options.l2_population else ()),
-        *render_responses(network.vlan, known, answered_versions(wiring, options)),
+        *render_responses(network.vlan, known, answered_versions(plugged, options)),
     )
 
 
 def _flooded(
-    tunnels: Mapping[str, int], options: Options, hosts: Mapping[str, state.Host], known: list[state.Forwarding]
+    tunnels: Mapping[str, int], options: FlowOptions, hosts: Mapping[str, state.Host], known: list[state.Forwarding]
 ) -> list[int]:
     if not options.l2_population:
         return sorted(tunnels.values())

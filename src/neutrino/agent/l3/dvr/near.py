@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l3.dvr.neighbours import is_somewhere
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import Object
@@ -13,7 +13,7 @@ from neutrino.model.state import Object
 PORT = "dhcp_port"
 
 
-def routers_near(change: Change, routers: Iterable[Object]) -> Iterator[str]:
+def routers_near(change: StateChange, routers: Iterable[Object]) -> Iterator[str]:
     """The routers whose knowledge of who is where a port's change makes another."""
     old, new = (_place(each) for each in (change.old, change.new))
     if change.kind != PORT or old == new:

@@ -20,7 +20,7 @@ _ATTRIBUTES = (  # an agent is made by its first report, so nothing can be poste
     Attribute("alive", Bool(), filter=True),
     Attribute("configurations", AnyObject()),
     Attribute("description", Nullable(Text(255)), put=True, filter=True),
-    Attribute("availability_zone", Nullable(Text()), filter=True, extension="availability_zone"),
+    Attribute("availability_zone", Nullable(Text()), filter=True),
     Attribute("resources_synced", Nullable(Bool())),
     Attribute("resource_versions", AnyObject()),
 )
@@ -31,7 +31,6 @@ AGENT = Resource(
     owned=False,
     bulk=False,
     not_found=errors.AgentNotFound,
-    extension="agent",
     attributes=_ATTRIBUTES,
 )
 
@@ -43,7 +42,6 @@ AVAILABILITY_ZONE = Resource(
     bulk=False,
     key="name",
     verbs=frozenset({"index"}),
-    extension="availability_zone",
     attributes=(
         Attribute("name", Text(), filter=True),
         Attribute("resource", Text(), filter=True),

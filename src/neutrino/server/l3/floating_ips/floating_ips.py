@@ -137,7 +137,6 @@ class FloatingIps:
                 tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
                 bump_routers(tx, association.routers)
                 tx.use("floatingip", floating_ip["project_id"], 1, limit)
-                tx.record("floatingip", floating_ip["id"], 0)
             return floating_ip, association.port
 
         floating_ip, port = self._db.retrying(attempt)
@@ -185,7 +184,6 @@ class FloatingIps:
             with self._operations.write([]) as tx:
                 update_row(tx, t.floatingips, before, now)
                 bump_routers(tx, association.routers)
-                tx.record("floatingip", key, now["revision_number"])
             return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
 
         before, after, port, ports = self._db.retrying(attempt)
@@ -250,7 +248,6 @@ def delete_floating_ip(tx: Transaction, floating_ip: Mapping[str, Any]) -> None:
     delete_row(tx, t.floatingips, floating_ip)
     sharing.forget(tx, floating_ip["id"])
     tx.use("floatingip", floating_ip["project_id"], -1)
-    tx.record("floatingip", floating_ip["id"], floating_ip["revision_number"], deleted=True)
 
 
 def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int = 1) -> None:

@@ -39,19 +39,7 @@ SHOWN_IN_FLOATING_IP = (
 )
 VIEW = View(
     t.port_forwardings,
-    columns=(
-        "id",
-        "external_port",
-        "external_port_range",
-        "internal_port",
-        "internal_port_range",
-        "internal_ip_address",
-        "internal_port_id",
-        "protocol",
-        "description",
-    ),
     computed={
-        "floatingip_id": _c.floatingip_id,
         "ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery(),
     },
     scope=sa.true(),
@@ -264,6 +252,4 @@ def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
 def _update_floating_ip(
     tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None
 ) -> None:
-    values = {"port_forwardings": list(forwarded), "router_id": router_id}
-    stamp = update_row(tx, t.floatingips, floating_ip, values)
-    tx.record("floatingip", floating_ip["id"], stamp["revision_number"])
+    update_row(tx, t.floatingips, floating_ip, {"port_forwardings": list(forwarded), "router_id": router_id})
