@@ -106,7 +106,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
     aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
-    authorizer = Authorizer(conf)
+    authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]

@@ -74,6 +74,7 @@ class Subnets:
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
+        self._view = extensions.attributes.view("subnet", VIEW)
         self._quotas = quotas
         self._slaac = slaac
         self._options = options
@@ -84,14 +85,14 @@ class Subnets:
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+            return self._view.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def load(self, connection: Connection, key: str) -> Object:
-        found = VIEW.load(connection, key)
+        found = self._view.load(connection, key)
         if found is None:
             raise errors.SubnetNotFound(id=key)
         return found
@@ -126,7 +127,7 @@ class Subnets:
                 self._slaac.add(tx, subnet, addressed)
                 for pending in writes:
                     pending.write(tx)
-                self._extensions.store("create", "subnet", tx, subnet)
+                self._extensions.store("subnet", tx, subnet)
                 tx.use("subnet", subnet["project_id"], 1, limit)
                 tx.record("subnet", subnet["id"], subnet["revision_number"])
                 tx.record("network", network["id"], stamp["revision_number"])
@@ -265,7 +266,7 @@ class Subnets:
                 update_row(tx, t.subnets, before, stored(after))
                 for pending in writes:
                     pending.write(tx)
-                self._extensions.store("update", "subnet", tx, after)
+                self._extensions.store("subnet", tx, after, before)
                 tx.record("subnet", key, after["revision_number"])
             return network, before, after, writes
 
