@@ -18,9 +18,7 @@ from neutrino.dataplane.netlink.changes import (
     DeleteRule,
     DeleteTc,
     MoveDevice,
-    RenameDevice,
     SetAddress,
-    SetBridge,
     SetDevice,
     SetNeighbour,
     SetRoute,
@@ -58,7 +56,7 @@ class FakeNetlink:
 
     def create_namespace(self, name: str) -> None:
         if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
-            raise NetlinkError(f"{name!r} is no name for a namespace")
+            raise NetlinkError(f"{name!r} is not a valid name of a namespace")
         with self._lock:
             self._stacks.setdefault(name, FakeStack(name))
 
@@ -96,8 +94,6 @@ class FakeNetlink:
 
     def _carry_out(self, stack: FakeStack, change: Change) -> None:
         match change:
-            case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
-                self._device_change(stack, change)
             case SetAddress(address):
                 stack.set_address(address)
             case DeleteAddress(address):
@@ -121,24 +117,15 @@ class FakeNetlink:
                 stack.delete_tc(item)
             case SetSysctl(name, value):
                 stack.set_sysctl(check_sysctl(name), value)
+            case _:
+                self._device_change(stack, change)
 
-    def _device_change(
-        self, stack: FakeStack, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
-    ) -> None:
+    def _device_change(self, stack: FakeStack, change: Change) -> None:
         match change:
             case SetVeth():
                 self._set_veth(stack, change)
-            case SetBridge(name):
-                there = stack.devices.get(name)
-                if there is not None and there.kind != "bridge":
-                    raise NetlinkError(f"{name} exists as {there.kind or 'hardware'}")
-                if there is None:
-                    stack.add(FakeDevice(name, stack, kind="bridge", mac=next(self._macs)))
             case SetDevice():
                 _set_device(stack, change)
-            case RenameDevice(name, new_name):
-                if name in stack.devices or new_name not in stack.devices:
-                    stack.rename(stack.get(name), new_name)
             case MoveDevice(name, to):
                 self._move(stack, name, self.stack(to))
             case DeleteDevice(name):
@@ -181,11 +168,8 @@ class FakeNetlink:
 
 def _set_device(stack: FakeStack, change: SetDevice) -> None:
     device = stack.get(change.name)
-    master = stack.get(change.master) if change.master else None
     device.mac = change.mac.lower() or device.mac
     device.mtu = change.mtu or device.mtu
-    if change.master is not None:
-        device.master = master
     if change.alias is not None:
         device.alias = change.alias
     if change.tx_checksum is not None:

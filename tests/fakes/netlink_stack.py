@@ -12,7 +12,6 @@ import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.reading import link_local
@@ -29,8 +28,6 @@ from neutrino.dataplane.netlink.values import (
     address,
     route,
 )
-
-T = TypeVar("T", Address, Route, Neighbour)
 
 _SETTINGS = (
     "net/ipv4/(ip_forward|ip_nonlocal_bind)",
@@ -61,13 +58,10 @@ class FakeDevice:
     alias: str = ""
     tx_checksum: bool = True
     index: int = 0
-    master: FakeDevice | None = None
     peer: FakeDevice | None = None
 
     @property
     def carrier(self) -> bool:
-        if self.kind == "bridge":
-            return self.up and any(each.master is self and each.carrier for each in self.stack.devices.values())
         return self.up and (self.peer is None or self.peer.up)
 
     def value(self) -> Device:
@@ -78,7 +72,6 @@ class FakeDevice:
             mtu=self.mtu,
             up=self.up,
             carrier=self.carrier,
-            master=self.master.name if self.master else "",
             peer=self.peer.name if self.peer else "",
             peer_namespace=self.peer.stack.name if self.peer else None,
             alias=self.alias,
@@ -130,23 +123,9 @@ class FakeStack:
         """With what is on it; a rule that names it stays, as in the kernel."""
         self.set_down(device)
         self.addresses = [each for each in self.addresses if each.device != device.name]
-        for other in self.devices.values():
-            if other.master is device:
-                other.master = None
-        device.master = None
         self.tc = {key: each for key, each in self.tc.items() if each.device != device.name}
         del self.devices[device.name]
         self.sysctls = {name: value for name, value in self.sysctls.items() if f"/{device.name}/" not in name}
-
-    def rename(self, device: FakeDevice, name: str) -> None:
-        if name in self.devices:
-            raise NetlinkError(f"{name}: File exists")
-        self.devices[name] = self.devices.pop(device.name)
-        old, device.name = device.name, name
-        self.addresses = [_elsewhere(each, old, name) for each in self.addresses]
-        self.routes = {key: _elsewhere(each, old, name) for key, each in self.routes.items()}
-        moved = [_elsewhere(each, old, name) for each in self.neighbours.values()]
-        self.neighbours = {(each.device, each.address): each for each in moved}
 
     def set_down(self, device: FakeDevice) -> None:
         device.up = False
@@ -276,10 +255,6 @@ class FakeStack:
 
 def _by_kernel(each: Address) -> Address:
     return dataclasses.replace(each, by_kernel=True)
-
-
-def _elsewhere(value: T, old: str, new: str) -> T:
-    return dataclasses.replace(value, device=new) if value.device == old else value
 
 
 def _network(each: Address) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

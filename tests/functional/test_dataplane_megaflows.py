@@ -35,14 +35,14 @@ def test_what_was_decided_is_forgotten(switch: OpenVSwitch) -> None:
     OvsOfctl(switch.run_directory).apply_flows("br-test", add=[flow(0, 1, "", "drop")], delete=[])
     switch.appctl("netdev-dummy/receive", "p1", PACKET)
     assert len(remembered(switch)) == 1
-    OvsMegaflowCache(switch.run_directory).forget()
+    OvsMegaflowCache(switch.run_directory).flush()
     right = revalidates_correctly(switch.appctl("version"))
     assert len(remembered(switch)) == (1 if right else 0)
 
 
 def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OpenFlowError, match="ovs-vswitchd"):
-        OvsMegaflowCache(str(tmp_path)).forget()
+        OvsMegaflowCache(str(tmp_path)).flush()
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from neutrino.agent.l2.desired import (
     resolve,
     wanted_segments,
 )
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate
-from neutrino.agent.l2.ownership import COOKIE, MASK
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
@@ -90,7 +91,7 @@ class FakeHost:
     vlans: dict[SegmentKey, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.renderer = Renderer()
+        self.renderer = Renderer(BUILT_IN)
         self.ofports: dict[str, int] = {}
         self.desired: Desired | None = None
         for bridge in ("br-int", "br-tun", "br-phys"):
@@ -127,8 +128,8 @@ class FakeHost:
 
     def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
         openflow = openflow or self.switch
-        flows = self.renderer.render(desired)
-        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, MASK)) for name in sorted(flows)]
+        flows = self.renderer.render(desired).flows
+        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, COOKIE_MASK)) for name in sorted(flows)]
 
     def apply(self, host_state: HostState) -> Desired:
         desired = self.desired = self.resolve(host_state)

@@ -23,10 +23,9 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.scheduler import DhcpScheduler
-from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.scheduling.agent_routes import placement_routes
+from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 
 ADMIN = admin_context("admins")

@@ -14,8 +14,9 @@ from neutrino.agent.l2.bridges import (
     tunnel_name,
 )
 from neutrino.agent.l2.desired import FlowOptions, HostState, TunnelPort, Uplink, resolve, wanted_segments
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import allocate, restore
-from neutrino.agent.l2.ownership import COOKIE, MASK
 from neutrino.agent.l2.plan import Renderer, plan
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort
 from neutrino.model.state import Host
@@ -164,8 +165,8 @@ def test_a_host_from_its_configuration_to_its_packets():
         desired = resolve(state, plugged, vlans, FlowOptions())
         host.ovsdb.apply(plan_tags(OPTIONS, desired, host.snapshot).changes)
         plans = [
-            plan(bridge, flows, host.openflow.read_flows(bridge, COOKIE, MASK))
-            for bridge, flows in Renderer().render(desired).items()
+            plan(bridge, flows, host.openflow.read_flows(bridge, COOKIE, COOKIE_MASK))
+            for bridge, flows in Renderer(BUILT_IN).render(desired).flows.items()
         ]
         for entry in plans:
             host.openflow.apply_flows(entry.bridge, add=entry.set, delete=entry.delete)

@@ -93,7 +93,7 @@ def test_a_host_that_does_not_take_part_has_no_flows_for_it() -> None:
     hosts = Cloud("h1")
     hosts.apply(NETWORKS[2], state.DvrMac(id="h1", mac_address=MACS["h1"]), port("p1", 1, groups=["open"]))
     rendered = hosts.hosts["h1"].renderer.render(hosts.hosts["h1"].desired)  # type: ignore[arg-type]
-    assert not [flow for flows in rendered.values() for flow in flows.values() if MACS["h1"] in flow.text()]
+    assert not [flow for flows in rendered.flows.values() for flow in flows.values() if MACS["h1"] in flow.text()]
 
 
 def test_a_second_look_plans_nothing(net: state.Network) -> None:

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from neutrino.agent.l2.bridges import BridgeOptions
-from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
 from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
 from neutrino.model import state
 from tests.support.l2 import OPEN, group, network, port, rule
-from tests.support.switch_host import BRIDGES, PEER, SwitchHost
+from tests.support.switch_host import PEER, SwitchHost
 
 NET = network("net")
 
@@ -163,7 +163,7 @@ def test_a_hybrid_port_that_has_no_filter_waits_for_the_server(host: SwitchHost)
     host.plug("p2")
     outcome = host.reconcile(NET, group("g"), hybrid("p1", 1), hybrid("p2", 2), complete=False)
     assert outcome.wired.keys() == {"p1"}
-    assert outcome.problems == {"p2": "the server has not said yet how to filter"}
+    assert outcome.problems == {"p2": "the server has not sent its security groups yet"}
     outcome = host.reconcile(NET, group("g"), hybrid("p1", 1), hybrid("p2", 2))
     assert (outcome.wired.keys(), outcome.problems) == ({"p1", "p2"}, {})
 
@@ -215,7 +215,7 @@ def test_a_restarted_switch_gets_all_its_flows_again(host: SwitchHost) -> None:
 
 def test_flows_deleted_by_hand_are_found_and_counted(host: SwitchHost) -> None:
     host.reconcile()
-    gone = next(iter(host.switch.openflow.read_flows("br-int", COOKIE, MASK)))
+    gone = next(iter(host.switch.openflow.read_flows("br-int", COOKIE, COOKIE_MASK)))
     assert host.reconciler.drift() == {}
     host.switch.openflow.apply_flows("br-int", add=[], delete=[gone])
     assert host.reconciler.counts_differ() == ["br-int"]
@@ -459,27 +459,6 @@ def test_looking_says_what_would_change_and_changes_nothing(host: SwitchHost) ->
     host.new_reconciler()
     host.reconcile(NET, port("p1", 1))
     assert host.new_reconciler().find(host_state(NET, port("p1", 1)), complete=True).text() == ""
-
-
-def test_an_extension_adds_flows_of_its_own(host: SwitchHost) -> None:
-    from neutrino.agent.l2.plan import Part
-    from neutrino.agent.l2.reconciler import Reconciler
-
-    marked = flow(60, 200, "dl_type=0x88b5", "drop")
-
-    def extension(desired: object) -> list[Part]:
-        return [Part("br-int", "extension test", None, lambda: [marked])]
-
-    reconciler = Reconciler(
-        host.switch.ovsdb, host.switch.openflow, host.connections, BRIDGES, host.options, extensions=[extension]
-    )
-    from tests.support.switch_host import host_state
-
-    reconciler.reconcile(host_state(), complete=True)
-    keys = {entry.key for entry in host.switch.openflow.read_flows("br-int", COOKIE, MASK)}
-    assert marked.key in keys
-    host.reconciler.reconcile(host_state(), complete=True)  # without it, they go
-    assert marked.key not in {entry.key for entry in host.switch.openflow.read_flows("br-int", COOKIE, MASK)}
 
 
 def test_dropping_takes_our_flows_and_no_others(host: SwitchHost) -> None:

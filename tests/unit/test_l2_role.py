@@ -9,31 +9,30 @@ from collections.abc import Iterable
 
 import pytest
 
-from neutrino.agent.l2.ownership import cookie_of
+from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
-from neutrino.agent.l2.plan import ConflictingFlows
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
 from neutrino.agent.port_holds import PortHolds
-from neutrino.dataplane.openflow.api import Flow, FlowsRejected
+from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
 from neutrino.model import agents
 from tests.support.l2 import network, port
 from tests.support.metadata import Feed, until
 from tests.support.switch_host import SwitchHost
 
 
-class Conflicting(Reconciler):
-    """Whose flows contradict each other until they do not."""
+class Failing(Reconciler):
+    """One whose switch cannot be read, until it can."""
 
-    conflict = True
+    fails = True
 
     def reconcile(self, *args: object, **options: object) -> Outcome:
-        if self.conflict:
-            raise ConflictingFlows("one against another")
+        if self.fails:
+            raise OpenFlowError("no answer")
         return super().reconcile(*args, **options)  # type: ignore[arg-type]
 
     def find(self, *args: object, **options: object) -> object:  # type: ignore[override]
-        raise ConflictingFlows("one against another")
+        raise OpenFlowError("no answer")
 
 
 class Watch:
@@ -46,10 +45,10 @@ class Watch:
         await asyncio.Event().wait()
 
 
-def test_conflicting_flows_do_not_end_the_agent() -> None:
+def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     host, feed = SwitchHost(), Feed()
     host.reconcile()  # the bridges are there from before
-    reconciler = Conflicting(host.switch.ovsdb, host.switch.openflow, host.connections, host.bridges, host.options)
+    reconciler = Failing(host.switch.ovsdb, host.switch.openflow, host.connections, host.bridges, host.options)
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", describe)  # type: ignore[arg-type]
 
@@ -59,9 +58,9 @@ def test_conflicting_flows_do_not_end_the_agent() -> None:
 
     async def scenario() -> None:
         running = asyncio.create_task(role.run())
-        await until(lambda: dataplane() == "down: one against another")
-        assert (await role.find()).problems == {"br-int": "one against another"}
-        reconciler.conflict = False
+        await until(lambda: dataplane() == "down: no answer")
+        assert (await role.find()).problems == {"br-int": "no answer"}
+        reconciler.fails = False
         host.plug("p1")
         feed.put("network", "net1", network("net1", number=1))
         feed.put("port", "p1", port("p1", 1, "net1"))

@@ -15,17 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.delegations import Delegations
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
-from neutrino.agent.l3.parts.devices import render_namespace
-from neutrino.agent.l3.parts.ha import moving_router
+from neutrino.agent.l3.parts.ra import render_radvd
+from neutrino.agent.l3.router import render_failover
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router
 from tests.fakes.process import FakeProcesses
-from tests.support.routing import GATEWAY, QG, address, interface, membership, router
+from tests.support.routing import GATEWAY, QG, address, interface, membership, rendered, router
 
 FIRST, SECOND = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 PREFIX, OTHER = "2001:db8:1::/64", "2001:db8:2::/64"
@@ -60,13 +59,13 @@ def test_who_asks() -> None:
 def test_the_gateways_device_has_the_clients_addresses_where_the_router_is_active() -> None:
     wanted = {f"{source_address(key)}/64" for key in (FIRST, SECOND)}
     several = (Delegation(FIRST), Delegation(SECOND, PREFIX))
-    there = render_namespace(asking(*several), L3Options(veth=True)).addresses
+    there = rendered(asking(*several), L3Options(veth=True)).namespace.addresses
     assert wanted <= {each.address for each in there if each.device == QG}
     ready = asking(*several, ha=membership())
-    assert not wanted & {each.address for each in render_namespace(ready, L3Options(veth=True)).addresses}
-    moving = moving_router(ready, L3Options())
-    assert moving is not None
-    assert wanted <= {each.address for each in moving.addresses}
+    assert not wanted & {each.address for each in rendered(ready, L3Options(veth=True)).namespace.addresses}
+    failover = render_failover(ready, L3Options())
+    assert failover is not None
+    assert wanted <= {each.address for each in failover.addresses}
 
 
 def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:

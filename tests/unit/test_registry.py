@@ -17,10 +17,9 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked, read_report
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp.scheduler import NETWORKS
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.hosts.registry import Registry, alive, stamp
-from neutrino.server.scheduling.scheduler import AgentScheduler, Move
-from neutrino.server.scheduling.sweeper import Sweeper
+from neutrino.server.scheduling.scheduler import Move, Sweeper
 
 NOON = 1_800_000_000.0
 OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})
@@ -232,19 +231,13 @@ def test_load_is_what_a_dhcp_agent_says(db: Database, registry: Registry, said: 
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-class Sweeps(AgentScheduler):
+class Sweeps(DhcpScheduler):
     """A scheduler that counts its calls, and stops the loop after some of them."""
 
     def __init__(self, stop: threading.Event | None = None, times: int = 0) -> None:
         self.placements = NETWORKS
         self.asked = 0
         self._stop, self._times = stop, times
-
-    def place(self, object_id: str, **_: Any) -> None:
-        raise NotImplementedError
-
-    def auto_schedule(self, host: str) -> int:
-        raise NotImplementedError
 
     def reschedule_dead(self) -> list[Move]:
         self.asked += 1

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
+from sqlalchemy.engine import Connection
 
 from neutrino.server import config, logs
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp import build as dhcp_build
-from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
+from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
 from neutrino.server.entry_points import load
 from neutrino.server.events import notifications, nova
 from neutrino.server.feed.port_status import DistributedPortStatus
@@ -24,6 +25,7 @@ from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services
 from neutrino.server.l3.reports import RouterReports
+from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services
@@ -61,6 +63,9 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     def floating_ip_changed(before: Object | None, after: Object | None, ports: Mapping[str, Object]) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
+    def is_served(connection: Connection, network_id: str, subnet_ids: Sequence[str], host: str) -> bool:
+        return has_live_provider(connection, network_id, subnet_ids, host, registry.cutoff())
+
     services = Services(
         conf,
         db,
@@ -69,18 +74,18 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
         SecurityGroups(db, quotas),
         NETWORKS.zones_of,
         check_hints,
-        dhcp_build.lease_providers(registry),
+        DhcpReadiness(is_served, is_provider, without_live_provider),
         port_changed,
         floating_ip_changed,
     )
-    services = replace(services, core=load("neutrino.core_plugins", conf.core_plugin)(services))
-    dhcp = dhcp_build.build(services)
+    core = load("neutrino.core_plugins", conf.core_plugin)(services)
+    dhcp = build_dhcp(conf, db, registry, core, port_changed)
 
     def close() -> None:
         nova_sink.close()
         db.close()
 
-    return Backend(services, dhcp, close)
+    return Backend(replace(services, core=core), dhcp, close)
 
 
 def host_reports(backend: Backend) -> Reports:

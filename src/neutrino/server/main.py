@@ -35,10 +35,9 @@ from neutrino.server.context import Context
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
-from neutrino.server.dhcp.scheduler import DhcpScheduler
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.entry_points import load
 from neutrino.server.events.notifications import Notifier, NullNotifier, notifier_from_conf
-from neutrino.server.hosts.agents import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -49,9 +48,8 @@ from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.scheduling.agent_routes import placement_routes
-from neutrino.server.scheduling.scheduler import AgentScheduler
-from neutrino.server.scheduling.sweeper import Sweeper
+from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 
 LOG = logging.getLogger(__name__)
@@ -90,7 +88,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     notifier = notifier_from_conf(conf, conf.host)
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
-    agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
+    agents = Agents(db, registry, _schedulers(backend.dhcp, service_plugins))
     plugins = [
         core,
         AddressScopes(db),
@@ -122,7 +120,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.routes(authorizer, tagged),
-        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, dhcp.placements)),
+        *placement_routes(db, authorizer, backend.dhcp, networks_of, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]

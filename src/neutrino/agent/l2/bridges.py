@@ -1,8 +1,8 @@
-"""Bridges, patches, tunnels and tags: what the switch's configuration should be, against what it is.
+"""Plans of the switch's configuration: bridges, patch ports, tunnels, tags, and the OVSDB part of contributions.
 
-Bridges of ours are made; a physical network's bridge belongs to the operator and must be there. Tunnels are made to the
-hosts that share a tunnel network with this one and carry our mark, so that those no longer needed are known as ours. Tags
-are put right wherever they differ. Everything else on the bridges is left alone.
+The agent creates its own bridges; a physical network's bridge is the operator's and must exist. Tunnels lead to the hosts
+that share a tunnel network with this one, and carry our mark, so that stale ones are recognised as ours. Tags are corrected
+wherever they differ. Everything else on the bridges is left alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ from ipaddress import IPv4Address, ip_address
 from neutrino.agent.l2.desired import Desired, Plugged, TunnelPort, Uplink
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DEAD_VLAN
+from neutrino.agent.l2.plan import Rendered
 from neutrino.dataplane.ovsdb.api import (
+    EXTENSION,
+    MARK,
     Bridge,
     Change,
+    ConfigurePort,
+    DeleteBridge,
     DeletePort,
+    DeleteUnused,
     Interface,
     Port,
+    PortSettings,
     SetBridge,
     SetManager,
     SetPort,
@@ -29,7 +36,6 @@ from neutrino.dataplane.ovsdb.api import (
 )
 from neutrino.model import state
 
-MARK = "neutrino"
 _NAME_LENGTH = 15  # of a device
 _VXLAN_PORT = 4789
 
@@ -47,12 +53,12 @@ class BridgeOptions:
     vxlan_udp_port: int = _VXLAN_PORT
     dont_fragment: bool = True
     tunnel_csum: bool = False
-    managers: tuple[str, ...] = ()  # where the database is served to others on this host
+    managers: tuple[str, ...] = ()  # addresses at which OVSDB is served to other programs of this host
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigurationPlan:
-    """What to change, in order, and what cannot be done, by the name of the thing."""
+    """Changes in order, and problems by the name of the network, host or port."""
 
     changes: tuple[Change, ...] = ()
     problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -62,7 +68,7 @@ class ConfigurationPlan:
 
 
 def plan_bridges(options: BridgeOptions, snapshot: Snapshot) -> ConfigurationPlan:
-    """Our bridges, and the patches between them and to those of the physical networks; and who else may speak to them."""
+    """Our bridges, the patch ports between them and to physical networks' bridges, and the managers."""
     wanted: list[Change] = [_own_bridge(options.integration_bridge, options)]
     problems: dict[str, str] = {}
     if options.tunnel_types:
@@ -80,7 +86,7 @@ def plan_bridges(options: BridgeOptions, snapshot: Snapshot) -> ConfigurationPla
 
 
 def plan_tunnels(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
-    """A tunnel for each type that this host and another both have; those of ours that lead to nobody are removed."""
+    """A tunnel to each host for each type that both have; stale tunnels of ours are removed."""
     if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
         return ConfigurationPlan()
     wanted: dict[str, Change] = {}
@@ -104,9 +110,9 @@ def plan_tunnels(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: 
 
 
 def plan_tags(options: BridgeOptions, desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
-    """Every port that is plugged in its network's VLAN, and those that must not talk in the dead one.
+    """Tags: a plugged port gets its network's local VLAN, or the dead one if it must not talk.
 
-    One that is unplugged meanwhile must not come back by that.
+    `make=False`: a port that is unplugged meanwhile must not be created again by its tag.
     """
     keys: dict[int, SegmentKey] = {network.vlan: network.key for network in desired.networks}
     vlans = {port.ofport: port.vlan for port in desired.ports}
@@ -121,8 +127,38 @@ def plan_tags(options: BridgeOptions, desired: Desired, snapshot: Snapshot) -> C
     return ConfigurationPlan(_unmet(wanted, snapshot))
 
 
+def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool) -> ConfigurationPlan:
+    """The rows and port settings that extensions contribute; unless `complete`, only what is missing is added."""
+    wanted = [_marked(row) for row in rendered.rows.values()]
+    changes: list[Change] = [*_unmet(wanted, snapshot)]
+    problems: dict[str, str] = {}
+    for bridge in snapshot.bridges.values():
+        if complete and bridge.external_ids.get(MARK) == EXTENSION and bridge.name not in rendered.rows:
+            changes.append(DeleteBridge(bridge.name))
+            continue
+        for port in bridge.ports.values():
+            ours = any(interface.external_ids.get(MARK) == EXTENSION for interface in port.interfaces)
+            if complete and ours and port.name not in rendered.rows:
+                changes.append(DeletePort(bridge.name, port.name))
+                continue
+            settings = rendered.ports.get(port.name, PortSettings())
+            if settings.qos is not None and port.foreign_qos:
+                problems[f"port {port.name}"] = "it has a QoS row that is not ours, which is not replaced"
+                settings = dataclasses.replace(settings, qos=None)
+            if settings != port.settings and (complete or port.settings == PortSettings()):
+                changes.append(ConfigurePort(port.name, settings))
+    if complete and snapshot.unused:
+        changes.append(DeleteUnused(snapshot.unused))
+    return ConfigurationPlan(tuple(changes), problems)
+
+
+def _marked(row: SetBridge | SetPort) -> SetBridge | SetPort:
+    """A contributed row with our mark, by which it is recognised as stale later."""
+    return dataclasses.replace(row, external_ids={**row.external_ids, MARK: EXTENSION})
+
+
 def read_plugged(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> Plugged:
-    """What is plugged and has its number; a bridge or a patch that is missing is as if it had not been asked for."""
+    """The ofports of what is plugged. A missing bridge or patch port is as if it were not configured."""
     integration = snapshot.bridges.get(options.integration_bridge, Bridge(""))
     tunnel = snapshot.bridges.get(options.tunnel_bridge, Bridge(""))
     uplinks = []
@@ -137,8 +173,15 @@ def read_plugged(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: 
         for kind in options.tunnel_types
         if _is_address(host.tunneling_ip) and (number := _number(tunnel, tunnel_name(kind, host.tunneling_ip)))
     ]
+    ports = _plugged(options, snapshot)
     return Plugged(
-        ports={port_id: interface.ofport or 0 for port_id, (_, interface) in _plugged(options, snapshot).items()},
+        ports={port_id: interface.ofport or 0 for port_id, (_, interface) in ports.items()},
+        devices={port_id: port.name for port_id, (port, _) in ports.items()},
+        extension_ports={
+            name: interface.ofport
+            for name, (_, _, interface) in snapshot.interfaces().items()
+            if interface.external_ids.get(MARK) == EXTENSION and (interface.ofport or 0) > 0 and interface.ofport
+        },
         uplinks=tuple(uplinks),
         patch_tun=_number(integration, options.int_peer_patch_port),
         patch_int=_number(tunnel, options.tun_peer_patch_port),
@@ -147,7 +190,7 @@ def read_plugged(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: 
 
 
 def unnumbered(options: BridgeOptions, snapshot: Snapshot) -> tuple[str, ...]:
-    """Bridges and patches of ours that the switch has not taken up yet: it was told a moment ago, or is down."""
+    """Bridges and patch ports of ours that have no ofport yet: they are new, or the switch is down."""
     pairs = [(options.integration_bridge, options.integration_bridge)]
     if options.tunnel_types:
         pairs.append((options.integration_bridge, options.int_peer_patch_port))
@@ -160,7 +203,7 @@ def unnumbered(options: BridgeOptions, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def read_ancillary(options: BridgeOptions, snapshot: Snapshot) -> frozenset[str]:
-    """The ports that are plugged into bridges that are none of ours: others wire them, we say that they are there."""
+    """The ports on bridges that are not ours: others wire them, we report that they are up."""
     ours = {options.integration_bridge, options.tunnel_bridge, *(bridge for _, bridge in options.bridge_mappings)}
     return frozenset(
         interface.external_ids["iface-id"]
@@ -170,12 +213,12 @@ def read_ancillary(options: BridgeOptions, snapshot: Snapshot) -> frozenset[str]
 
 
 def patch_names(bridge: str) -> tuple[str, str]:
-    """The ends of the patch to a physical network's bridge: on the integration bridge, and on that one."""
+    """The patch ports between the integration bridge and a physical network's bridge: on the first, on the second."""
     return _device_name("int-", bridge), _device_name("phy-", bridge)
 
 
 def tunnel_name(kind: str, address: str) -> str:
-    """The name of a tunnel's port, by its type and the address that it leads to."""
+    """The name of a tunnel port, from its type and remote address."""
     parsed = ip_address(address)
     if isinstance(parsed, IPv4Address):
         return f"{kind}-{int(parsed):08x}"
@@ -205,7 +248,7 @@ def _unreachable(options: BridgeOptions, host: state.Host) -> str | None:
     if not host.tunneling_ip:
         return "it has no address for tunnels"
     if not _is_address(host.tunneling_ip):
-        return f"its address for tunnels, {host.tunneling_ip!r}, is none"
+        return f"its address for tunnels, {host.tunneling_ip!r}, is not an IP address"
     if ip_address(host.tunneling_ip) == ip_address(options.local_ip):
         return f"its address for tunnels, {host.tunneling_ip}, is this host's own"
     if ip_address(host.tunneling_ip).version != ip_address(options.local_ip).version:
@@ -237,9 +280,9 @@ def _tunnel(options: BridgeOptions, kind: str, host: state.Host) -> SetPort:
 
 
 def _plugged(options: BridgeOptions, snapshot: Snapshot) -> dict[str, tuple[Port, Interface]]:
-    """The ports of the integration bridge by the id that they were plugged for, if they have a number.
+    """The numbered ports of the integration bridge by the port id in `iface-id`.
 
-    While an instance moves, two devices may carry one id: the first by name counts, until the other is gone.
+    During a live migration two devices may have one id: the first by name counts, until the other is gone.
     """
     bridge = snapshot.bridges.get(options.integration_bridge, Bridge(""))
     found: dict[str, tuple[Port, Interface]] = {}
@@ -257,7 +300,7 @@ def _number(bridge: Bridge, name: str) -> int:
     return max(numbers[0], 0) if numbers else 0
 
 
-# --- what is so already ---
+# --- changes that are met already ---
 
 
 def _unmet(changes: Iterable[Change], snapshot: Snapshot) -> tuple[Change, ...]:

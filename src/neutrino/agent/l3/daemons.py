@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.delegations import Delegations
-from neutrino.agent.l3.moving import moving_part
 from neutrino.agent.l3.names import router_namespace
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.advertising import render_radvd
-from neutrino.agent.l3.parts.ha import Moving, render_keepalived
+from neutrino.agent.l3.parts.ha import Failover, render_keepalived
+from neutrino.agent.l3.parts.ra import render_radvd
+from neutrino.agent.l3.router import render_failover
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon
@@ -27,9 +28,16 @@ READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost o
 
 
 class RouterDaemons:
-    def __init__(self, supervisor: Supervisor, options: L3Options, port_holds: PortHolds | None = None) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        options: L3Options,
+        port_holds: PortHolds | None = None,
+        failover: Callable[[Router], Failover | None] | None = None,
+    ) -> None:
         self._supervisor = supervisor
         self._options = options
+        self._failover = failover or (lambda router: render_failover(router, options))
         self.delegations = Delegations(supervisor, options, port_holds)
         self._state = Path(options.state_path)
 
@@ -39,24 +47,25 @@ class RouterDaemons:
 
     async def release(self, router: Router) -> None:
         """Before the router is applied: stop a keepalived that it no longer has, which removes the addresses it set."""
-        if moving_part(router, self._options) is None:
+        if self._failover(router) is None:
             await self._stop_keepalived(router.id)
 
     async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> None:
         """Start, reload or stop the router's daemons.
 
         Only the active host of an HA router sends RAs; a distributed router's ports are on every host, and each host
-        sends RAs to its own instances. Not `complete`: the router is from the cache, so that missing daemons are started
-        and running ones stay as they are; radvd stops only where a running keepalived proves another host active.
+        sends RAs to its own instances. Not `complete`: the router is from the cache, so that missing daemons are
+        started and running ones stay as they are; radvd stops only where a running keepalived proves another host
+        active.
         """
-        moving = moving_part(router, self._options)
+        failover = self._failover(router)
         had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
-        if moving is not None:
+        if failover is not None:
             fifo = self.fifo(router.id)
             fifo.parent.mkdir(parents=True, exist_ok=True)
             if not fifo.exists():
                 os.mkfifo(fifo, 0o600)
-            await self._supervisor.ensure(self._keepalived_service(router.id, moving), complete=complete)
+            await self._supervisor.ensure(self._keepalived_service(router.id, failover), complete=complete)
         sends_ras = active or router.distributed
         radvd = self._radvd_service(router) if sends_ras else None
         if radvd is not None:
@@ -76,8 +85,8 @@ class RouterDaemons:
 
     def find(self, router: Router, *, active: bool) -> list[str]:
         """What `ensure` would start or reload, a line for each. Blocking."""
-        moving = moving_part(router, self._options)
-        lines = self._supervisor.plan(self._keepalived_service(router.id, moving)) if moving is not None else []
+        failover = self._failover(router)
+        lines = self._supervisor.plan(self._keepalived_service(router.id, failover)) if failover is not None else []
         radvd = self._radvd_service(router) if active or router.distributed else None
         return lines + (self._supervisor.plan(radvd) if radvd is not None else [])
 
@@ -115,10 +124,10 @@ class RouterDaemons:
             log_file=f"{base}.log",
         )
 
-    def _keepalived_service(self, router_id: str, moving: Moving) -> Service:
-        daemon = self._keepalived(router_id, moving.namespace)
+    def _keepalived_service(self, router_id: str, failover: Failover) -> Service:
+        daemon = self._keepalived(router_id, failover.namespace)
         path = str(self._state / HA / router_id / "keepalived.conf")
-        text = render_keepalived(moving, self._options, str(self.fifo(router_id)))
+        text = render_keepalived(failover, self._options, str(self.fifo(router_id)))
         # The log is emptied: a line READY in it then is of this start.
         clear = Path(daemon.log_file).unlink
         return Service(daemon, {path: text}, reloadable_after=READY, before_start=lambda: clear(missing_ok=True))

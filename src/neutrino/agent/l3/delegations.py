@@ -1,8 +1,8 @@
 """DHCPv6 clients (dibbler) that get delegated prefixes for routers from the DHCPv6 server of the external network.
 
 Each client has a directory, state_path/pd/ROUTER/SUBNET, with its configuration, its own state and the prefix that it
-holds, and outlives the agent. The prefix is compared with what the server knows whenever the router is reconciled, so that
-a lost report is repeated.
+holds, and outlives the agent. The prefix is compared with what the server knows whenever the router is reconciled, so
+that a lost report is repeated.
 
 A client that stops because its subnet or the gateway was deleted releases the prefix. It sends the release through the
 gateway's port, which stays wired until then (`PortHolds`). A client that stops because the router moves to another host
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.delegation import (
     NEWS_FIFO,
     NOTIFY,

@@ -1,8 +1,8 @@
 """The netlink driver: errors and the protocol.
 
-Actual state is read as `values`; `changes` are values too, so that a plan can be printed before it is applied. Each change
-names the state to reach. The kernel has no transaction over several of them: they are applied in order, and the first that
-is refused ends it.
+Actual state is read as `values`; `changes` are values too, so that a plan can be printed before it is applied. Each
+change names the state to reach. The kernel has no transaction over several of them: they are applied in order, and the
+first that is refused ends it.
 
 The namespace `""` is the agent's own.
 """

@@ -1,4 +1,5 @@
-"""Numbers of the kernel's routing netlink interface, under the kernel's names (linux/rtnetlink.h and its neighbours)."""
+"""Numbers of the kernel's routing netlink interface, under the kernel's names (linux/rtnetlink.h and its
+neighbours)."""
 
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x4, 0x10

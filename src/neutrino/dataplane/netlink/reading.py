@@ -85,7 +85,6 @@ class Reader:
             mtu=as_number(found.get(linux.IFLA_MTU)),
             up=bool(flags & linux.IFF_UP),
             carrier=bool(as_number(found.get(linux.IFLA_CARRIER))),
-            master=self._name(as_number(found.get(linux.IFLA_MASTER))),
             peer=peer,
             peer_namespace=peer_namespace,
             alias=as_text(found.get(linux.IFLA_IFALIAS)),
@@ -124,14 +123,12 @@ class Reader:
         if packed is None or index not in self._names or family not in _VERSIONS:
             return None
         flags = as_number(found.get(linux.IFA_FLAGS))
-        preferred = as_number(found[linux.IFA_CACHEINFO][:4]) if linux.IFA_CACHEINFO in found else 1
         ipv6 = family == socket.AF_INET6
         return Address(
             device=self._names[index],
             address=f"{socket.inet_ntop(family, packed)}/{length}",
             scope=SCOPES.get(scope, str(scope)),
             nodad=ipv6 and bool(flags & linux.IFA_F_NODAD),
-            deprecated=preferred == 0,
             by_kernel=_by_kernel(packed, flags if ipv6 else 0, found.get(linux.IFA_PROTO), self._macs.get(index, "")),
         )
 

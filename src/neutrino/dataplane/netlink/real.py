@@ -1,8 +1,8 @@
 """The netlink driver: reads and changes the namespaces of this machine.
 
-A socket is opened inside the namespace for each call and closed after it, which takes a tenth of a millisecond. A socket
-that is kept would go on addressing a namespace that was deleted and created anew, and would keep the old one with its
-devices alive.
+A socket is opened inside the namespace for each call and closed after it, which takes a tenth of a millisecond. A
+socket that is kept would go on addressing a namespace that was deleted and created anew, and would keep the old one
+with its devices alive.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class _Session:
 class _NamespaceIds:
     """Finds the name of a namespace by the id under which the kernel names it, as for the other end of a veth pair.
 
-    Each namespace numbers others for itself, and the kernel does not map an id to a name. So it is asked for the id of one
-    name after another, the host's first (it nearly always is that one), and only as far as needed.
+    Each namespace numbers others for itself, and the kernel does not map an id to a name. So it is asked for the id of
+    one name after another, the host's first (it nearly always is that one), and only as far as needed.
     """
 
     def __init__(self, route: RouteSocket, namespaces: Namespaces) -> None:

@@ -1,8 +1,7 @@
-"""Speaking the kernel's routing netlink protocol: messages, their attributes, questions and requests.
+"""The rtnetlink protocol: messages, attributes, dumps and requests.
 
-It is written here in a hundred lines, as the library for it opens each socket in a namespace by forking a process, runs
-an event loop in each thread, and takes ten times as long to read a namespace. The format is the kernel's ABI and does not
-change.
+Not by pyroute2: it forks a process to open a socket in a namespace, runs an event loop in each thread, and takes ten times
+as long to read a namespace. The format is kernel ABI and does not change.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _TYPE_MASK = 0x3FFF
 _NESTED = 0x8000
 _BUFFER = 1 << 17
 _TIMEOUT = 30.0
-_MOST_ATTEMPTS = 20  # a list that changes while it is read is read again
+_MOST_ATTEMPTS = 20  # a dump that was interrupted by a change is repeated
 
 Attributes = dict[int, bytes]
 
@@ -35,7 +34,7 @@ class Message(NamedTuple):
 
 
 class Interrupted(Exception):
-    """What was listed changed meanwhile: the list may lack something."""
+    """Objects changed during a dump, which may be incomplete."""
 
 
 def attribute(type_: int, value: bytes) -> bytes:
@@ -59,7 +58,7 @@ def read_attributes(content: bytes, offset: int) -> Attributes:
 
 
 def find_attribute(content: bytes, offset: int, type_: int) -> bytes | None:
-    """One of them, without taking apart those after it."""
+    """One attribute, without decoding those after it."""
     return next((value for found, value in _attributes(content, offset) if found == type_), None)
 
 
@@ -82,12 +81,12 @@ def as_text(value: bytes | None) -> str:
 
 
 class RouteSocket:
-    """A conversation with the kernel about one namespace: that in which it was opened. For one thread at a time."""
+    """A netlink socket. It belongs to the namespace in which it was opened. For one thread at a time."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
         self._sequence = 0
-        # A reason in words with each refusal; filters in questions are honoured, not ignored.
+        # Errors come with a text; filters in dump requests are applied, not ignored.
         for option in (linux.NETLINK_CAP_ACK, linux.NETLINK_EXT_ACK, linux.NETLINK_GET_STRICT_CHK):
             self._socket.setsockopt(linux.SOL_NETLINK, option, 1)
         self._socket.settimeout(_TIMEOUT)
@@ -95,29 +94,23 @@ class RouteSocket:
     def close(self) -> None:
         self._socket.close()
 
-    def __enter__(self) -> RouteSocket:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def list(self, type_: int, body: bytes) -> list[bytes]:
-        """The contents of all messages that answer, as of one moment."""
+        """The payloads of a complete dump."""
         for _ in range(_MOST_ATTEMPTS):
             try:
                 self._send(type_, linux.NLM_F_DUMP, body)
                 return [message.content for message in self._answers()]
             except Interrupted:
                 continue
-        raise OSError(errno.EAGAIN, "it changes faster than it can be read")
+        raise OSError(errno.EAGAIN, "objects change faster than they can be read")
 
     def get(self, type_: int, body: bytes) -> bytes:
-        """The content of the one message that answers."""
+        """The payload of the one reply."""
         self._send(type_, 0, body)
         return next(self._receive()).content
 
     def do(self, type_: int, flags: int, body: bytes) -> None:
-        """Returns when it is done; OSError with the kernel's reason if it is not."""
+        """Sends a request and waits for its acknowledgement; OSError with the kernel's reason if it is refused."""
         self._send(type_, linux.NLM_F_ACK | flags, body)
         for _ in self._answers():
             pass
@@ -128,7 +121,7 @@ class RouteSocket:
         self._socket.send(_HEADER.pack(length, type_, linux.NLM_F_REQUEST | flags, self._sequence, 0) + body)
 
     def _answers(self) -> Iterator[Message]:
-        """Up to the end or the acknowledgement."""
+        """Up to the end of a dump, or an acknowledgement."""
         interrupted = False
         for message in self._receive():
             interrupted = interrupted or bool(message.flags & linux.NLM_F_DUMP_INTR)
@@ -147,7 +140,7 @@ class RouteSocket:
                 content = data[offset + _HEADER.size : offset + length]
                 offset += (length + 3) & ~3
                 if sequence != self._sequence:
-                    continue  # of a question that was given up
+                    continue  # a late reply to a request that timed out
                 if type_ in (linux.NLMSG_ERROR, linux.NLMSG_DONE):
                     _check(content, flags, type_)
                 yield Message(type_, flags, content)
@@ -157,9 +150,6 @@ def _check(content: bytes, flags: int, type_: int) -> None:
     code = -struct.unpack_from("=i", content)[0] if len(content) >= 4 else 0
     if code > 0:
         offset = 4 if type_ == linux.NLMSG_DONE else 4 + _HEADER.size
-        reason = (
-            as_text(read_attributes(content, offset).get(linux.NLMSGERR_ATTR_MSG))
-            if flags & linux.NLM_F_ACK_TLVS
-            else ""
-        )
+        texts = read_attributes(content, offset) if flags & linux.NLM_F_ACK_TLVS else {}
+        reason = as_text(texts.get(linux.NLMSGERR_ATTR_MSG))
         raise OSError(code, f"{os.strerror(code)} ({reason.rstrip('.')})" if reason else os.strerror(code))

@@ -1,12 +1,12 @@
 """Traffic control of devices: qdiscs, classes and filters, as values, with their netlink encoding and their plan.
 
-What is supported is what routers shape with: a root qdisc (`tbf` for a whole device; `htb` with classes below it and u32
-filters that choose a class by IPv4 address), and `ingress` or `clsact`. A packet can also be classified by an nft rule:
-`meta priority set 1:10` puts it into class 10 of qdisc 1.
+What is supported is what routers shape with: a root qdisc (`tbf` for a whole device; `htb` with classes below it and
+u32 filters that choose a class by IPv4 address), and `ingress` or `clsact`. A packet can also be classified by an nft
+rule: `meta priority set 1:10` puts it into class 10 of qdisc 1.
 
-Values hold what the kernel stores (bytes a second, and the burst in the kernel's clock ticks), so that what is read back
-compares equal with what was set. Make them with `tbf`, `htb`, `htb_class` and `u32_filter`. Qdiscs with handle 0 are the
-kernel's defaults and are not read.
+Values hold what the kernel stores (bytes a second, and the burst in the kernel's clock ticks), so that what is read
+back compares equal with what was set. Make them with `tbf`, `htb`, `htb_class` and `u32_filter`. Qdiscs with handle 0
+are the kernel's defaults and are not read.
 """
 
 from __future__ import annotations
@@ -52,13 +52,9 @@ class Qdisc:
     def key(self) -> tuple[object, ...]:
         return "qdisc", self.device, self.kind, self.handle
 
-    def text(self) -> str:
-        words = f" rate {self.rate * 8}bit burst {_bytes(self.burst, self.rate)}b" if self.rate else ""
-        return f"qdisc {self.device} {self.handle:x}: {self.kind}{words}"
-
 
 @dataclasses.dataclass(frozen=True, order=True)
-class TrafficClass:
+class Class:
     """A class below the root of an htb qdisc."""
 
     device: str
@@ -71,9 +67,6 @@ class TrafficClass:
     @property
     def key(self) -> tuple[object, ...]:
         return "class", self.device, self.handle, self.minor
-
-    def text(self) -> str:
-        return f"class {self.device} {self.handle:x}:{self.minor:x} rate {self.rate * 8}bit ceil {self.ceil * 8}bit"
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -91,12 +84,8 @@ class Filter:
     def key(self) -> tuple[object, ...]:
         return "filter", self.device, self.handle, self.priority
 
-    def text(self) -> str:
-        words = f"source {self.source}" * bool(self.source) + f"destination {self.destination}" * bool(self.destination)
-        return f"filter {self.device} {self.handle:x}: priority {self.priority} {words} to class {self.minor:x}"
 
-
-TcItem = Qdisc | TrafficClass | Filter
+TcItem = Qdisc | Class | Filter
 
 
 def tbf(device: str, *, kbit: int, burst: int, limit: int, handle: int = 1) -> Qdisc:
@@ -109,11 +98,9 @@ def htb(device: str, *, default: int = 0, handle: int = 1) -> Qdisc:
     return Qdisc(device, "htb", handle, default=default)
 
 
-def htb_class(
-    device: str, minor: int, *, kbit: int, ceil_kbit: int = 0, burst: int = 16384, handle: int = 1
-) -> TrafficClass:
+def htb_class(device: str, minor: int, *, kbit: int, ceil_kbit: int = 0, burst: int = 16384, handle: int = 1) -> Class:
     rate = _rate(kbit)
-    return TrafficClass(device, handle, minor, rate, _rate(ceil_kbit or kbit), _ticks(burst, rate))
+    return Class(device, handle, minor, rate, _rate(ceil_kbit or kbit), _ticks(burst, rate))
 
 
 def u32_filter(
@@ -133,10 +120,6 @@ def _rate(kbit: int) -> int:
 
 def _ticks(burst: int, rate: int) -> int:
     return max(1, burst * _TICKS // rate)
-
-
-def _bytes(ticks: int, rate: int) -> int:
-    return ticks * rate // _TICKS
 
 
 # --- the plan ---
@@ -160,7 +143,7 @@ def plan_tc(desired: Iterable[TcItem], actual: Iterable[TcItem]) -> tuple[tuple[
 
 
 def _order(item: TcItem) -> tuple[object, ...]:
-    return (Qdisc, TrafficClass, Filter).index(type(item)), item.key
+    return (Qdisc, Class, Filter).index(type(item)), item.key
 
 
 # --- encoding ---
@@ -174,7 +157,7 @@ def encode(item: TcItem, index: int, *, delete: bool = False) -> bytes:
             ingress = item.handle == _INGRESS_HANDLE
             head = TC_MESSAGE.pack(0, index, major, linux.TC_H_INGRESS if ingress else linux.TC_H_ROOT, 0)
             kind, options = item.kind, _qdisc_options(item)
-        case TrafficClass():
+        case Class():
             head = TC_MESSAGE.pack(0, index, major | item.minor, major, 0)
             parameters = struct.pack("=IIIII", item.burst, _ticks(1600, item.ceil or 1), 0, 0, 0)
             kind, options = "htb", attribute(linux.TCA_HTB_PARMS, _spec(item.rate) + _spec(item.ceil) + parameters)
@@ -226,7 +209,7 @@ def decode_qdisc(content: bytes, device: str) -> Qdisc | None:
     return Qdisc(device, kind, handle >> 16, default=default if kind == "htb" else 0)
 
 
-def decode_class(content: bytes, device: str) -> TrafficClass | None:
+def decode_class(content: bytes, device: str) -> Class | None:
     _, _, handle, _, _ = TC_MESSAGE.unpack_from(content)
     found = read_attributes(content, TC_MESSAGE.size)
     parameters = read_attributes(found.get(linux.TCA_OPTIONS, b""), 0).get(linux.TCA_HTB_PARMS)
@@ -234,7 +217,7 @@ def decode_class(content: bytes, device: str) -> TrafficClass | None:
         return None
     rate, ceil = (_RATE.unpack_from(parameters, offset)[-1] for offset in (0, _RATE.size))
     burst = struct.unpack_from("=I", parameters, 2 * _RATE.size)[0]
-    return TrafficClass(device, handle >> 16, handle & 0xFFFF, rate, ceil, burst)
+    return Class(device, handle >> 16, handle & 0xFFFF, rate, ceil, burst)
 
 
 def decode_filter(content: bytes, device: str) -> Filter | None:

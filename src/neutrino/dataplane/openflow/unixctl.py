@@ -1,7 +1,7 @@
-"""Commands to a running ovs-vswitchd, as `ovs-appctl` sends them, over its control socket.
+"""Commands to a running ovs-vswitchd over its control socket, as `ovs-appctl` sends them.
 
-Ending a thousand connections takes a thousand commands, and a process for each would take seconds. The `ovs` library has
-a client too, but that one waits without end for a switch that hangs.
+Flushing a thousand connections takes a thousand commands, and a process for each would take seconds. The client of the
+`ovs` library has no timeout: it would hang with the switch.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 _PROGRAM = "ovs-vswitchd"
 _CHUNK = 1 << 18
 
 
 class ControlError(Exception):
-    """The switch did not answer, or refused a command."""
+    """The switch did not answer, or rejected a command."""
 
 
 def control_socket(run_directory: str) -> str:
-    """The socket of the ovs-vswitchd that runs in a directory."""
+    """The control socket of the ovs-vswitchd with this run directory."""
     pid_file = Path(run_directory) / f"{_PROGRAM}.pid"
     try:
         return str(Path(run_directory) / f"{_PROGRAM}.{int(pid_file.read_text())}.ctl")
@@ -74,7 +75,7 @@ class ControlConnection:
             if not chunk:
                 raise ControlError("the switch has closed the connection")
             received += chunk
-            if chunk.endswith(b"}"):  # of this message, or of a text in it: then it is no JSON yet
+            if chunk.endswith(b"}"):  # the end of the message, or of a text inside it, which does not parse yet
                 with contextlib.suppress(ValueError):
                     answer: dict[str, Any] = json.loads(received)
                     return answer

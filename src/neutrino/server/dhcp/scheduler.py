@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -29,14 +30,16 @@ from neutrino.server.db.objects import encode
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts
-from neutrino.server.hosts.agents import check_agent
-from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.hosts.registry import Registry, Report, check_agent
+from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.scheduling.candidates import Candidate, choose, lacking
 from neutrino.server.scheduling.placements import BATCH, SERVING, PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+Notify = Callable[[Object | None, Object | None], None]  # a port before and after its change
 PORTS_BATCH = 50  # networks placed in one transaction where each of them gets a port
 SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
@@ -54,13 +57,19 @@ _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
 _NETWORK = sa.select(_n.revision_number, _n.availability_zone_hints).where(_n.id == sa.bindparam("network"))
 
 
-def scheduling_options(conf: cfg.ConfigOpts) -> SchedulingOptions:
-    return SchedulingOptions(
+def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any, notify: Notify) -> DhcpScheduler:
+    """The scheduler, registered with the core plugin: DHCP ports follow subnets and are replaced if they are deleted."""
+    options = SchedulingOptions(
         conf.dhcp_agents_per_network,
         conf.default_availability_zones,
         automatic=conf.network_auto_schedule,
         failover=conf.allow_automatic_dhcp_failover,
     )
+    ports = DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac)
+    scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
+    core.subnets.observers.append(scheduler)
+    core.ports.commit_hooks.append(scheduler.port_changed)
+    return scheduler
 
 
 @dataclass(frozen=True)
@@ -81,13 +90,36 @@ class DhcpScheduler(AgentScheduler):
         ports: DhcpPorts | None = None,
         release_ports: Callable[[str], Collection[str]] = lambda cutoff: (),
     ) -> None:
-        """`ports`: None with a core plugin that leaves DHCP ports to its agents.
+        """`ports`: None if the agents create their ports themselves.
 
         `release_ports(cutoff)` removes the DHCP provisioning block of ports whose agents are all dead since the cutoff.
         """
         super().__init__(db, registry, NETWORKS, options)
         self.ports = ports
         self._release_ports = release_ports
+
+    # --- observer of subnets and ports ------------------------------------------------------------------------------
+
+    def prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
+        """Changes of the network's DHCP ports when its subnets become these."""
+        return [] if self.ports is None else self.ports.steps(connection, network_id, subnets=subnets)
+
+    def committed(
+        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
+    ) -> None:
+        """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
+        if self.ports is not None:
+            self.ports.notify(writes)
+        had = before is not None and before["enable_dhcp"]
+        has = after is not None and after["enable_dhcp"]
+        if has and not had:
+            self.schedule(network["id"])
+        elif had and not has and after is not None:
+            self.settle(network["id"])
+
+    def port_changed(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
+            self.settle(before["network_id"])  # a client deleted the port that an agent serves from: create it again
 
     # --- DHCP ports -----------------------------------------------------------------------------------------------
 
@@ -116,12 +148,12 @@ class DhcpScheduler(AgentScheduler):
 
     # --- one network ----------------------------------------------------------------------------------------------
 
-    def schedule(self, network_id: str, hints: Sequence[str] | None = None) -> list[str]:
+    def schedule(self, network_id: str) -> list[str]:
         """Give a network with a DHCP subnet the agents that it lacks; gives the ids of the agents added."""
         if not self._options.automatic:
             self.settle(network_id)
             return []
-        move = self._db.retrying(lambda: self._place(network_id, fill=True, hints=hints))
+        move = self._db.retrying(lambda: self._place(network_id, fill=True))
         if move is None or not move.to_agents:
             return []
         LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(move.to_agents))
@@ -147,7 +179,6 @@ class DhcpScheduler(AgentScheduler):
         *,
         fill: bool,
         force: bool = False,
-        hints: Sequence[str] | None = None,
     ) -> Move | None:
         with self._db.read() as connection:
             candidates, hosted = NETWORKS.candidates(connection, self._registry.cutoff(), network_id)
@@ -158,7 +189,7 @@ class DhcpScheduler(AgentScheduler):
                 raise errors.NetworkHostedByDHCPAgent(network_id=network_id, agent_id=join[0])
             leaving = sorted(hosted.intersection(leave))
             if fill:
-                zones = hints or msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
+                zones = msgspec.json.decode(network.availability_zone_hints) or self._options.default_zones
                 choice = self._choose(connection, network_id, candidates, zones, hosted, leaving, force=force)
             else:
                 choice = _Choice(join, leaving, self._steps(connection, network_id, join, leaving))
@@ -238,24 +269,23 @@ class DhcpScheduler(AgentScheduler):
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
-    def add(self, agent_id: str, network_id: str) -> None:
-        """Place a network on an agent, however many others have it."""
+    def add(self, agent_id: str, object_id: str) -> None:
+        """However many other agents have the network."""
         with self._db.read() as connection:
             agent = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
         if agent is None:
             raise errors.AgentNotFound(id=agent_id)
         if agent.agent_type != words.DHCP or not agent.admin_state_up:
             raise errors.InvalidDHCPAgent(id=agent_id)
-        if self.place(network_id, join=[agent_id]) is None:
-            raise errors.NetworkNotFound(id=network_id)
+        if self.place(object_id, join=[agent_id]) is None:
+            raise errors.NetworkNotFound(id=object_id)
 
-    def remove(self, agent_id: str, network_id: str) -> None:
-        """Take a network from an agent; it gets no other agent in its place."""
+    def remove(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
             check_agent(connection, agent_id)
-        move = self.place(network_id, leave=[agent_id])
+        move = self.place(object_id, leave=[agent_id])
         if move is None or not move.from_agents:
-            raise errors.NetworkNotHostedByDhcpAgent(network_id=network_id, agent_id=agent_id)
+            raise errors.NetworkNotHostedByDhcpAgent(network_id=object_id, agent_id=agent_id)
 
     # --- the life of agents ---------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus, checked
+from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, new_id
 from neutrino.server.db.session import Database, Stale
@@ -202,3 +203,8 @@ def _load(state: AgentState) -> int:
     """How many networks a DHCP agent says it serves."""
     networks = state.configurations.get(words.NETWORKS) if state.agent_type == words.DHCP else None
     return min(max(networks, 0), MOST_LOAD) if isinstance(networks, int) else 0
+
+
+def check_agent(connection: Connection, key: str) -> None:
+    if connection.execute(sa.select(_c.id).where(_c.id == key)).first() is None:
+        raise errors.AgentNotFound(id=key)

@@ -28,6 +28,7 @@ from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c, _s, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
@@ -63,17 +64,9 @@ class Flavors:
         )
 
 
-class FlavorCollection:
+class FlavorCollection(ViewCollection):
     def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return FLAVORS.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return FLAVORS.show(connection, key, project="", everyone=True, fields=fields)
+        super().__init__(db, FLAVORS)
 
     def create(self, context: Context, values: Object) -> Object:
         flavor = {"id": new_id(), **values}
@@ -119,17 +112,9 @@ class FlavorCollection:
         self._db.retrying(attempt)
 
 
-class ServiceProfiles:
+class ServiceProfiles(ViewCollection):
     def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return PROFILES.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return PROFILES.show(connection, key, project="", everyone=True, fields=fields)
+        super().__init__(db, PROFILES)
 
     def create(self, context: Context, values: Object) -> Object:
         _check_profile(values)

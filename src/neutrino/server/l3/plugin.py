@@ -17,8 +17,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
-from neutrino.server.hosts.agents import agent_view
-from neutrino.server.l3 import port_callbacks, router_view
+from neutrino.server.l3 import floating_view, port_callbacks, router_view
 from neutrino.server.l3.auto_topology import AutoTopology
 from neutrino.server.l3.flavors import Flavors
 from neutrino.server.l3.floating_ips.floating_ips import FloatingIpPools, FloatingIps
@@ -35,9 +34,10 @@ from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
-from neutrino.server.scheduling.agent_routes import placement_routes
+from neutrino.server.scheduling.agents_api import agent_view, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 from neutrino.server.services import Services
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _a, _b = t.agents.c, t.router_l3_agents.c
@@ -106,26 +106,11 @@ def build_services(services: Services) -> L3Services:
 class RouterPlugin:
     db: Database
     agents: View
-    routers: Routers
-    interfaces: Interfaces
-    floating_ips: FloatingIps
-    pools: FloatingIpPools
-    port_forwardings: PortForwardings
-    conntrack_helpers: ConntrackHelpers
     scheduler: L3Scheduler
     dvr: DvrHosts
+    collections: Sequence[tuple[Any, ...]]
     companions: Sequence[Any]  # plugins that are offered together with this one
     extensions: Sequence[Extension] = EXTENSIONS
-
-    @property
-    def collections(self) -> Sequence[tuple[Any, ...]]:
-        return (
-            (ROUTER, self.routers, self.interfaces),
-            (FLOATINGIP, self.floating_ips),
-            (PORT_FORWARDING, self.port_forwardings),
-            (CONNTRACK_HELPER, self.conntrack_helpers),
-            (FLOATINGIP_POOL, self.pools),
-        )
 
     @property
     def schedulers(self) -> Sequence[L3Scheduler]:
@@ -176,19 +161,16 @@ def build(services: Services) -> RouterPlugin:
     core.ports.delete_checks.append(port_callbacks.check_delete)
     core.ports.transaction_hooks.append(port_callbacks.port_changes)
     core.networks.unused_port_finders.append(port_callbacks.network_changes)
-    return RouterPlugin(
-        db,
-        agent_view(services.registry),
-        routers,
-        interfaces,
-        FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed),
-        FloatingIpPools(db),
-        PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range),
-        ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers)),
-        l3.scheduler,
-        l3.dvr,
-        [Flavors(db), AutoTopology(db, core, routers, interfaces)],
+    floating_ips = FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed)
+    collections = (
+        (ROUTER, routers, interfaces, ViewCollection(db, router_view.ROUTERS)),
+        (FLOATINGIP, floating_ips, ViewCollection(db, floating_view.FLOATING_IPS)),
+        (FLOATINGIP_POOL, FloatingIpPools(db)),
+        (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
+        (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
     )
+    companions = [Flavors(db), AutoTopology(db, core, routers, interfaces)]
+    return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)
 
 
 def _helpers(option: Sequence[str]) -> dict[str, list[str]]:

@@ -80,7 +80,7 @@ def build(services: Services) -> Core:
     slaac = SlaacAddresses(Dns(conf).name_for)
     subnets = Subnets(db, operations, networks, extensions, quotas, slaac, SubnetOptions.of(conf))
     binder = Binder(
-        mechanisms.drivers, services.registry.agents_on, services.lease_providers.has_live, dynamic_segments
+        mechanisms.drivers, services.registry.agents_on, services.dhcp_readiness.is_served, dynamic_segments
     )
     options = PortOptions(conf.base_mac, conf.max_allowed_address_pair)
     ports = Ports(db, operations, networks, extensions, quotas, binder, groups.ensure_default, check_usable, options)
@@ -91,7 +91,7 @@ def build(services: Services) -> Core:
         subnets,
         ports,
         PortBindings(db, operations, networks, ports, binder),
-        Provisioning(db, operations, services.lease_providers, services.port_changed, ports.view),
+        Provisioning(db, operations, services.dhcp_readiness, services.port_changed, ports.view),
         Renumbering(networks, ports, extensions, services.port_changed),
         extensions.attributes,
     )

@@ -43,15 +43,8 @@ DOWN: Final = "DOWN"
 NOT_APPLICABLE: Final = "N/A"
 DHCP_PORT: Final = "network:dhcp"
 NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "router_id": None}
-_f, _p, _r, _fw, _s, _n = (
-    t.floatingips.c,
-    t.ports.c,
-    t.routers.c,
-    t.port_forwardings.c,
-    t.subnets.c,
-    t.networks.c,
-)
-_rp, _a = t.router_ports.c, t.ip_allocations.c
+_f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
+_rp, _a, _s, _n = t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.networks.c
 _ROUTERS_BETWEEN = (
     sa.select(_r.id, _r.revision_number, _r.distributed, _a.ip_address, _s.gateway_ip)
     .select_from(
@@ -101,18 +94,6 @@ class FloatingIps:
         self._networks = networks
         self._ports = ports
         self._notify = notify
-
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return floating_view.FLOATING_IPS.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return floating_view.FLOATING_IPS.show(
-                connection, key, project=context.project_id, everyone=everyone, fields=fields
-            )
 
     # --- creating -------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from neutrino.server.db.view import View
 from neutrino.server.l3 import floating_view
 from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revision_of, router_between
 from neutrino.server.l3.lookups import visible_port
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ChildViewCollection
 
 Object = dict[str, Any]
 _c, _f = t.port_forwardings.c, t.floatingips.c
@@ -51,40 +51,12 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="port_forwarding", msg=message)
 
 
-class PortForwardings:
+class PortForwardings(ChildViewCollection):
     def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
         """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
-        self._db = db
+        super().__init__(db, VIEW, _c.floatingip_id, floating_view.VIEW, errors.FloatingIPNotFound)
         self._quotas = quotas
         self._max_shifted = max_shifted
-
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def target(self, context: Context, floatingip_id: str, _: Any) -> Object:
-        """For policy rules: the project of the floating IP, which the caller has to see."""
-        names = ("project_id",)
-        with self._db.read() as connection:
-            found = floating_view.VIEW.show(
-                connection, floatingip_id, project=context.project_id, everyone=context.is_admin, fields=names
-            )
-        if found is None:
-            raise errors.FloatingIPNotFound(id=floatingip_id)
-        return {"ext_parent:project_id": found["project_id"]}
-
-    def index(self, context: Context, floatingip_id: str, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id, _c.floatingip_id == floatingip_id)
-
-    def show(
-        self, context: Context, floatingip_id: str, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        self.target(context, floatingip_id, None)
-        names = tuple(dict.fromkeys([*(VIEW.names if fields is None else fields), "floatingip_id"]))
-        with self._db.read() as connection:
-            row = VIEW.show(connection, key, project="", everyone=True, fields=names)
-        return None if row is None or row.pop("floatingip_id") != floatingip_id else row
-
-    # --- writing --------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, floatingip_id: str, values: Object) -> Object:
         def attempt() -> Object:

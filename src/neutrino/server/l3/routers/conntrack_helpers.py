@@ -19,7 +19,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.l3 import router_view
-from neutrino.server.query import Query
+from neutrino.server.view_collection import ChildViewCollection
 
 Object = dict[str, Any]
 _c, _r = t.conntrack_helpers.c, t.routers.c
@@ -35,33 +35,10 @@ VIEW = View(
 Allowed = Mapping[str, Sequence[str]]  # by helper, its protocols
 
 
-class ConntrackHelpers:
+class ConntrackHelpers(ChildViewCollection):
     def __init__(self, db: Database, allowed: Allowed) -> None:
-        self._db = db
+        super().__init__(db, VIEW, _c.router_id, router_view.VIEW, errors.RouterNotFound)
         self._allowed = allowed
-
-    def target(self, context: Context, router_id: str, _: Any) -> Object:
-        """For policy rules: the project of the router, which the caller has to see."""
-        with self._db.read() as connection:
-            found = router_view.VIEW.show(
-                connection, router_id, project=context.project_id, everyone=context.is_admin, fields=("project_id",)
-            )
-        if found is None:
-            raise errors.RouterNotFound(id=router_id)
-        return {"ext_parent:project_id": found["project_id"]}
-
-    def index(self, context: Context, router_id: str, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id, _c.router_id == router_id)
-
-    def show(
-        self, context: Context, router_id: str, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        self.target(context, router_id, None)
-        names = tuple(dict.fromkeys([*(VIEW.names if fields is None else fields), "router_id"]))
-        with self._db.read() as connection:
-            row = VIEW.show(connection, key, project="", everyone=True, fields=names)
-        return None if row is None or row.pop("router_id") != router_id else row
 
     def create(self, context: Context, router_id: str, values: Object) -> Object:
         new = {"id": new_id(), **{name: values[name] for name in SHOWN_IN_ROUTER}}

@@ -18,14 +18,7 @@ from neutrino.server.l3 import router_view
 from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
-from neutrino.server.l3.routers.port_layout import (
-    Address,
-    PortTarget,
-    RouterAgent,
-    RouterPort,
-    interface_owner,
-    interface_target,
-)
+from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
@@ -103,7 +96,7 @@ class Interfaces:
         rules.check_modes(subnet)
         rules.check_overlap(ports, [subnet], state.external_subnets)
         address = Address(subnet_id, subnet["gateway_ip"], subnet["cidr"])
-        owner, network_id = interface_owner(router), subnet["network_id"]
+        network_id, owner = subnet["network_id"], state.target.type
         ipv6 = next((p for p in ports if p.type == owner and p.network_id == network_id and rules.has_ipv6(p)), None)
         if subnet["ip_version"] == 6 and ipv6 is not None:  # one port announces all IPv6 prefixes of a network
             fixed_ips = [one.fixed_ip for one in (*ipv6.addresses, address)]
@@ -149,11 +142,14 @@ class Interfaces:
             with self._db.read() as connection:
                 router = router_view.load(connection, router_id)
                 ports = read_ports(connection, router_id)
-                if port_id is not None:
-                    change = self._remove_port(connection, router, ports, port_id, subnet_id)
-                else:
-                    assert subnet_id is not None
-                    change = self._remove_subnet(connection, context, router, ports, subnet_id)
+                if port_id is None and subnet_id is not None:
+                    visible_subnet(connection, context, subnet_id)
+                found = _find_interface(ports, router_id, port_id, subnet_id)
+                # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
+                removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
+                for address in removed:
+                    _check_unused(connection, router, address)
+                change = self._remove(connection, ports, found, removed)
                 agents = read_agents(connection, router_id)
                 others = self._ports.reconcile(connection, router, change.ports, agents)
                 released = self._delegation.release(connection, ports, [s["id"] for s in change.subnets])
@@ -164,47 +160,36 @@ class Interfaces:
 
         return self._db.retrying(attempt)
 
-    def _remove_port(
-        self,
-        connection: Connection,
-        router: Object,
-        ports: tuple[RouterPort, ...],
-        port_id: str,
-        subnet_id: str | None,
+    def _remove(
+        self, connection: Connection, ports: Sequence[RouterPort], found: RouterPort, removed: Sequence[Address]
     ) -> _InterfaceChange:
-        found = next((p for p in ports if p.id == port_id and p.is_interface), None)
-        if found is None:
-            raise errors.RouterInterfaceNotFound(router_id=router["id"], port_id=port_id)
-        if subnet_id is not None and subnet_id not in found.subnet_ids:
-            raise errors.SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
-        for address in found.addresses:
-            _check_unused(connection, router, address)
-        writes, port = self._ports.delete(connection, port_id)
-        subnets = [{"id": address.subnet_id} for address in found.addresses]
+        subnets = [{"id": address.subnet_id} for address in removed]
+        left = tuple(address for address in found.addresses if address not in removed)
+        if left:
+            writes = self._ports.readdress(connection, found.id, [address.fixed_ip for address in left])
+            after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
+            return _InterfaceChange(writes, dict(writes.contexts[0].current), subnets, after)
+        writes, port = self._ports.delete(connection, found.id)
         return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
 
-    def _remove_subnet(
-        self,
-        connection: Connection,
-        context: Context,
-        router: Object,
-        ports: tuple[RouterPort, ...],
-        subnet_id: str,
-    ) -> _InterfaceChange:
-        subnet = visible_subnet(connection, context, subnet_id)
-        found = next((p for p in ports if p.is_interface and subnet_id in p.subnet_ids), None)
+
+def _find_interface(
+    ports: Sequence[RouterPort], router_id: str, port_id: str | None, subnet_id: str | None
+) -> RouterPort:
+    """The interface that a request to remove one names."""
+    interfaces = [port for port in ports if port.is_interface]
+    if port_id is None:
+        assert subnet_id is not None
+        found = next((port for port in interfaces if subnet_id in port.subnet_ids), None)
         if found is None:
-            raise errors.RouterInterfaceNotFoundForSubnet(router_id=router["id"], subnet_id=subnet_id)
-        (address,) = (a for a in found.addresses if a.subnet_id == subnet_id)
-        _check_unused(connection, router, address)
-        left = tuple(a for a in found.addresses if a.subnet_id != subnet_id)
-        if left:  # an IPv6 port stays with the other prefixes of its network
-            writes = self._ports.readdress(connection, found.id, [a.fixed_ip for a in left])
-            shrunk = replace(found, addresses=left)
-            port = dict(writes.contexts[0].current)
-            return _InterfaceChange(writes, port, [subnet], tuple(shrunk if p is found else p for p in ports))
-        writes, port = self._ports.delete(connection, found.id)
-        return _InterfaceChange(writes, port, [subnet], tuple(p for p in ports if p is not found))
+            raise errors.RouterInterfaceNotFoundForSubnet(router_id=router_id, subnet_id=subnet_id)
+        return found
+    found = next((port for port in interfaces if port.id == port_id), None)
+    if found is None:
+        raise errors.RouterInterfaceNotFound(router_id=router_id, port_id=port_id)
+    if subnet_id is not None and subnet_id not in found.subnet_ids:
+        raise errors.SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
+    return found
 
 
 def _as_router_port(port: Object, target: PortTarget, subnets: Sequence[Object]) -> RouterPort:

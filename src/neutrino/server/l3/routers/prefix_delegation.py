@@ -34,13 +34,13 @@ from neutrino.server.ml2.subnet_view import VIEW, subnets_of
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
-_r, _rp, _b, _g, _a, _s = (
+_r, _rp, _a, _s, _b, _g = (
     t.routers.c,
     t.router_ports.c,
-    t.router_l3_agents.c,
-    t.agents.c,
     t.ip_allocations.c,
     t.subnets.c,
+    t.router_l3_agents.c,
+    t.agents.c,
 )
 # The router that is the subnet's gateway, if this host has the router's gateway port.
 _ROUTER = (

@@ -19,19 +19,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import Allocator
-from neutrino.server.l3.routers.port_layout import (
-    DVR_INTERFACE,
-    EVERY_HOST,
-    GATEWAY,
-    HA_PORT,
-    SNAT,
-    Address,
-    PortTarget,
-    RouterAgent,
-    RouterPort,
-    central_host,
-    plan_ports,
-)
+from neutrino.server.l3.routers import port_layout as layout
+from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.server.ml2.driver_api import VIF_FAILED, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
@@ -42,14 +31,7 @@ from neutrino.server.ml2.subnet_view import subnets_of
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]
 VIF_DISTRIBUTED: Final = "distributed"
-_p, _rp, _b, _g, _a, _s = (
-    t.ports.c,
-    t.router_ports.c,
-    t.router_l3_agents.c,
-    t.agents.c,
-    t.ip_allocations.c,
-    t.subnets.c,
-)
+_p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
 _PORTS = (
     sa.select(_rp.port_id, _rp.port_type, _p.network_id, _p.host, _p.vif_type, _a.subnet_id, _a.ip_address, _s.cidr)
     .select_from(
@@ -199,7 +181,7 @@ class RouterPorts:
         rebind: bool = False,
     ) -> RouterWrites:
         """Give the router the ports of its layout; `rebind`: retry ports whose binding has failed."""
-        plan = plan_ports(router, ports, agents)
+        plan = layout.plan_ports(router, ports, agents)
         routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
         writes = NOTHING
         for port in plan.delete:
@@ -235,10 +217,10 @@ class RouterPorts:
     ) -> RouterWrites:
         """The port by which the SNAT host sends and receives on the interface's subnets: the interface is on every host."""
         on = interface.subnet_ids
-        snat = next((port for port in ports if port.type == SNAT and on & port.subnet_ids), None)
+        snat = next((port for port in ports if port.type == layout.SNAT and on & port.subnet_ids), None)
         if snat is None:
-            current = next((port.host for port in ports if port.type == GATEWAY), "")
-            target = PortTarget(SNAT, central_host(agents, current))
+            current = next((port.host for port in ports if port.type == layout.GATEWAY), "")
+            target = PortTarget(layout.SNAT, layout.central_host(agents, current))
             fixed_ips = [{"subnet_id": subnet_id} for subnet_id in sorted(on)]
             return self.create(connection, router, interface.network_id, target, fixed_ips)[0]
         kept = [address.fixed_ip for address in snat.addresses if address.subnet_id in on]
@@ -250,7 +232,7 @@ class RouterPorts:
 
     def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> RouterWrites:
         name = f"HA port tenant {router['project_id']}"
-        target = PortTarget(HA_PORT, agent.host)
+        target = PortTarget(layout.HA_PORT, agent.host)
         writes, port = self.create(connection, router, router["ha_network_id"], target, name=name)
         placed = (
             sa.update(t.router_l3_agents)
@@ -267,6 +249,6 @@ def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> tuple
 
 
 def _marked_distributed(port_id: str, target: PortTarget) -> tuple[Write, ...]:
-    if target.host != EVERY_HOST or target.type != DVR_INTERFACE:
+    if target.host != layout.EVERY_HOST or target.type != layout.DVR_INTERFACE:
         return ()
     return (execute(sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)

@@ -29,7 +29,6 @@ from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, Router
 from neutrino.server.l3.routers.rules import check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
@@ -76,18 +75,6 @@ class Routers:
         self._ha_networks = ha_networks
         self._delegation = delegation
         self._defaults = defaults
-
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return router_view.ROUTERS.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return router_view.ROUTERS.show(
-                connection, key, project=context.project_id, everyone=everyone, fields=fields
-            )
 
     # --- creating -------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from neutrino.server.scheduling.placements import PlacementTable
 Router = Mapping[str, Any]
 LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"
 DVR_MODES: Final = (DVR, DVR_SNAT, DVR_NO_EXTERNAL)
+NOT_SCHEDULED_TO: Final = (DVR, DVR_NO_EXTERNAL)  # they get routers by the ports on their host
 CHANCE: Final = "ChanceScheduler"
 LEAST: Final = ("LeastRoutersScheduler", "AZLeastRoutersScheduler")
 ALL_AGENTS: Final = 0  # as max_l3_agents_per_router

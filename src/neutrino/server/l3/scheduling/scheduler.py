@@ -23,31 +23,12 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.agents import check_agent
-from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.l3 import router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
-from neutrino.server.l3.routers.router_ports import (
-    NOTHING,
-    RouterPorts,
-    RouterWrites,
-    execute,
-    read_agents,
-    read_ports,
-)
-from neutrino.server.l3.scheduling.candidates import (
-    DOWN,
-    DVR,
-    DVR_NO_EXTERNAL,
-    LEGACY,
-    ROUTERS,
-    STATUS,
-    choose_agents,
-    fits,
-    mode,
-    needs_agent,
-    why_down,
-)
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
+from neutrino.server.l3.scheduling import candidates as l3
+from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.scheduling.candidates import Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, SchedulingOptions
@@ -114,7 +95,7 @@ class L3Scheduler(AgentScheduler):
         self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
     ) -> Assignment:
         """Add the agents that the router lacks, but none that is `barred`."""
-        chosen = choose_agents(
+        chosen = l3.choose_agents(
             [agent for agent in self._candidates(connection) if agent.id not in barred],
             router,
             {agent.agent_id for agent in current},
@@ -199,7 +180,7 @@ class L3Scheduler(AgentScheduler):
     def unhosted(self) -> dict[str, str]:
         """Every router that no agent can serve, with the reason."""
         with self._db.read() as connection:
-            ids = connection.execute(sa.select(_r.id).where(STATUS == DOWN).order_by(_r.id)).scalars().all()
+            ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
@@ -208,7 +189,7 @@ class L3Scheduler(AgentScheduler):
             router = router_view.load(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
-        return why_down(
+        return l3.why_down(
             router,
             self._candidates(connection),
             router["availability_zone_hints"] or list(self._options.default_zones),
@@ -272,36 +253,36 @@ class L3Scheduler(AgentScheduler):
 
     # --- by the operator ------------------------------------------------------------------------------------------
 
-    def add(self, agent_id: str, router_id: str) -> None:
+    def add(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
             agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
             if agent is None:
                 check_agent(connection, agent_id)
-            router = router_view.load(connection, router_id)
-            current = read_agents(connection, router_id)
-        if agent is not None and mode(agent) in (DVR, DVR_NO_EXTERNAL):
+            router = router_view.load(connection, object_id)
+            current = read_agents(connection, object_id)
+        if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotAssignToDvrAgent()
-        if agent is not None and mode(agent) == LEGACY and router["distributed"]:
-            raise errors.RouterL3AgentMismatch(router_id=router_id, agent_id=agent_id)
+        if agent is not None and mode(agent) == l3.LEGACY and router["distributed"]:
+            raise errors.RouterL3AgentMismatch(router_id=object_id, agent_id=agent_id)
         if agent is None or not agent.admin_state_up or not fits(agent, router):
             raise errors.InvalidL3Agent(id=agent_id)
         if any(other.agent_id == agent_id for other in current):
             return
         if current and not router["ha"]:
-            raise errors.RouterHostedByL3Agent(router_id=router_id, agent_id=current[0].agent_id)
-        self.place(router_id, join=[agent_id])
+            raise errors.RouterHostedByL3Agent(router_id=object_id, agent_id=current[0].agent_id)
+        self.place(object_id, join=[agent_id])
 
-    def remove(self, agent_id: str, router_id: str) -> None:
+    def remove(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
             found = connection.execute(sa.select(_a.configurations).where(_a.id == agent_id)).first()
-            current = read_agents(connection, router_id)
+            current = read_agents(connection, object_id)
         if found is None:
             raise errors.AgentNotFound(id=agent_id)
-        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in (DVR, DVR_NO_EXTERNAL):
+        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
             raise errors.DVRL3CannotRemoveFromDvrAgent()
         if not any(agent.agent_id == agent_id for agent in current):
-            raise errors.RouterNotHostedByL3Agent(router_id=router_id, agent_id=agent_id)
-        self.place(router_id, leave={agent_id})
+            raise errors.RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
+        self.place(object_id, leave={agent_id})
 
     # --- HA -------------------------------------------------------------------------------------------------------
 

@@ -73,12 +73,15 @@ class WaitingPort(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LeaseProviders:
-    """Queries for the DHCP agents that give ports their leases (`server/dhcp/lease_providers.py`)."""
+class DhcpReadiness:
+    """Which DHCP agents give a port its lease; the composition root passes the functions of the DHCP scheduling."""
 
-    has_live: Callable[[Connection, str, Sequence[str], str], bool]  # network, the port's subnets, its host
-    is_provider: Callable[[Connection, str, str, str], bool]  # network, host of the port, host of the agent
-    without_live: Callable[[Connection, Sequence[WaitingPort], str], list[WaitingPort]]  # agents dead since the cutoff
+    # connection, network, the port's subnets, the port's host: whether a live agent serves it
+    is_served: Callable[[Connection, str, Sequence[str], str], bool]
+    # connection, network, the port's host, reporting host: whether the port waits for that host
+    counts: Callable[[Connection, str, str, str], bool]
+    # connection, ports, heartbeat cutoff: those whose agents are all dead, down or missing
+    unserved: Callable[[Connection, Sequence[WaitingPort], str], Sequence[WaitingPort]]
 
 
 class Provisioning:
@@ -86,14 +89,14 @@ class Provisioning:
         self,
         db: Database,
         operations: Operations,
-        lease_providers: LeaseProviders,
+        dhcp: DhcpReadiness,
         notify: Callable[[Object, Object], None],
         view: View = VIEW,
     ) -> None:
         """`notify(before, after)` is called for every change of a port's status."""
         self._db = db
         self._operations = operations
-        self._lease_providers = lease_providers
+        self._dhcp = dhcp
         self._notify = notify
         self._view = view  # of ports, with the attributes of extension drivers
 
@@ -168,7 +171,7 @@ class Provisioning:
             port = connection.execute(_WAITS, {"port": port_id}).first()
             if port is None or revision < port.revision_number:
                 return False
-            if not self._lease_providers.is_provider(connection, port.network_id, port.host, host):
+            if not self._dhcp.counts(connection, port.network_id, port.host, host):
                 return False
         return self.complete(port_id, component, port.host, revision)
 
@@ -176,7 +179,7 @@ class Provisioning:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
         with self._db.read() as connection:
             waiting = [WaitingPort(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
-            unserved = self._lease_providers.without_live(connection, waiting, cutoff)
+            unserved = self._dhcp.unserved(connection, waiting, cutoff) if waiting else ()
         return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
 
     # --- the port is no longer wired ------------------------------------------------------------------------------

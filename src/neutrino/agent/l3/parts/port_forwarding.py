@@ -1,13 +1,13 @@
-"""Port forwardings of a router's floating IPs, as maps of nftables. Pure.
+"""Port forwardings of a router's floating IPs, as nft maps. Pure.
 
-A map's value may not be a range, so a range of ports is written in one of three ways:
+A map's value may not be a range, so a range of ports is rendered in one of three ways:
 
-* the ports are the same inside (`forwarded_ranges`): one element, whose value is the address alone; the port stays;
-* all of them lead to one port (`forwarded_to_one`): one element, whose key is the range;
-* each leads to the port at the same distance (`forwarded`): an element for each port. The server limits how long such a
-  range may be, because a full one would be 65,535 elements, rendered and compared at every change of its router.
+* the internal ports are the same (`forwarded_ranges`): one element, whose value is the address alone; the port stays;
+* the internal port is a single one (`forwarded_to_one`): one element, whose key is the range;
+* the internal ports are shifted (`forwarded`): an element for each port. The server limits the length of such a range:
+  a full one would be 65,535 elements, rendered and compared at every change of its router.
 
-So the cost of a forwarding is one element, or that limit. Single ports are in `forwarded`, which is a hash.
+Single ports are in `forwarded`, which is a hash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TYPES: Final = {
 _PROTOCOLS: Final = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
 RULES: Final = (
     f"dnat ip to ip daddr . meta l4proto . th dport map @{SINGLE}",
-    # nft wants to see that there are ports, where the key is a range and the value has one.
+    # nft requires a match on a protocol with ports where the key is a range and the value has a port.
     f"meta l4proto {{ tcp, udp, dccp, sctp }} dnat ip to ip daddr . ip protocol . th dport map @{TO_ONE}",
     f"dnat ip to ip daddr . ip protocol . th dport map @{SAME}",
 )
@@ -46,26 +46,26 @@ def forwarding_maps(forwardings: Iterable[PortForwarding]) -> Iterator[Set]:
 
 
 def _elements(entry: PortForwarding) -> tuple[str, list[str]]:
-    """The map that a forwarding is in, and its elements there."""
-    place = f"{entry.external_ip_address} . {entry.protocol}"
+    """The map that a forwarding belongs to, and its elements."""
+    key = f"{entry.external_ip_address} . {entry.protocol}"
     outside = range(entry.external_port_first, entry.external_port_last + 1)
     ports = f"{outside[0]}-{outside[-1]}"
     inside = entry.internal_ip_address
     if len(outside) > 1 and entry.internal_port_first == entry.internal_port_last:
-        return TO_ONE, [f"{place} . {ports} : {inside} . {entry.internal_port_first}"]
+        return TO_ONE, [f"{key} . {ports} : {inside} . {entry.internal_port_first}"]
     if len(outside) > 1 and entry.internal_port_first == outside[0]:
-        return SAME, [f"{place} . {ports} : {inside}"]
+        return SAME, [f"{key} . {ports} : {inside}"]
     distance = entry.internal_port_first - outside[0]
-    return SINGLE, [f"{place} . {port} : {inside} . {port + distance}" for port in outside]
+    return SINGLE, [f"{key} . {port} : {inside} . {port + distance}" for port in outside]
 
 
-# --- connections that end with a forwarding ---
+# --- stale connections ---
 
 
 class _Forwarded(NamedTuple):
     """An element of one of the maps."""
 
-    place: tuple[str, str]  # address and protocol outside
+    target: tuple[str, str]  # external address and protocol
     first: int
     last: int
     address: str
@@ -74,8 +74,8 @@ class _Forwarded(NamedTuple):
     def leads_to(self, port: int) -> tuple[str, int]:
         return self.address, port if self.port is None else self.port
 
-    def goes_on(self, other: _Forwarded) -> tuple[int, int] | None:
-        """The ports that both lead to the same place."""
+    def unchanged(self, other: _Forwarded) -> tuple[int, int] | None:
+        """The range of ports that both forward to the same address and port."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         if first > last:
             return None
@@ -83,28 +83,28 @@ class _Forwarded(NamedTuple):
         return (first, last) if alike else None
 
 
-def ended_forwardings(wanted: Iterable[Set], there: Mapping[str, frozenset[str]]) -> Iterator[ConntrackFlush]:
-    """Connections to ports that lead elsewhere from now on, or nowhere.
+def stale_forwardings(wanted: Iterable[Set], there: Mapping[str, frozenset[str]]) -> Iterator[ConntrackFlush]:
+    """Connections to ports that are forwarded elsewhere from now on, or not at all.
 
-    The maps are compared by what they do, not by their elements: a range that grows keeps the connections that it has.
+    Maps are compared by what they do, not by their elements: a range that grows keeps its connections.
     """
     after = {each.name: each.elements for each in wanted if each.name in _TYPES}
     singles: dict[tuple[str, str], dict[int, _Forwarded]] = defaultdict(dict)
     ranges: dict[tuple[str, str], list[_Forwarded]] = defaultdict(list)
     for element in _parsed(after):
         if element.first == element.last:
-            singles[element.place][element.first] = element
+            singles[element.target][element.first] = element
         else:
-            ranges[element.place].append(element)
-    ended: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+            ranges[element.target].append(element)
+    stale: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for gone in _parsed({name: there.get(name, frozenset()) - after.get(name, frozenset()) for name in _TYPES}):
         if gone.first == gone.last:
-            others = [*ranges[gone.place], *filter(None, [singles[gone.place].get(gone.first)])]
+            others = [*ranges[gone.target], *filter(None, [singles[gone.target].get(gone.first)])]
         else:
-            others = [*ranges[gone.place], *singles[gone.place].values()]
-        kept = sorted(filter(None, (gone.goes_on(other) for other in others)))
-        ended[gone.place] += _without(gone.first, gone.last, kept)
-    for (address, protocol), ports in sorted(ended.items()):
+            others = [*ranges[gone.target], *singles[gone.target].values()]
+        kept = sorted(filter(None, (gone.unchanged(other) for other in others)))
+        stale[gone.target] += _without(gone.first, gone.last, kept)
+    for (address, protocol), ports in sorted(stale.items()):
         number = int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, -1)
         for first, last in _merged(ports):
             yield ConntrackFlush(0, 4, "ingress", address, "", number, first, last)
@@ -121,7 +121,7 @@ def _parsed(elements: Mapping[str, Iterable[str]]) -> Iterator[_Forwarded]:
 
 
 def _without(first: int, last: int, kept: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What is left of a range of ports without those in `kept`, which are in order."""
+    """The range without the sorted ranges in `kept`."""
     for start, end in kept:
         if first < start:
             yield first, start - 1
@@ -131,7 +131,7 @@ def _without(first: int, last: int, kept: Iterable[tuple[int, int]]) -> Iterator
 
 
 def _merged(ports: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Neighbouring ranges as one: a range that was written out is one flush, not one for each port."""
+    """Joins adjacent ranges: a range that was expanded is one flush, not one for each port."""
     first, last = -1, -1
     for start, end in sorted(ports):
         if start > last + 1:
