@@ -33,7 +33,7 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
-DELEGATION: Final[Object] = {"id": delegated.POOL}  # in place of a pool
+DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Subnets:
             delegated.check_request(values)
             return DELEGATION
         pool_id = values.get("subnetpool_id")
-        if pool_id == delegated.POOL:  # with a prefix that is the caller's own choice
+        if pool_id == delegated.POOL:  # with a requested prefix nothing is delegated
             pool_id = None
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
@@ -221,7 +221,7 @@ class Subnets:
             self._options.max_host_routes,
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
-        if not subnet["allocation_pools"]:  # a new subnet without any: clients send an empty list for "as usual"
+        if not subnet["allocation_pools"]:  # clients send an empty list for the default
             subnet["allocation_pools"] = rules.default_pools(prefix, subnet["gateway_ip"])
         else:
             rules.check_pools(subnet["allocation_pools"], prefix)
@@ -338,7 +338,7 @@ def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
 
 
 def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> None:
-    """All subnets of a network and an IP version come from one pool, or all from none."""
+    """Refuse a subnet from another pool than the network's other subnets of its IP version."""
     pool_id = pool["id"] if pool else None
     for other in siblings:
         if other["ip_version"] == ip_version and other["subnetpool_id"] != pool_id:
