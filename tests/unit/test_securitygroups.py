@@ -17,7 +17,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.securitygroups.usable import check_usable
+from neutrino.server.securitygroups.views import check_usable
 from tests.support.security_groups import (
     ADMIN,
     ALICE,

@@ -21,7 +21,7 @@ from neutrino.server.ml2.provisioning import Provisioning
 from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Limits, Subnets
-from neutrino.server.securitygroups.usable import check_usable
+from neutrino.server.securitygroups.views import check_usable
 from neutrino.server.services import Object, Services
 
 
