@@ -93,7 +93,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     """The server put together, with nothing opened, started or asked: so it can be done before processes are forked."""
     config.check_listening(conf)
     db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
-    db.announces = conf.feed.announce
+    db.notifies = conf.feed.announce
 
     authorizer = Authorizer(conf)
     quotas = Quotas(db, config.quota_defaults(conf))

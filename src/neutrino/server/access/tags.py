@@ -1,12 +1,12 @@
-"""Tags: words that a project puts on its objects and lists them by.
+"""Tags of objects.
 
-    GET /v2.0/things/{parent}/tags       all of them      GET    …/tags/{key}   204 if it is there
-    PUT                                  replace them     PUT                   add it
-    POST                                 add several      DELETE                take it away
-    DELETE                               take all away
+    GET /v2.0/things/{parent}/tags       list             GET    …/tags/{key}   204 if the object has it
+    PUT                                  replace all      PUT                   add it
+    POST                                 add several      DELETE                remove it
+    DELETE                               remove all
 
-An object's row has its tags as JSON, for showing it; the table `tags` has them as rows, for finding it. Both change in
-one transaction, on the condition that the object has not changed since its tags were read.
+An object's row has its tags as JSON, to show them; the table `tags` has them as rows, to filter by them. Both change in one
+transaction, on the condition that the object has not changed since its tags were read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOGGED = frozenset({"network", "subnet", "port", "router", "security_group"})  #
 
 
 def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: Iterable[str] = ()) -> None:
-    """Write the rows by which an object is found; `before` are the tags it has. The object's row is the caller's."""
+    """Write an object's rows in `tags`; `before` are the tags that it has. The caller writes the object's own row."""
     new, old = set(tags), set(before)
     gone = old - new
     if gone:
@@ -52,7 +52,7 @@ def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: It
 
 @dataclass(frozen=True)
 class Taggable:
-    """A resource whose objects have tags, and the query for what is needed of one of them."""
+    """A resource whose objects have tags, with the query that reads an object for a request about its tags."""
 
     resource: Resource
     table: sa.Table
@@ -67,7 +67,7 @@ class Taggable:
 
 
 def taggable(resource: Resource, table: sa.Table) -> Taggable:
-    """The object's tags with what policy rules ask: owner, sharing, and the same of its network."""
+    """The query reads the tags and what policy rules depend on: owner and sharing of the object and of its network."""
     columns: list[sa.ColumnElement[Any]] = [table.c[n] for n in ("id", "project_id", "revision_number", "tags")]
     source: sa.FromClause = table
     network_id = table.c.id if table is t.networks else table.c.get("network_id")
@@ -107,14 +107,14 @@ class Tags:
     def _routes(self, authorizer: Authorizer, kind: Taggable) -> list[Route]:
         def rule(action: str) -> str:
             name = f"{action}_{kind.resource.name}:tags"
-            # Adding several is an update where the policy has no rule of its own for it.
+            # Adding several is an update if the policy has no rule for it.
             if action == "create" and not authorizer.has_rule(name):
                 name = f"update_{kind.resource.name}:tags"
             return name
 
         def allowed(action: str, handler: Callable[[Request, Object], Reply]) -> Handler:
             def check(request: Request) -> Reply:
-                # That an object is there is no secret here: the answer is a refusal by policy, not a 404.
+                # As in Neutron, a tag request discloses that an object exists: 403 instead of 404.
                 found = kind.load(self._db, request.parent, request.context.project_id)
                 authorizer.require(request.context, rule(action), found)
                 return handler(request, found)
@@ -153,7 +153,7 @@ class Tags:
         ]
 
     def change(self, kind: Taggable, context: Context, key: str, change: Change) -> list[str]:
-        """Give the object the tags that `change` makes of those it has."""
+        """Replace the object's tags by `change` of them."""
 
         def attempt() -> list[str]:
             before = kind.load(self._db, key, context.project_id)
@@ -212,6 +212,3 @@ def _tags_of(raw: bytes) -> list[str]:
         return ListOf(TAG).parse(body["tags"])
     except Invalid as error:
         raise errors.InvalidInput(error_message=str(error)) from None
-
-
-__all__ = ["MAX_TAGS", "Taggable", "Tags", "set_tags", "taggable"]

@@ -1,7 +1,7 @@
-"""How routers are read.
+"""The views of routers.
 
-A router's row says where its gateway is; which addresses it has there is the gateway port's to say, and so is read from
-it. The zones are those of the agents that serve the router. Both are one query for a list, however long.
+The addresses of a gateway come from the gateway port, the availability zones from the agents that serve the router. Either
+is one query per list, however long it is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ZONES_OF = _ZONES.where(_b.router_id.in_(sa.bindparam("routers", expanding=True
 
 
 def load(connection: Connection, key: str) -> Object:
-    """The router with all that the server knows of it, as plain values."""
+    """The router with all columns, decoded."""
     found = VIEW.load(connection, key)
     if found is None:
         raise errors.RouterNotFound(id=key)
@@ -76,8 +76,8 @@ def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[st
 
 
 def zones_of(connection: Connection, router_ids: Sequence[str]) -> dict[str, list[str]]:
-    """The zones in which routers have agents."""
-    if len(router_ids) > BATCH:  # the whole table is less work than naming so many
+    """The availability zones of the agents of routers."""
+    if len(router_ids) > BATCH:  # reading the whole table is cheaper than so many parameters
         rows = connection.execute(_ZONES).all()
     else:
         rows = connection.execute(_ZONES_OF, {"routers": list(router_ids)}).all() if router_ids else []

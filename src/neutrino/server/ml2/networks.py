@@ -138,9 +138,9 @@ class Networks:
                         row = {"project_id": network["project_id"], "network_id": network["id"]}
                         tx.insert(t.ha_networks, [row])
                     if network["shared"]:
-                        sharing.open_to_all(tx, "network", network["id"], network["project_id"])
+                        sharing.share_with_all(tx, "network", network["id"], network["project_id"])
                     if network["router:external"]:
-                        sharing.open_to_all(tx, "network", network["id"], network["project_id"], sharing.EXTERNAL)
+                        sharing.share_with_all(tx, "network", network["id"], network["project_id"], sharing.EXTERNAL)
                     self._extensions.store("create", "network", tx, network)
                     tx.use("network", network["project_id"], 1, limits[network["project_id"]])
                     tx.record("network", network["id"], network["revision_number"])
@@ -303,9 +303,9 @@ class Networks:
 def _share(tx: Transaction, before: Object, after: Object) -> None:
     for name, action in (("shared", sharing.SHARED), ("router:external", sharing.EXTERNAL)):
         if after[name] and not before[name]:
-            sharing.open_to_all(tx, "network", before["id"], before["project_id"], action)
+            sharing.share_with_all(tx, "network", before["id"], before["project_id"], action)
         elif before[name] and not after[name]:
-            sharing.close_to_all(tx, "network", before["id"], action)
+            sharing.unshare_with_all(tx, "network", before["id"], action)
 
 
 def _delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
