@@ -16,10 +16,10 @@ from urllib.parse import quote
 import pytest
 
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.resources import RESOURCES
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api
+from tests.support.resources import RESOURCES
 
 pytestmark = pytest.mark.slow
 ODD: list[Any] = [
