@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from neutrino.lab.lab import Lab
 from tests.bench.machine import busy, machine
 from tests.bench.memory import pss_kb
 from tests.bench.workbench import progress
 from tests.support.lab import temporary_lab
+from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import pid, servers
 
 HOST = "h1"
@@ -91,7 +91,7 @@ def change_entries(lab: Lab, count: int) -> tuple[float, float]:
     for start in range(0, count, 100):
         wanted = [{"network_id": network_id} for _ in range(min(100, count - start))]
         made += [port["id"] for port in lab.api.request("POST", "/v2.0/ports", {"ports": wanted})["ports"]]
-    file = lab.places.host(HOST) / "dhcp" / network_id / "host"
+    file = lab.paths.host(HOST) / "dhcp" / network_id / "host"
     until(lambda: file.exists() and file.read_text().count("\n") == count, "the entries")
     process, addresses = pid(lab, HOST, network_id), [f"172.16.{8 + n // 250}.{n % 250 + 1}" for n in range(count)]
     started = time.monotonic()

@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from tests.bench.machine import busy, machine
 from tests.bench.memory import pss_kb, tree
 from tests.bench.timing import figures
 from tests.bench.workbench import progress
 from tests.support.lab import temporary_lab
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
 
 OUTSIDE, MACHINE = "198.18.0.0/16", "198.18.0.1"
@@ -114,12 +114,13 @@ class Bench:
         return pss_kb(pid)
 
     def restart(self) -> dict[str, float]:
-        log = self.lab.places.log("h1-agent")
+        log = self.lab.paths.log("h1-agent")
         before = log.stat().st_size
         self.lab.stop_agent("h1", kill=True)
         started = time.perf_counter()
         self.lab.start_agent("h1", wait=False)
-        wait_until(lambda: b"routers are as they should be" in log.read_bytes()[before:], PATIENCE, "never right")
+        applied = b"routers of the first snapshot have been applied"
+        wait_until(lambda: applied in log.read_bytes()[before:], PATIENCE, "never right")
         return {"seconds": round(time.perf_counter() - started, 2)}
 
     def verify(self) -> None:
@@ -203,9 +204,9 @@ def measure_daemons(bench: Bench) -> dict[str, Any]:
     """What an HA router has beside the agent."""
     _, subnet = bench.inside("daemons")
     router = bench.router(subnet, ha=True)
-    path = bench.lab.places.host("h1") / "ha_confs" / router["id"] / "keepalived.pid"
+    path = bench.lab.paths.host("h1") / "ha_confs" / router["id"] / "keepalived.pid"
     if not path.exists():
-        path = next(iter(bench.lab.places.host("h1").rglob(f"{router['id']}/keepalived.pid")), path)
+        path = next(iter(bench.lab.paths.host("h1").rglob(f"{router['id']}/keepalived.pid")), path)
     wait_until(path.exists, PATIENCE, "keepalived does not run")
     time.sleep(5)  # until it has forked and is what it will be
     return {"keepalived_kb": sum(pss_kb(pid) for pid in tree(int(path.read_text())))}

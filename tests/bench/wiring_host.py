@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neutrino.lab.enter import host_command, ip_batch
 from neutrino.lab.errors import LabError
-from neutrino.lab.lab import Lab
+from neutrino.lab.hosts.namespaces import host_command, ip_batch
 from tests.bench import memory
 from tests.bench.client import Client, LoadError, Target
 from tests.bench.workbench import identity
+from tests.support.lab_control import Lab
 
 HOST = "h1"
 BULK = 100

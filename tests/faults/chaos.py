@@ -24,13 +24,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from neutrino.lab.errors import LabError
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.errors import LabError, wait_until
 from tests.bench.workbench import progress
 from tests.faults.cloud_changes import Changes, Step
 from tests.faults.cloud_model import OUTSIDE
 from tests.support.lab import temporary_lab
+from tests.support.lab_control import Lab
 from tests.support.lab_faults import feed_process
 from tests.support.routing_lab import EXTERNAL, MACHINE
 
@@ -131,7 +130,7 @@ class Chaos:
         return f"{name} of {host} killed: {killed}" if killed else None
 
     def _kill(self, host: str, name: str) -> int:
-        pattern = f"{name}.*{self.lab.places.host(host)}"
+        pattern = f"{name}.*{self.lab.paths.host(host)}"
         pids = self.lab.run(host, ["pgrep", "-f", pattern], check=False).stdout.split()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -252,7 +251,7 @@ def main(argv: list[str]) -> int:
 
 def _keep_logs(lab: Lab, where: Path) -> None:
     where.mkdir(parents=True, exist_ok=True)
-    for path in lab.places.state.rglob("*.log"):
+    for path in lab.paths.state.rglob("*.log"):
         (where / path.name).write_bytes(path.read_bytes())
 
 

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from neutrino.lab.lab import Lab
 from tests.faults.cloud_model import Cloud, FloatingIp, Machine, Net, Router
 from tests.support.lab import group, open_group
+from tests.support.lab_control import Lab
 from tests.support.routing_lab import attach, detach, inside, outside
 
 NETS: tuple[dict[str, str], ...] = (

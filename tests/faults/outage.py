@@ -15,10 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from neutrino.lab.addressing import apply_static
-from neutrino.lab.enter import vm_network
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts.namespaces import vm_network
+from neutrino.lab.instances.addressing import apply_static
 from neutrino.lab.settings import vm_namespace
-from neutrino.lab.waiting import wait_until
 from tests.support.lab import temporary_lab
 from tests.support.lab_faults import (
     QUICK_AGENT,

@@ -127,7 +127,7 @@ def test_verify_sees_no_drift_and_sees_a_flow_that_was_deleted(
     plug(switch, port_id)
     wait_for_status(api, port_id, "ACTIVE")
     good = agent.look("verify")
-    assert (good.returncode, good.stdout) == (0, "verify: all is as it should be\n"), good.stderr
+    assert (good.returncode, good.stdout) == (0, "verify: no differences\n"), good.stderr
     assert "nothing to change" in agent.look("--dry-run").stdout
     agent.end()
     switch.call("ovs-ofctl", "-O", "OpenFlow14", "del-flows", f"unix:{switch.directory}/br-int.mgmt", "table=25")
@@ -276,7 +276,7 @@ def test_a_second_agent_on_the_same_state_is_refused(agent: Agent) -> None:
         ("ovs", {"bridge_mappings": "physnet1"}, "is not physical_network:bridge"),
         ("ovs", {"bridge_mappings": "physnet1:br-int"}, "the agent's own bridge"),
         ("agent", {"l2_population": False, "enable_distributed_routing": True}, "needs l2_population"),
-        ("agent", {"extensions": "nonesuch"}, "there is no extension nonesuch"),
+        ("agent", {"extensions": "nonesuch"}, "no installed package has an entry point nonesuch"),
         ("feed", {"server": "ws://192.0.2.9:9697"}, "without TLS"),
         ("feed", {"credential_file": "/nonexistent"}, "credential_file=/nonexistent"),
         ("securitygroup", {"permitted_ethertypes": "0x5"}, "is not an ethertype"),

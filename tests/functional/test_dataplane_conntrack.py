@@ -13,7 +13,7 @@ from socket import AF_INET, AF_INET6
 import pytest
 from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple, NFCTSocket
 
-from neutrino.agent.l2.invalidated import plan_flushes
+from neutrino.agent.l2.connections import plan_flushes
 from neutrino.dataplane.conntrack import kernel, real
 from neutrino.dataplane.conntrack.api import Connection, Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.conntrack.kernel import KernelConntrack

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from neutrino.agent import loop
-from neutrino.agent.dhcp.role import EXIT, ChildEnded, DhcpRole
+from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.report import Reporter
+from neutrino.agent.supervisor import EXIT, DaemonExited, write_file
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.server.feed.credentials import Credentials
@@ -67,11 +68,11 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def agent(self, **more: Any) -> AsyncIterator[DhcpRole]:
-        settings = Settings(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
+        settings = ClientOptions(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         client = FeedClient(settings, cache=self.cache)
         configurations = {DHCP_PORT_BY_SERVER: True}
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
-        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), state, **more)
+        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), self.lab.processes, state, **more)
         reporter = Reporter(client, lambda: 30.0)
         reporter.roles = [role]
         stop = asyncio.Event()
@@ -100,7 +101,7 @@ class Host:
         return made
 
     def pid(self, network: Object) -> int | None:
-        return self.lab.dnsmasq.read(network["id"]).pid
+        return self.lab.pid(network["id"])
 
     async def lease(self, port: Object) -> dict[str, str]:
         client = await self.call(self.lab.client, port["mac_address"])
@@ -180,7 +181,7 @@ def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
             network, _ = await host.network()
             port = await host.vm(network)
             await until(lambda: host.pid(network) is not None, "served")
-            await until(lambda: port["mac_address"] in host.lab.dnsmasq.read(network["id"]).files["host"], "known")
+            await until(lambda: port["mac_address"] in (host.lab.dnsmasq.read(network["id"], "host") or ""), "known")
             first = host.pid(network)
             assert first is not None
             os.kill(first, signal.SIGKILL)
@@ -204,13 +205,11 @@ def test_one_that_we_start_anew_has_not_ended_by_itself(host: Host, caplog: pyte
             await host.call(host.api.subnet, network, "10.0.1.0/24")
             await until(lambda: host.pid(network) not in (None, first), "started anew, with the subnet's range")
             await until(lambda: len(role._queue) == 0, "nothing waits")
-            assert "has ended" not in caplog.text
+            assert "exited" not in caplog.text
             second = host.pid(network)
             assert second is not None
             os.kill(second, signal.SIGKILL)
-            await until(
-                lambda: f"dnsmasq of network {network['id']} has ended" in caplog.text, "one that did is told of"
-            )
+            await until(lambda: f"dnsmasq {network['id']}: killed by SIGKILL" in caplog.text, "one that did is told of")
 
     within(60, test())
 
@@ -238,7 +237,7 @@ def test_the_agent_ends_with_a_dnsmasq_where_the_operator_wants_that(host: Host)
 
     with pytest.raises(ExceptionGroup) as ended:
         within(60, test())
-    assert ended.group_contains(ChildEnded)
+    assert ended.group_contains(DaemonExited)
     assert survived == [True]
 
 
@@ -278,14 +277,15 @@ def test_without_a_server_what_ended_is_served_from_memory(host: Host) -> None:
         first, other = host.pid(network), host.pid(running)
         # The machine was restarted: one is gone altogether. The other runs, and has a file that we do not remember.
         await host.call(host.lab.reconciler.remove, network["id"])
-        host.lab.dnsmasq.write(running["id"], {"host": "fa:16:3e:77:77:77,10.0.0.77\n"})
+        path = Path(host.lab.settings.dhcp_confs) / running["id"] / "host"
+        write_file(path, "fa:16:3e:77:77:77,10.0.0.77\n", mode=0o644)
         async with host.agent() as role:
             await until(lambda: host.pid(network) not in (None, first), "served again, with no server")
             await until(lambda: len(role._queue) == 0, "nothing waits")
             assert host.pid(running) == other
-            assert "77:77:77" in host.lab.dnsmasq.read(running["id"]).files["host"], "left alone"
+            assert "77:77:77" in (host.lab.dnsmasq.read(running["id"], "host") or ""), "left alone"
             async with host.feed():
-                await until(lambda: "77:77" not in host.lab.dnsmasq.read(running["id"]).files["host"], "put right")
+                await until(lambda: "77:77" not in (host.lab.dnsmasq.read(running["id"], "host") or ""), "put right")
 
     within(60, test())
 
@@ -334,7 +334,7 @@ def test_objects_are_what_the_role_expects(host: Host) -> None:
             )
             network, subnet = await host.network()
             await until(lambda: host.pid(network) is not None, "served")
-            this = role._served(network["id"])
+            this = role._network(network["id"])
             assert isinstance(this.own, DhcpPort)
             assert [f.subnet_id for f in this.own.fixed_ips] == [subnet["id"]]
             assert this.own.host == HOST
@@ -344,7 +344,7 @@ def test_objects_are_what_the_role_expects(host: Host) -> None:
 
 def test_what_dnsmasq_may_not_be_told_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the network is served, and nothing is tried again."""
-    monkeypatch.setattr("neutrino.agent.dhcp.lines.MOST_BYTES", 200)
+    monkeypatch.setattr("neutrino.agent.dhcp.extension_api.MAX_LINE_BYTES", 200)
 
     async def test() -> None:
         async with host.feed(), host.agent() as role:

@@ -1,4 +1,4 @@
-"""Starts that fail: one line with the cause and the fix, an exit status, no traceback, and nothing left behind."""
+"""Failed starts: one line with cause and fix, an exit status, no traceback, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NO_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--")
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[Machine]:
-    """A machine with no devices, which every start leaves as it was."""
+    """A machine without devices, which every failed start leaves unchanged."""
     with Machine() as machine:
         yield machine
 
 
 def refused(here: Machine | None, *arguments: str | Path, before: Sequence[str] = (), **options: object) -> str:
-    """The one line that a command prints when it does not start."""
+    """The error line of a command that fails to start."""
     command = [*before, str(PROGRAM), *map(str, arguments)]
     done = subprocess.run(
         here.inside(command) if here is not None else command,
@@ -48,7 +48,7 @@ def refused(here: Machine | None, *arguments: str | Path, before: Sequence[str] 
 
 
 def server_file(directory: Path, **sections: dict[str, object]) -> Path:
-    """A configuration that a server starts with, and what a test puts over it."""
+    """A valid server configuration, with the options of a test added."""
     settings: dict[str, dict[str, object]] = {
         "DEFAULT": {"auth_strategy": "noauth", "bind_port": free_port(), "state_path": directory / "server"}
     }
@@ -140,7 +140,7 @@ def test_the_api_port_of_a_lab_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         message = refused(None, "lab", "up", "--state", tmp_path / "lab", "--port", str(port))
-    assert message == f"the API cannot listen on 127.0.0.1 port {port}: Address already in use; --port takes another"
+    assert message == f"the API cannot listen on 127.0.0.1 port {port}: Address already in use; use --port"
     assert not (tmp_path / "lab").exists()
 
 
@@ -169,14 +169,14 @@ def test_a_database_that_cannot_be_reached(here: Machine, tmp_path: Path, comman
 
 
 @pytest.mark.parametrize("command", ["server", "feed"])
-def test_a_database_file_in_no_directory_of_ours(here: Machine, tmp_path: Path, command: str) -> None:
+def test_a_database_file_below_a_file(here: Machine, tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
     path = server_file(tmp_path, database={"connection": f"sqlite:///{tmp_path}/file/neutrino.sqlite"})
     assert f"{tmp_path}/file/neutrino.sqlite cannot be used" in refused(here, command, "--config-file", path)
 
 
 def newer(database: Path) -> None:
-    """The database as a later release would have left it."""
+    """Set the schema version of a later release."""
     engine = sa.create_engine(f"sqlite:///{database}")
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
@@ -204,7 +204,7 @@ def test_a_state_directory_of_a_newer_agent(here: Machine, tmp_path: Path) -> No
 
 
 def test_an_agent_whose_switch_does_not_run(here: Machine, tmp_path: Path) -> None:
-    """A running agent waits for its switch; who only wants to look is told that there is none."""
+    """A running agent waits for Open vSwitch; --dry-run reports that it is not there."""
     done = subprocess.run(
         here.inside([str(PROGRAM), "agent", "--dry-run", "--config-file", str(agent_file(tmp_path))]),
         capture_output=True,
@@ -220,7 +220,7 @@ def test_an_agent_whose_switch_does_not_run(here: Machine, tmp_path: Path) -> No
 
 
 def without(program: str) -> list[str]:
-    """How to run a command on a machine where a program is not installed: something that cannot be executed covers it."""
+    """A command prefix that hides a program: /dev/null, which is not executable, is mounted over it."""
     path = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
     assert path is not None
     return ["unshare", "--mount", "bash", "-c", f'mount --bind /dev/null {path} && exec "$@"', "bash"]
@@ -242,11 +242,11 @@ def test_a_lab_without_open_vswitch(tmp_path: Path) -> None:
     "before,cause",
     [
         (without("ovs-vswitchd"), "apt-get install openvswitch-switch"),
-        (NO_CAPABILITIES, "only root may make network devices"),
+        (NO_CAPABILITIES, "creating network devices needs CAP_NET_ADMIN: run it as root"),
     ],
     ids=["no Open vSwitch", "not root"],
 )
-def test_up_serves_the_api_alone_where_it_cannot_wire(
+def test_up_serves_the_api_only_if_networks_cannot_be_wired(
     here: Machine, tmp_path: Path, before: Sequence[str], cause: str
 ) -> None:
     with up(tmp_path, on=here, before=before) as running:

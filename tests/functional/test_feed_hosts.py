@@ -15,9 +15,10 @@ from neutrino.feed.address import Address
 from neutrino.feed.messages import Ack, Hello, Problem, Put, Refused, Report
 from neutrino.model.agents import OVS, AgentState
 from neutrino.model.state import Port
-from neutrino.server.feed import service, wake
+from neutrino.server.feed import server as feed_server
+from neutrino.server.feed import wake
+from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.log import ChangeLog
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
@@ -190,9 +191,9 @@ def test_changes_removed_before_they_were_read(server: Server, keys: dict[str, s
             log.sequence()
             log.compact(-10)
             bound(server, network, "h2")
-            world = feed.world
+            fanout = feed.fanout
             await h1.equals_the_database(server)
-            assert feed.world is not world
+            assert feed.fanout is not fanout
 
     run(test())
 
@@ -209,8 +210,8 @@ def test_a_slow_host_gets_the_newest_of_each(server: Server, keys: dict[str, str
             most = 0
             for i in range(1, steps + 1):
                 port = Port(id="p", network_id="n", mac_address="m", host="h1", revision=i, device_id="d" * 200)
-                feed.world.put_port("p", PortRecord("p", "n", {"h1": port}))
-                most = max(most, len(session.outgoing))
+                feed.fanout.apply({"port": {"p": PortRecord("p", "n", {"h1": port})}})
+                most = max(most, len(session.pending))
                 await asyncio.sleep(0)
             assert most <= 2  # the port, and at first its network
             heard = []
@@ -361,7 +362,7 @@ def test_a_socket_is_not_taken_from_who_serves_it(
     server: Server, keys: dict[str, str], address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second feed serves where it can, and comes into the first one's place when that ends."""
-    monkeypatch.setattr(service, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(feed_server, "RETRY_SECONDS", 0.02)
     other = Address(path=str(tmp_path / "other.sock"))
 
     async def test() -> None:
@@ -398,7 +399,7 @@ def test_a_file_that_is_no_socket_is_left_alone(
 def test_nobody_has_to_ask_where_the_database_tells(
     server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "SURELY", 3600.0)
+    monkeypatch.setattr(wake, "FALLBACK", 3600.0)
     network = Api(server.app).as_admin().network()
 
     async def test() -> None:

@@ -239,7 +239,7 @@ def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Ap
             values = {"binding__host_id": "h1", "device_owner": "compute:x"}
             ports = [await asyncio.to_thread(lambda: api.port(network, **values)) for _ in range(3)]
             await until(lambda: all(h1.client.state.get("port", p["id"]) for p in ports), "the ports")
-            behind = feed.world.position - applied
+            behind = feed.fanout.position - applied
             assert behind >= len(ports)
             alive, says_so = await says(applied)
             assert (alive, says_so[DATAPLANE], says_so[FEED_BEHIND]) == (True, "up", behind)
@@ -264,4 +264,4 @@ def test_what_a_host_could_not_do_is_in_the_log(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(test())
-    assert "host h1 could not do port p-1: no such tap FORGED line" in caplog.messages
+    assert "host h1 reports an error (port p-1): no such tap FORGED line" in caplog.messages

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.metadata.messages import RateLimit, Settings
-from neutrino.lab.metadata import NovaMetadata
+from neutrino.agent.metadata.messages import ProxySettings, RateLimit
 from tests.support.metadata import SECRET, TIMES, Host, answers, isolated, nova, port, settings_for, status, until
+from tests.support.nova_metadata import NovaMetadata
 from tests.support.ports import free_port
 
 
@@ -54,8 +54,8 @@ def test_without_nova_there_is_a_502_and_with_it_an_answer_again(tmp_path: Path)
     """It is killed, with the connections to it that are kept for the next request."""
     number, secret = free_port(), tmp_path / "secret"
     secret.write_text(SECRET)
-    argv = [sys.executable, "-m", "neutrino.lab.metadata", "--port", str(number), "--secret-file", str(secret)]
-    host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
+    argv = [sys.executable, "-m", "tests.support.nova_metadata", "--port", str(number), "--secret-file", str(secret)]
+    host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
     blue = isolated(host, "blue", 5)
 
     async def scenario() -> None:
@@ -165,7 +165,7 @@ def test_who_asks_too_often_is_told_so(server: NovaMetadata, tmp_path: Path) -> 
                 answered = [(await host.asks("blue"))[0] for _ in range(8)]
                 assert answered == [200] * 5 + [429] * 3
                 assert await host.asks("other") == (200, other.device_id)
-                assert blue.device_id in server.asked
+                assert blue.device_id in server.requested_by
 
         asyncio.run(scenario())
     finally:
@@ -226,7 +226,7 @@ def test_what_nova_says_after_its_answer_is_nobodys(tmp_path: Path) -> None:
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         number = server.sockets[0].getsockname()[1]
-        host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
+        host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
         try:
             isolated(host, "blue", 5)
             host.feed.synced()

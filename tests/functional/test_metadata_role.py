@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.lab.metadata import NovaMetadata
 from neutrino.model.dhcp import DhcpPort, device_id
 from tests.support.metadata import (
     ADDRESSES,
@@ -30,6 +29,7 @@ from tests.support.metadata import (
     settings_for,
     until,
 )
+from tests.support.nova_metadata import NovaMetadata
 
 
 @pytest.fixture

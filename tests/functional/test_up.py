@@ -90,7 +90,7 @@ def test_a_configuration_file_goes_over_the_defaults(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_client_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from neutrino.cli import ready as module
+    from neutrino.cli.up import next_steps as module
 
     monkeypatch.setenv("PATH", str(tmp_path))
     assert module.client() == (str(Path(sys.executable).with_name("openstack")), "")
@@ -129,7 +129,7 @@ def test_two_runs_with_one_directory_are_refused(tmp_path: Path) -> None:
         second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
     assert second.returncode == 1
     assert second.stderr == (
-        f"neutrino: neutrino up runs already with its files in {tmp_path}/state: end it, or use --state\n"
+        f"neutrino: neutrino up is already running with state directory {tmp_path}/state: end it, or use --state\n"
     )
 
 

@@ -182,5 +182,5 @@ def test_vm_without_a_run_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr == (
-        f"neutrino: no neutrino up runs with its files in {tmp_path}/state: start it, or name its --state\n"
+        f"neutrino: neutrino up is not running with state directory {tmp_path}/state: start it, or use --state\n"
     )

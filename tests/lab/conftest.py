@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.lab import Lab
 from tests.support.lab import clean, log_sizes, logs_since, restricted_datapaths, temporary_lab
+from tests.support.lab_control import Lab
 from tests.support.routing_lab import Object, floating_ip
 
 _SIZES = pytest.StashKey[dict[str, int]]()

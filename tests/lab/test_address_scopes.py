@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
+from neutrino.lab.api_client import Object
 from tests.support.addresses import pool
 from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import wait_until
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.routing_lab import (
     EXTERNAL,

@@ -9,10 +9,10 @@ from itertools import chain, islice
 
 import pytest
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from tests.support.lab import temporary_lab
+from tests.support.lab_control import Lab
 from tests.support.lab_frames import arriving, honest, to_all
 from tests.support.lab_guests import (
     EVERYTHING,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.lab.lab import Lab
 from tests.support.lab import address, clean, open_group, pings, port, temporary_lab, wait_until
+from tests.support.lab_control import Lab, dhcp_options
 from tests.support.lab_dhcp import (
     addresses,
     elsewhere,
@@ -64,7 +64,7 @@ def test_a_machine_gets_its_lease_keeps_it_and_gives_it_back(lab: Lab) -> None:
     own = address(lab, "a")
     assert addresses(lab, "a") == {f"{own}/24"}
     assert pings(lab, "a", address(lab, "b"))
-    told = lab.dhcp("a").told()
+    told = dhcp_options(lab.dhcp("a"))
     assert told["new_dhcp_server_identifier"] == servers(lab, blue)[0]["fixed_ips"][0]["ip_address"]
     assert (told["new_routers"], told["new_interface_mtu"]) == ("10.0.0.1", "1450")
     assert told["new_domain_name"] == "openstacklocal"
@@ -117,11 +117,11 @@ def test_subnets_of_both_families_and_every_mode(lab: Lab) -> None:
     # Stateless: no address, but the rest. SLAAC: nobody is asked.
     client = lab.dhcp("vm-stateless")
     lab.run("vm-stateless", client.argv(6, "-S", "-1"), timeout=15)
-    assert client.told()["new_dhcp6_name_servers"] == "2001:db8::53"
-    assert "new_ip6_address" not in client.told()
+    assert dhcp_options(client)["new_dhcp6_name_servers"] == "2001:db8::53"
+    assert "new_ip6_address" not in dhcp_options(client)
     silent = lab.dhcp("vm-slaac")
     lab.run("vm-slaac", ["timeout", "3", *silent.argv(6, "-S", "-1", "-d")], check=False)
-    assert "new_dhcp6_name_servers" not in silent.told()
+    assert "new_dhcp6_name_servers" not in dhcp_options(silent)
 
 
 def test_no_answer_to_others(lab: Lab) -> None:
@@ -133,10 +133,10 @@ def test_no_answer_to_others(lab: Lab) -> None:
     lab.vm("b", port="any", host="h1")
     for vm, network_id in (("a", blue), ("b", red)):
         assert addresses(lab, vm) == {f"{address(lab, vm)}/24"}
-        told = lab.dhcp(vm).told()
+        told = dhcp_options(lab.dhcp(vm))
         own = servers(lab, network_id)[0]["fixed_ips"][0]["ip_address"]
         assert told["new_dhcp_server_identifier"] == own
-    lab.dhcp("b").forget()
+    lab.dhcp("b").remove()
     for mac in (port(lab, "a")["mac_address"], "fa:16:3e:fe:ed:01"):
         lab.run("b", ["ip", "link", "set", "eth0", "address", mac])
         assert udhcpc(lab, "b", tries=2) == {}
@@ -168,7 +168,7 @@ def test_two_agents_give_the_same_lease_and_one_is_enough(lab: Lab) -> None:
 
 
 def leases_file(lab: Lab, host: str, network_id: str) -> str:
-    return (lab.places.host(host) / "dhcp" / network_id / "host").read_text()
+    return (lab.paths.host(host) / "dhcp" / network_id / "host").read_text()
 
 
 def test_what_dies_comes_back_and_what_restarts_leaves_it_alone(lab: Lab) -> None:
@@ -224,7 +224,7 @@ def test_an_agent_that_is_set_down_is_relieved(lab: Lab) -> None:
         assert (after["id"], after["fixed_ips"]) == (before["id"], before["fixed_ips"])
         wait_until(lambda: pid(lab, there, blue) == 0, 10, f"{there} still serves")
         wait_for_renewal(lab, "a")
-        assert lab.dhcp("a").told()["new_dhcp_server_identifier"] == before["fixed_ips"][0]["ip_address"]
+        assert dhcp_options(lab.dhcp("a"))["new_dhcp_server_identifier"] == before["fixed_ips"][0]["ip_address"]
     finally:
         lab.api.update("agent", agent["id"], admin_state_up=True)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
+from neutrino.lab.api_client import Object
 from tests.support.lab import address, open_group, temporary_lab, wait_until
+from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import addresses, elsewhere, home, pid, served, servers, wait_for_renewal
 from tests.support.lab_metadata import metadata_route, wait_for_metadata
 from tests.support.routing_lab import differs, inside, make_router, reaches, routers_cleaned
@@ -82,7 +82,7 @@ def test_the_router_is_there_before_the_tap_and_stays(lab: Lab) -> None:
     vm = lab.define_vm("a", network="blue", host=away, security_groups=["open"])  # bound, and no more
     wait_until(lambda: "10.0.1.1/24" in in_namespace(lab, away, router), 10, "the router has not come with the binding")
     wait_until(lambda: pid(lab, away, blue["id"]) != 0, 10, "DHCP has not come with the binding")
-    assert vm.nic.tap not in lab.run(away, ["ovs-vsctl", "list-ports", "br-int"]).stdout
+    assert vm.tap not in lab.run(away, ["ovs-vsctl", "list-ports", "br-int"]).stdout
     wait_until(lambda: not differs(lab, away), 20, f"{away} is not done")
     before, process = in_namespace(lab, away, router), pid(lab, away, blue["id"])
     # Everything is told anew, by another server and to another agent.

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from tests.support.dvr_lab import distributed_lab, gaps, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging, log_sizes, restricted_datapaths
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests
 from tests.support.routing_checks import (
     check_forwarded_ports,

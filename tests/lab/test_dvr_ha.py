@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from tests.support.dvr_lab import distributed_lab, gaps, in_snat, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.routing_checks import (
     check_floating_ips,

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab import processes
-from neutrino.lab.lab import Lab
-from neutrino.lab.ovs import DATABASE
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.ovs import DATABASE
 from tests.faults.outage import without_server
 from tests.support.lab import temporary_lab
+from tests.support.lab_control import Lab
 from tests.support.lab_faults import (
     BRIDGES,
     QUICK_AGENT,
@@ -108,7 +108,7 @@ def test_what_changes_while_the_agent_is_away_is_done_when_it_is_back(site: Site
         expect_open(site, 81)
         expect_closed(site, 80)
         switch = lab.ovs("h1")
-        wait_until(lambda: switch.vsctl("get", "port", going.nic.tap, "tag").strip() == DEAD, SOON, "it still talks")
+        wait_until(lambda: switch.vsctl("get", "port", going.tap, "tag").strip() == DEAD, SOON, "it still talks")
         verify(lab, "h1")
     assert traffic.lost == {}
     lab.api.delete("security_group_rule", new_rule)
@@ -154,7 +154,7 @@ def test_an_agent_that_remembers_nothing_deletes_nothing_until_the_server_has_to
     with Traffic(site, plugs=True) as traffic:
         lab.stop_server()
         lab.stop_agent("h1", kill=True)
-        (lab.places.host("h1") / "feed.json").unlink()
+        (lab.paths.host("h1") / "feed.json").unlink()
         since = now()
         log.forget()
         lab.start_agent("h1", wait=False)
@@ -244,7 +244,7 @@ def test_a_flow_changed_by_hand_is_put_right(site: Site, lab: Lab, before: Wirin
 
 
 def test_a_tag_changed_by_hand_is_put_right(site: Site, lab: Lab, before: Wiring) -> None:
-    device = site["vxlan2"].vm.nic.tap
+    device = site["vxlan2"].vm.tap
     with Traffic(site) as traffic:
         lab.ovs("h1").vsctl("set", "port", device, "tag=77")
         site.wait_until_as(before)

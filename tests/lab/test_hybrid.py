@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
+from neutrino.lab.api_client import Object
 from neutrino.model.link_local import link_local
+from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, advertises, arriving, asks, datagram, ends, routes
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -78,8 +78,8 @@ def place(session_lab: Lab) -> Iterator[Place]:
 def test_such_ports_are_plugged_through_a_bridge_and_not_filtered_in_the_switch(place: Place) -> None:
     for guest in (place.client, *place.servers):
         assert guest.port["binding:vif_details"]["ovs_hybrid_plug"] is True
-        assert guest.vm.nic.switch_device.startswith("qvo")
-        assert guest.vm.nic.bridge in place.lab.run(guest.host, ["ip", "-br", "link", "show", "type", "bridge"]).stdout
+        assert guest.vm.switch_device.startswith("qvo")
+        assert guest.vm.bridge in place.lab.run(guest.host, ["ip", "-br", "link", "show", "type", "bridge"]).stdout
     assert place.native.port["binding:vif_details"]["ovs_hybrid_plug"] is False
     assert not any("table=71" in line and "reg5" in line for line in flows(place.lab, "h1").splitlines())
     expect(attempts(place.client, [*place.servers, place.native]))
@@ -168,7 +168,7 @@ def test_after_a_change_of_the_driver_each_port_is_filtered_where_it_was_plugged
     near, far = place.servers
     _restart(place.lab, {"h1": "openvswitch", "h3": "iptables_hybrid"})
     late = make_guests(place.lab, Spec("late", place.network, "h3", [group]))[0]
-    assert late.vm.nic.switch_device.startswith("qvo")
+    assert late.vm.switch_device.startswith("qvo")
     place.serve(group)
     place.native.update(security_groups=[group])
     servers = [near, place.native, late]

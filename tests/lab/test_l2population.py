@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging
+from tests.support.lab_control import Lab
 from tests.support.lab_faults import Log, more_than_hiccups, unanswered
 from tests.support.lab_frames import asks, ends, send, to_all
 from tests.support.lab_guests import (

@@ -1,4 +1,4 @@
-"""`neutrino lab`, as its user meets it."""
+"""The `neutrino lab` command."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab import processes
-from neutrino.lab.lab import Lab
-from neutrino.lab.ovs import SWITCH
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.ovs import SWITCH
 from neutrino.lab.status import read_status
 from tests.support.lab import (
     Pinging,
@@ -30,6 +29,7 @@ from tests.support.lab import (
     traces,
     wait_until,
 )
+from tests.support.lab_control import Lab
 from tests.support.neutrino import PROGRAM
 from tests.support.ports import free_port
 
@@ -56,7 +56,7 @@ class Command:
 
     def refused(self, *arguments: str) -> str:
         done = self(*arguments)
-        assert done.returncode == 1, done.stdout
+        assert done.returncode in (1, 2), done.stdout
         assert done.stderr.startswith("neutrino: ")
         assert "Traceback" not in done.stderr
         return done.stderr.removeprefix("neutrino: ").strip()
@@ -74,7 +74,7 @@ def place(directory: Path) -> Iterator[Command]:
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    """A lab of two hosts that the command has brought up, for the tests that only use one."""
+    """A lab of two hosts, created by the command, for tests that only use one."""
     with place(tmp_path_factory.mktemp("used")) as command:
         done = command.up("--hosts", "2")
         assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
 
 @pytest.fixture
 def vms(command: Command) -> Iterator[Command]:
-    """The same; VMs of the test are gone afterwards."""
+    """The same; the VMs of a test are deleted afterwards."""
     yield command
     for vm in Lab.open(command.state).vms.all():
         command("vm", "--delete", vm.name)
@@ -93,18 +93,18 @@ def vms(command: Command) -> Iterator[Command]:
 # --- up and down ------------------------------------------------------------------------------------------------------
 
 
-def test_three_hosts_come_up_and_go_without_a_trace(tmp_path: Path) -> None:
+def test_three_hosts_are_created_and_removed_completely(tmp_path: Path) -> None:
     with place(tmp_path) as command:
         done = command.up()
         assert done.returncode == 0, done.stderr
-        for progress in ("h1, h2, h3 and the wires", "h3: Open vSwitch", f"127.0.0.1:{command.port}", "h3: agent"):
+        for progress in ("h1, h2, h3 and the networks", "h3: Open vSwitch", f"127.0.0.1:{command.port}", "h3: agent"):
             assert progress in done.stdout
         assert "OS_CLIENT_CONFIG_FILE=" in done.stdout
         lab = Lab.open(command.state)
         network(lab, "blue")
         assert command("vm", "vm1", "--network", "blue").returncode == 0
-        tap = lab.vms.get("vm1").nic.tap
-        assert _seen_outside(tap) == set(), "all of it is in namespaces of the lab's"
+        tap = lab.vms.get("vm1").tap
+        assert _seen_outside(tap) == set(), "devices are in the lab's namespaces only"
         members = processes.read_members(command.state)
         assert len(members) > 14
 
@@ -120,12 +120,12 @@ def test_three_hosts_come_up_and_go_without_a_trace(tmp_path: Path) -> None:
 
 
 def _seen_outside(tap: str) -> set[str]:
-    """Of the devices and named namespaces that this lab has, those that the namespaces outside it show."""
+    """The lab's devices and named namespaces that are visible outside it."""
     seen = {*os.listdir("/sys/class/net"), *(os.listdir("/run/netns") if os.path.isdir("/run/netns") else ())}
     return seen & {tap, "h1-underlay", "underlay", "br-underlay", "br-ex", "br-provider", "vm-vm1"}
 
 
-def test_what_fails_half_way_is_taken_down_again(tmp_path: Path) -> None:
+def test_a_failed_up_removes_what_it_created(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     broken = programs / "ovs-vswitchd"
@@ -140,12 +140,12 @@ def test_what_fails_half_way_is_taken_down_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_an_up_that_is_ended_leaves_nothing_that_down_does_not_find(tmp_path: Path, number: signal.Signals) -> None:
+def test_down_removes_everything_of_an_up_that_was_killed(tmp_path: Path, number: signal.Signals) -> None:
     with place(tmp_path) as command:
         argv = command.argv("up", "--port", str(command.port), "--hosts", "1")
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        assert "wires" in process.stdout.readline()
+        assert "networks" in process.stdout.readline()
         process.send_signal(number)
         process.communicate(timeout=SECONDS)
         assert process.returncode != 0
@@ -155,7 +155,7 @@ def test_an_up_that_is_ended_leaves_nothing_that_down_does_not_find(tmp_path: Pa
         assert traces(command.state) == []
 
 
-def test_down_ends_a_lab_of_which_much_was_killed_and_deleted(tmp_path: Path) -> None:
+def test_down_removes_a_lab_with_killed_processes_and_no_directory(tmp_path: Path) -> None:
     with place(tmp_path) as command:
         assert command.up("--hosts", "1").returncode == 0
         lab = Lab.open(command.state)
@@ -166,16 +166,16 @@ def test_down_ends_a_lab_of_which_much_was_killed_and_deleted(tmp_path: Path) ->
         processes.wait_for_end(holder, 10)
         status = command("status")
         assert status.returncode == 1
-        assert "does not answer" in status.stdout
-        assert "h1 is not up" in command.refused("exec", "h1", "--", "true")
-        shutil.rmtree(command.state)  # also that
-        assert "is gone" in command("down").stdout
+        assert "does not respond" in status.stdout
+        assert "h1 is not running" in command.refused("exec", "h1", "--", "true")
+        shutil.rmtree(command.state)
+        assert "removed the lab" in command("down").stdout
         assert traces(command.state) == []
 
 
 def test_a_second_up_is_refused(command: Command) -> None:
     other = Command(command.state, free_port())
-    assert "there is a lab in" in other.refused("up", "--port", str(other.port))
+    assert "a lab exists in" in other.refused("up", "--port", str(other.port))
     assert command("status").returncode == 0
 
 
@@ -188,11 +188,11 @@ def test_a_port_in_use_and_a_directory_in_use_are_refused(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     command = Command(tmp_path, free_port())
     assert "is not empty" in command.refused("up", "--port", str(command.port))
-    assert "is no lab's directory" in command.refused("down")
+    assert "is not the directory of a lab" in command.refused("down")
     assert (tmp_path / "file").exists()
 
 
-def test_two_labs_do_not_meet(command: Command, tmp_path: Path) -> None:
+def test_two_labs_are_isolated(command: Command, tmp_path: Path) -> None:
     with place(tmp_path) as other:
         assert other.up("--hosts", "1", "--underlay-ip-version", "6", "--mtu", "1600").returncode == 0
         mine, theirs = Lab.open(command.state), Lab.open(other.state)
@@ -207,18 +207,18 @@ def test_two_labs_do_not_meet(command: Command, tmp_path: Path) -> None:
 # --- status and exec --------------------------------------------------------------------------------------------------
 
 
-def test_status_shows_hosts_vms_and_how_to_go_on(vms: Command) -> None:
+def test_status_shows_hosts_vms_and_next_steps(vms: Command) -> None:
     assert vms("vm", "vm1", "--network", "blue", "--host", "h2").returncode == 0
     lab = Lab.open(vms.state)
     done = vms("status")
     assert done.returncode == 0
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
-    assert f"http://127.0.0.1:{vms.port} answers" in lines["API"]
+    assert f"http://127.0.0.1:{vms.port} responds" in lines["API"]
     assert f" alive  {lab.agent_pid('h1')} " in lines["h1"]
     assert str(lab.ovs("h1").pid(SWITCH)) in lines["h1"]
     for word in ("h2", lab.vms.get("vm1").port_id, address(lab, "vm1"), "ACTIVE"):
         assert word in lines["vm1"]
-    assert f"OS_CLIENT_CONFIG_FILE={lab.places.clouds}" in done.stdout
+    assert f"OS_CLIENT_CONFIG_FILE={lab.paths.clouds}" in done.stdout
 
     lab.stop_agent("h1", kill=True)
     done = vms("status")
@@ -245,7 +245,7 @@ def test_a_host_has_its_own_switch_namespaces_and_underlay(command: Command) -> 
     assert on("h1", "ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:hostname") == "h1\n"
     assert on("h2", "ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:hostname") == "h2\n"
     assert "cookie" in on("h1", "ovs-ofctl", "dump-flows", "br-int")
-    # Where Nova's os-vif plugs, by the agent's doing.
+    # The manager that the agent sets, where Nova's os-vif connects.
     assert "br-int" in on("h1", "ovs-vsctl", "--db=tcp:127.0.0.1:6640", "list-br")
     assert {"br-int", "br-ex", "br-provider"} < set(on("h1", "ovs-vsctl", "list-br").split())
     assert all(line.startswith(("qdhcp-", "qrouter-")) for line in on("h1", "ip", "netns").splitlines())
@@ -264,10 +264,10 @@ def test_down_from_inside_is_refused(command: Command) -> None:
 # --- VMs --------------------------------------------------------------------------------------------------------------
 
 
-def test_vms_on_two_hosts_reach_each_other_and_go_without_a_trace(vms: Command) -> None:
+def test_vms_on_two_hosts_reach_each_other_and_are_deleted_completely(vms: Command) -> None:
     lab = Lab.open(vms.state)
     open_group(lab)
-    for name in ("vm1", "vm2"):  # each goes where there are fewest
+    for name in ("vm1", "vm2"):  # by default on the host with the fewest
         done = vms("vm", name, "--network", "blue", "--security-group", "open")
         assert done.returncode == 0, done.stderr
         assert address(lab, name) in done.stdout
@@ -281,7 +281,7 @@ def test_vms_on_two_hosts_reach_each_other_and_go_without_a_trace(vms: Command) 
     device = lab.run("vm1", ["ip", "link", "show", "dev", "eth0"]).stdout
     assert found["mac_address"] in device
     assert "mtu 1450" in device
-    assert _external_ids(lab, first.host, first.nic.tap) == {
+    assert _external_ids(lab, first.host, first.tap) == {
         "iface-id": first.port_id,
         "iface-status": "active",
         "attached-mac": found["mac_address"],
@@ -294,8 +294,8 @@ def test_vms_on_two_hosts_reach_each_other_and_go_without_a_trace(vms: Command) 
     sleeping.communicate()
     assert lab.api.list("port", name="vm1") == []
     assert "vm-vm1" not in lab.run(first.host, ["ip", "netns"]).stdout
-    assert first.nic.tap not in lab.run(first.host, ["ip", "link"]).stdout
-    assert first.nic.tap not in lab.run(first.host, ["ovs-vsctl", "list-ports", "br-int"]).stdout
+    assert first.tap not in lab.run(first.host, ["ip", "link"]).stdout
+    assert first.tap not in lab.run(first.host, ["ovs-vsctl", "list-ports", "br-int"]).stdout
     assert "there is no VM vm1" in vms.refused("vm", "--delete", "vm1")
 
 
@@ -305,11 +305,11 @@ def _external_ids(lab: Lab, host: str, device: str) -> dict[str, str]:
     return {name: value.strip('"') for name, _, value in pairs}
 
 
-def test_a_port_that_was_there_stays_and_is_unbound(vms: Command) -> None:
+def test_an_existing_port_stays_and_is_unbound(vms: Command) -> None:
     lab = Lab.open(vms.state)
     made = lab.api.create("port", network_id=lab.api.find("network", "blue")["id"], name="kept")
     assert vms("vm", "vm1", "--port", "kept", "--host", "h1", "--no-dhcp").returncode == 0
-    assert "belongs to compute:lab" in vms.refused("vm", "vm2", "--port", made["id"])
+    assert "in use by compute:lab" in vms.refused("vm", "vm2", "--port", made["id"])
     assert vms("vm", "--delete", "vm1").returncode == 0
     kept = lab.api.show("port", made["id"])
     assert (kept["device_id"], kept["device_owner"], kept["binding:host_id"]) == ("", "", "")
@@ -319,12 +319,12 @@ def test_a_port_that_was_there_stays_and_is_unbound(vms: Command) -> None:
 def test_a_hybrid_port_has_a_bridge_of_its_own(vms: Command) -> None:
     lab = Lab.open(vms.state)
     assert vms("vm", "vm1", "--network", "blue", "--host", "h1", "--hybrid").returncode == 0
-    nic = lab.vms.get("vm1").nic
-    assert nic.switch_device.startswith("qvo")
-    assert _external_ids(lab, "h1", nic.switch_device)["iface-id"] == nic.port_id
-    assert {nic.tap, nic.bridge_device} == set(_bridged(lab, "h1", nic.bridge))
+    vm = lab.vms.get("vm1")
+    assert vm.switch_device.startswith("qvo")
+    assert _external_ids(lab, "h1", vm.switch_device)["iface-id"] == vm.port_id
+    assert {vm.tap, vm.bridge_device} == set(_bridged(lab, "h1", vm.bridge))
     assert vms("vm", "--delete", "vm1").returncode == 0
-    assert nic.port_id[:11] not in lab.run("h1", ["ip", "link"]).stdout
+    assert vm.port_id[:11] not in lab.run("h1", ["ip", "link"]).stdout
 
 
 def _bridged(lab: Lab, host: str, bridge: str) -> Sequence[str]:
@@ -332,21 +332,21 @@ def _bridged(lab: Lab, host: str, bridge: str) -> Sequence[str]:
     return [line.split("@")[0].split()[0] for line in lines]
 
 
-def test_what_cannot_be_is_told(vms: Command) -> None:
+def test_invalid_arguments_are_rejected(vms: Command) -> None:
     assert vms.refused("vm", "vm1", "--network", "red") == "there is no network red"
     assert vms.refused("vm", "vm1", "--network", "blue", "--host", "h9") == ("there is no host h9: this lab has h1, h2")
     assert "either --network or --port" in vms.refused("vm", "vm1")
     assert "there is no security group nobody" in vms.refused(
         "vm", "vm1", "--network", "blue", "--security-group", "nobody"
     )
-    assert "is no name for a VM" in vms.refused("vm", "a/b", "--network", "blue")
+    assert "invalid VM name" in vms.refused("vm", "a/b", "--network", "blue")
     assert vms("vm", "vm1", "--network", "blue").returncode == 0
-    assert "there is a VM vm1 already" in vms.refused("vm", "vm1", "--network", "blue")
+    assert "VM vm1 exists already" in vms.refused("vm", "vm1", "--network", "blue")
     lab = Lab.open(vms.state)
     assert len(lab.api.list("port", name="vm1")) == 1
 
 
-def test_a_host_that_cannot_carry_the_network_is_told_and_nothing_is_left(vms: Command) -> None:
+def test_a_failed_binding_is_reported_and_nothing_is_left(vms: Command) -> None:
     lab = Lab.open(vms.state)
     made = network(lab, "far", **{"provider:network_type": "flat", "provider:physical_network": "elsewhere"})
     assert "cannot be bound to h1" in vms.refused("vm", "vm1", "--network", "far", "--host", "h1")
@@ -355,7 +355,7 @@ def test_a_host_that_cannot_carry_the_network_is_told_and_nothing_is_left(vms: C
     lab.api.delete("network", made["id"])
 
 
-# --- what tests do with a lab -----------------------------------------------------------------------------------------
+# --- the lab of the tests ----------------------------------------------------------------------------------------------
 
 
 def _two_vms(lab: Lab) -> str:
@@ -367,7 +367,7 @@ def _two_vms(lab: Lab) -> str:
     return address(lab, "vm2")
 
 
-def test_agent_switch_and_server_can_be_ended_and_started(lab: Lab) -> None:
+def test_agent_switch_and_server_can_be_stopped_and_started(lab: Lab) -> None:
     target = _two_vms(lab)
 
     before = lab.agent_pid("h1")
@@ -383,9 +383,9 @@ def test_agent_switch_and_server_can_be_ended_and_started(lab: Lab) -> None:
         wait_until(lambda: pings(lab, "vm1", target, count=1), 15, "vm1 does not reach vm2 again")
 
     lab.stop_server(kill=True)
-    assert not lab.api.answers()
+    assert not lab.api.responds()
     lab.start_server()
-    assert lab.api.answers()
+    assert lab.api.responds()
 
 
 def test_a_capture_sees_the_tunnel_and_a_vm_moves(lab: Lab) -> None:
@@ -417,14 +417,14 @@ def test_a_ping_counts_what_is_lost_and_tcp_connects(lab: Lab) -> None:
 
 
 def test_each_test_finds_the_lab_clean_and_running(lab: Lab) -> None:
-    """Whatever the one before did. Here: everything is ended, and much is left lying about."""
+    """Whatever the previous test did: here all processes are stopped and objects are left behind."""
     _two_vms(lab)
     lab.api.create("address_group", name="left", addresses=["10.0.0.0/8"])
     lab.stop_agent("h1", kill=True)
     lab.stop_ovs("h2", kill=True)
     lab.stop_server(kill=True)
     clean(lab)
-    assert read_status(lab).is_well
+    assert read_status(lab).is_healthy
     assert lab.vms.all() == []
     assert [lab.api.list(kind) for kind in ("port", "subnet", "network", "address_group")] == [[], [], [], []]
     assert {group["name"] for group in lab.api.list("security_group")} <= {"default"}

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.l2.pipeline import DEAD_VLAN
-from neutrino.lab.addressing import apply_static
-from neutrino.lab.api import Object
-from neutrino.lab.enter import vm_network
-from neutrino.lab.lab import Lab
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts.namespaces import vm_network
+from neutrino.lab.instances.addressing import apply_static
 from neutrino.lab.settings import vm_namespace
-from neutrino.lab.waiting import wait_until
 from tests.support.lab import Pinging
+from tests.support.lab_control import Lab
 from tests.support.lab_frames import Ear, Frame, announces, arriving, asks, ends, honest, send, swallowed
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -102,7 +102,7 @@ def _everything(source: Guest, target: Guest) -> dict[str, Frame]:
 
 
 def _tag(lab: Lab, host: str, guest: Guest) -> str:
-    return lab.run(host, ["ovs-vsctl", "get", "Port", guest.vm.nic.tap, "tag"]).stdout.strip()
+    return lab.run(host, ["ovs-vsctl", "get", "Port", guest.vm.tap, "tag"]).stdout.strip()
 
 
 @pytest.mark.parametrize("kind", ["vxlan", "vlan"])

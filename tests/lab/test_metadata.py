@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.lab.lab import Lab
 from tests.support.lab import clean, network, open_group, port, temporary_lab, wait_until
+from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import configured_by_udhcpc
 from tests.support.lab_metadata import IDENTITY, SIX, asking, curl, metadata_route, wait_for_metadata
 
@@ -64,7 +64,7 @@ def dhcp_address(lab: Lab, vm: str) -> str:
 
 
 def metadata_pid(lab: Lab) -> int:
-    return int((lab.places.host("h1") / "metadata.pid").read_text())
+    return int((lab.paths.host("h1") / "metadata.pid").read_text())
 
 
 def test_overlapping_networks_each_have_their_own_instance(lab: Lab) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.lab import Lab
 from tests.support.lab import network, open_group, temporary_lab, wait_until
+from tests.support.lab_control import Lab
 from tests.support.lab_metadata import IDENTITY, curl, wait_for_metadata
 from tests.support.routing_lab import SOON, attach, detach, host_of, move_router, routers_cleaned
 

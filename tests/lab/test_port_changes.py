@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, cookie_of
+from neutrino.agent.l2.extension_api import COOKIE, LEARNED_COOKIE, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
-from neutrino.lab import plug
-from neutrino.lab.api import Object
-from neutrino.lab.enter import host_network, in_network
-from neutrino.lab.lab import Lab
-from neutrino.lab.plug import Nic
-from neutrino.lab.settings import WIRE
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts.namespaces import host_network, in_network
+from neutrino.lab.instances import plug
+from neutrino.lab.instances.records import Vm
+from neutrino.lab.settings import FABRIC
+from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, Ear, Frame, arriving, datagram, ends, honest, swallowed
 from tests.support.lab_guests import (
     EVERYTHING,
@@ -215,7 +215,7 @@ def test_a_port_deleted_while_it_is_plugged_is_cut_off(place: Place) -> None:
     lab = place.lab
     (victim,) = make_guests(lab, Spec("victim", place.network, "h1", [place.group]))
     wait_to_reach(place.neighbour, victim)
-    device, number = victim.vm.nic.tap, ofport(lab, "h1", victim.port_id)
+    device, number = victim.vm.tap, ofport(lab, "h1", victim.port_id)
     lab.api.delete("port", victim.port_id)
     expect([], [*attempts(place.others, [victim]), *attempts(victim, [place.neighbour])])
     wait_until(lambda: _tag(lab, "h1", device) == str(DEAD_VLAN), SOON, "a deleted port is not in the dead VLAN")
@@ -236,19 +236,19 @@ def _tag(lab: Lab, host: str, device: str) -> str:
 def strangers(place: Place) -> Iterator[tuple[Guest, Guest]]:
     """Two machines plugged on h1 for ports that the server does not know."""
     lab = place.lab
-    nics = [Nic(f"nobody{n}", str(uuid.uuid4()), str(uuid.uuid4()), f"fa:16:3e:ff:ff:0{n}", 1450) for n in (1, 2)]
-    yield from _plugged(lab, nics)
+    vms = [Vm(f"nobody{n}", "h1", str(uuid.uuid4()), str(uuid.uuid4()), f"fa:16:3e:ff:ff:0{n}", 1450) for n in (1, 2)]
+    yield from _plugged(lab, vms)
 
 
-def _plugged(lab: Lab, nics: list[Nic]) -> Iterator[tuple[Guest, Guest]]:
-    plug.plug(lab.ovs("h1"), lab.holder("h1"), nics)
+def _plugged(lab: Lab, vms: list[Vm]) -> Iterator[tuple[Guest, Guest]]:
+    plug.plug(lab.ovs("h1"), vms)
     try:
         first, second = (
-            Guest(lab, nic.vm, nic.port_id, nic.mac, {4: f"10.0.0.{240 + n}"}, "h1") for n, nic in enumerate(nics)
+            Guest(lab, vm.name, vm.port_id, vm.mac, {4: f"10.0.0.{240 + n}"}, "h1") for n, vm in enumerate(vms)
         )
         yield first, second
     finally:
-        plug.unplug(lab.ovs("h1"), lab.holder("h1"), nics)
+        plug.unplug(lab.ovs("h1"), vms)
 
 
 def _all_ways(source: Guest, targets: list[Guest]) -> dict[str, Frame]:
@@ -273,10 +273,12 @@ def test_nor_before_the_agent_has_heard_of_it(place: Place) -> None:
     lab = place.lab
     lab.stop_agent("h1")
     try:
-        nics = [Nic(f"early{n}", str(uuid.uuid4()), str(uuid.uuid4()), f"fa:16:3e:ff:fe:0{n}", 1450) for n in (1, 2)]
-        for one, other in _plugged(lab, nics):
-            lab.run("h1", ["ovs-vsctl", "--timeout=5", "wait-until", "Interface", nics[1].tap, "ofport>0"])
-            assert _tag(lab, "h1", nics[0].tap) == "[]"
+        vms = [
+            Vm(f"early{n}", "h1", str(uuid.uuid4()), str(uuid.uuid4()), f"fa:16:3e:ff:fe:0{n}", 1450) for n in (1, 2)
+        ]
+        for one, other in _plugged(lab, vms):
+            lab.run("h1", ["ovs-vsctl", "--timeout=5", "wait-until", "Interface", vms[1].tap, "ofport>0"])
+            assert _tag(lab, "h1", vms[0].tap) == "[]"
             ways = _all_ways(one, [place.subject, place.neighbour, other])
             assert not arriving(one, place.subject, ways, honest(place.neighbour, place.subject), place.neighbour)
             assert swallowed(one, other, ways, lambda one=one: taken_from(one))  # type: ignore[misc]
@@ -316,7 +318,7 @@ class Wire:
     device: str = "provider"
 
     def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        return in_network(host_network(self.lab.holder(WIRE)), lambda: socket.socket(family, kind, protocol))
+        return in_network(host_network(self.lab.holder(FABRIC)), lambda: socket.socket(family, kind, protocol))
 
 
 def _on_wire(to: str, vlan: int | None) -> Frame:

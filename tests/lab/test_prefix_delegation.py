@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.main import CACHE
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
 from tests.support.delegation_lab import (
     Isp,
     asking,
@@ -27,6 +26,7 @@ from tests.support.delegation_lab import (
 )
 from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import Pinging
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, make_group
 from tests.support.routing_lab import (
     EXTERNAL,
@@ -137,7 +137,7 @@ def test_agents_and_clients_that_restart_keep_the_prefix(site: Site) -> None:
     prefix = site.check(site.subnet)
     running = clients(lab, host)
     # A killed agent starts from what it has written down, which it does a second after it heard of it.
-    cache = lab.places.host(host) / CACHE
+    cache = lab.paths.host(host) / CACHE
     wait_until(lambda: prefix in cache.read_text(), SOON, "the agent does not write down the prefix")
     with route_back(lab, prefix, site.gateway), Pinging(lab, site.vm, MACHINE6) as ping:
         lab.stop_agent(host, kill=True)

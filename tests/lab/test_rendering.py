@@ -1,18 +1,28 @@
 """What a lab is told to do, worked out without doing it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from neutrino.lab import processes, programs
-from neutrino.lab.addressing import render_static
-from neutrino.lab.configuration import render_agent
+from neutrino.lab import requirements
+from neutrino.lab.config_files import render_agent
 from neutrino.lab.errors import LabError
-from neutrino.lab.ovs import render_bridges
-from neutrino.lab.plug import Nic, render_devices, render_ports, render_removal
-from neutrino.lab.settings import MOST_HOSTS, WIRES, Places, Settings, bridge_mac, check, check_vm_name
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.ovs import render_bridges
+from neutrino.lab.instances.addressing import render_static
+from neutrino.lab.instances.plug import render_devices, render_ports, render_removal
+from neutrino.lab.instances.records import Vm
+from neutrino.lab.settings import MAX_HOSTS, UPLINKS, LabPaths, LabSettings, bridge_mac, check, check_vm_name
 
-NIC = Nic("vm1", "11111111-2222-3333-4444-555555555555", "abcdefab-cdef-0000-0000-000000000000", "fa:16:3e:0:0:1", 1450)
+VM = Vm(
+    name="vm1",
+    host="h1",
+    port_id="abcdefab-cdef-0000-0000-000000000000",
+    device_id="11111111-2222-3333-4444-555555555555",
+    mac="fa:16:3e:0:0:1",
+    mtu=1450,
+)
 
 
 def subnet(key: str, cidr: str, gateway: str | None, *routes: tuple[str, str]) -> dict[str, object]:
@@ -52,18 +62,18 @@ def test_a_router_that_is_the_vm_itself_is_no_way_out() -> None:
 
 
 def test_devices_have_the_names_that_nova_gives_them() -> None:
-    assert (NIC.tap, NIC.switch_device, NIC.namespace) == ("tapabcdefab-cd", "tapabcdefab-cd", "vm-vm1")
-    hybrid = Nic(*(NIC.vm, NIC.vm_id, NIC.port_id, NIC.mac, NIC.mtu), hybrid=True)
+    assert (VM.tap, VM.switch_device, VM.namespace) == ("tapabcdefab-cd", "tapabcdefab-cd", "vm-vm1")
+    hybrid = replace(VM, hybrid=True)
     assert (hybrid.switch_device, hybrid.bridge) == ("qvoabcdefab-cd", "qbrabcdefab-cd")
     assert "qvoabcdefab-cd" in render_ports([hybrid])
     assert "external_ids:iface-id=abcdefab-cdef-0000-0000-000000000000" in render_ports([hybrid])
     assert f"link set {hybrid.tap} master {hybrid.bridge}" in render_devices(hybrid)
-    assert len(NIC.tap) < 16  # the most that the kernel takes
+    assert len(VM.tap) < 16  # the most that the kernel takes
 
 
 def test_only_what_is_there_is_removed() -> None:
-    assert render_removal(NIC, frozenset({"lo"})) == []
-    assert render_removal(NIC, frozenset({"lo", "tapabcdefab-cd"})) == ["link delete tapabcdefab-cd"]
+    assert render_removal(VM, frozenset({"lo"})) == []
+    assert render_removal(VM, frozenset({"lo", "tapabcdefab-cd"})) == ["link delete tapabcdefab-cd"]
 
 
 @pytest.mark.parametrize("name", ["", "h1", "external", "../lab", "a b", "-a", "x" * 61])
@@ -75,36 +85,36 @@ def test_names_that_a_vm_cannot_have(name: str) -> None:
 @pytest.mark.parametrize(
     "settings, option",
     [
-        (Settings(hosts=0), "--hosts"),
-        (Settings(hosts=MOST_HOSTS + 1), "--hosts"),
-        (Settings(port=0), "--port"),
-        (Settings(mtu=1000), "--mtu"),
-        (Settings(datapath="dummy"), "--datapath"),
-        (Settings(central=0), "--central"),
-        (Settings(server_config_files=("/nowhere.conf",)), "/nowhere.conf"),
+        (LabSettings(hosts=0), "--hosts"),
+        (LabSettings(hosts=MAX_HOSTS + 1), "--hosts"),
+        (LabSettings(port=0), "--port"),
+        (LabSettings(mtu=1000), "--mtu"),
+        (LabSettings(datapath="dummy"), "--datapath"),
+        (LabSettings(central=0), "--central"),
+        (LabSettings(server_config_files=("/nowhere.conf",)), "/nowhere.conf"),
     ],
 )
-def test_what_cannot_be_is_refused_by_the_options_name(settings: Settings, option: str) -> None:
+def test_what_cannot_be_is_refused_by_the_options_name(settings: LabSettings, option: str) -> None:
     with pytest.raises(LabError, match=option):
         check(settings)
 
 
 @pytest.mark.parametrize("datapath", ["system", "netdev"])
 def test_the_datapath_is_the_same_for_every_bridge_and_the_agent(datapath: str) -> None:
-    settings = Settings(datapath=datapath)
+    settings = LabSettings(datapath=datapath)
     bridges = [part for part in render_bridges("h1", datapath) if part.startswith("datapath_type=")]
-    assert bridges == [f"datapath_type={datapath}"] * len(WIRES)
-    assert f"datapath_type = {datapath}\n" in render_agent(settings, Places(Path("/lab")), "h1")
+    assert bridges == [f"datapath_type={datapath}"] * len(UPLINKS)
+    assert f"datapath_type = {datapath}\n" in render_agent(settings, LabPaths(Path("/lab")), "h1")
 
 
 def test_the_first_hosts_take_routers_of_every_kind() -> None:
-    def modes(settings: Settings) -> list[str]:
-        rendered = (render_agent(settings, Places(Path("/lab")), host) for host in settings.host_names)
+    def modes(settings: LabSettings) -> list[str]:
+        rendered = (render_agent(settings, LabPaths(Path("/lab")), host) for host in settings.host_names)
         return [line for text in rendered for line in text.splitlines() if line.startswith("agent_mode")]
 
-    assert modes(Settings()) == ["agent_mode = dvr_snat", "agent_mode = dvr_snat", "agent_mode = dvr"]
-    assert modes(Settings(hosts=2, central=1)) == ["agent_mode = dvr_snat", "agent_mode = dvr"]
-    assert modes(Settings(roles=("l2", "dhcp"))) == []
+    assert modes(LabSettings()) == ["agent_mode = dvr_snat", "agent_mode = dvr_snat", "agent_mode = dvr"]
+    assert modes(LabSettings(hosts=2, central=1)) == ["agent_mode = dvr_snat", "agent_mode = dvr"]
+    assert modes(LabSettings(roles=("l2", "dhcp"))) == []
 
 
 def test_a_kernel_without_the_datapath_is_refused_with_what_to_do() -> None:
@@ -115,18 +125,18 @@ def test_a_kernel_without_the_datapath_is_refused_with_what_to_do() -> None:
         return "modprobe: FATAL: Module openvswitch not found"
 
     with pytest.raises(LabError) as refused:
-        programs.check_datapath("system", missing)
+        requirements.check_datapath("system", missing)
     assert str(refused.value) == (
         "--datapath system: this kernel has no module openvswitch (modprobe: FATAL: Module openvswitch not found); "
-        "--datapath netdev has the switches run in userspace"
+        "use --datapath netdev, the userspace datapath"
     )
-    programs.check_datapath("netdev", missing)
+    requirements.check_datapath("netdev", missing)
     assert asked == ["openvswitch"]
-    programs.check_datapath("system", lambda module: None)
+    requirements.check_datapath("system", lambda module: None)
 
 
 def test_each_host_has_its_own_mac_address_on_each_wire() -> None:
-    names = Settings(hosts=MOST_HOSTS).host_names
+    names = LabSettings(hosts=MAX_HOSTS).host_names
     assert len({bridge_mac(host, wire) for host in names for wire in ("underlay", "provider", "external")}) == 3 * 64
 
 
@@ -134,12 +144,12 @@ def test_only_root_may(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tneutrino\nCapEff:\t0000000000000000\n")
     with pytest.raises(LabError, match="root"):
-        programs.check_root(str(status))
+        requirements.check_root(str(status))
 
 
 def test_a_missing_program_is_named_with_its_package() -> None:
     with pytest.raises(LabError) as refused:
-        programs.check_programs(lambda program: None if program in ("ethtool", "ovs-vswitchd") else "/bin/it")
+        requirements.check_programs(lambda program: None if program in ("ethtool", "ovs-vswitchd") else "/bin/it")
     assert str(refused.value) == "the lab needs ovs-vswitchd, ethtool: apt-get install ethtool openvswitch-switch"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.lab import Lab
 from tests.support.lab import open_group, temporary_lab, wait_until
+from tests.support.lab_control import Lab
 from tests.support.routing_lab import (
     MACHINE,
     SOON,

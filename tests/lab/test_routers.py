@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.lab.api import Object, Refused
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import ApiError, Object
+from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging, log_sizes
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests
 from tests.support.routing_lab import (
     EXTERNAL,
@@ -252,7 +252,9 @@ def test_an_agent_that_is_killed_and_back_loses_nothing_and_touches_nothing(
 
 
 def _looked(lab: Lab, host: str, sizes: dict[str, int]) -> bool:
-    return "routers are as they should be" in lab.log_tail(f"{host}-agent", 100_000, sizes[f"{host}-agent"])
+    return "routers of the first snapshot have been applied" in lab.log_tail(
+        f"{host}-agent", 100_000, sizes[f"{host}-agent"]
+    )
 
 
 def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str], Object]) -> None:
@@ -394,5 +396,5 @@ def test_instances_take_address_and_route_from_the_routers_word(site: Site) -> N
     )
     lab.delete_vm("listens")
     delete_router(lab, router["id"])
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         lab.api.show("router", router["id"])

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.errors import wait_until
+from tests.support.lab_control import Lab
 from tests.support.lab_frames import (
     EVERYBODY,
     ICMP,

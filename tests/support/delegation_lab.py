@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from tests.support.lab_control import Lab
 from tests.support.routing_lab import EXTERNAL, SOON
 
 ASKING: dict[str, Any] = {
@@ -54,7 +54,7 @@ class Isp:
 
 @contextlib.contextmanager
 def delegating(lab: Lab, lifetime: int = 600) -> Iterator[Isp]:
-    directory = lab.places.vms.parent / "isp"
+    directory = lab.paths.vms.parent / "isp"
     directory.mkdir(exist_ok=True)
     configuration, leases, log = directory / "dhcpd.conf", directory / "leases", directory / "log"
     configuration.write_text(_CONFIGURATION % (lifetime, lifetime))
@@ -95,7 +95,7 @@ def wait_for_none(lab: Lab, subnet: Object) -> None:
 def clients(lab: Lab, host: str) -> dict[str, int]:
     """The clients that run on a host: the subnet that each asks for, to its number."""
     found = {}
-    for path in (lab.places.host(host) / "pd").glob("*/*/pid"):
+    for path in (lab.paths.host(host) / "pd").glob("*/*/pid"):
         with contextlib.suppress(OSError, ValueError):
             number = int(path.read_text())
             if str(path.parent).encode() in Path(f"/proc/{number}/cmdline").read_bytes():

@@ -11,11 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from neutrino.lab.api import Object
-from neutrino.lab.errors import LabError
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import LabError, wait_until
 from tests.support.lab import Pinging
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import flows
 from tests.support.routing_lab import SOON, l3_agent, routed_lab, traces_of
 

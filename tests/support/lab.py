@@ -24,14 +24,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab import build, processes
-from neutrino.lab.api import Object, Refused
-from neutrino.lab.errors import LabError
-from neutrino.lab.lab import Lab
-from neutrino.lab.ovs import DATABASE, SWITCH
-from neutrino.lab.settings import Settings
-from neutrino.lab.waiting import wait_until
+from neutrino.lab import build
+from neutrino.lab.api_client import ApiError, Object
+from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.ovs import DATABASE, SWITCH
+from neutrino.lab.settings import LabSettings
 from tests.support.addresses import pool
+from tests.support.lab_control import Lab
 from tests.support.ports import free_port
 
 PING_INTERVAL = 0.01
@@ -46,7 +46,7 @@ def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
     directory = tempfile.mkdtemp(prefix="neutrino-lab-")
     state = Path(directory) / "lab"
     try:
-        yield build.up(state, Settings(hosts=hosts, port=free_port(), **settings))
+        yield build.up(Lab(state, LabSettings(hosts=hosts, port=free_port(), **settings)))
     finally:
         build.down(state)
         shutil.rmtree(directory)
@@ -82,7 +82,7 @@ def clean(lab: Lab) -> None:
         lab.delete_vm(vm.name)
     for kind in ("port", "network", "security_group", "address_group", "subnetpool"):
         for found in lab.api.list(kind):
-            with contextlib.suppress(Refused):  # a default security group cannot be deleted
+            with contextlib.suppress(ApiError):  # a default security group cannot be deleted
                 lab.api.delete(kind, found["id"])
     left = [kind for kind in ("port", "network") if lab.api.list(kind)]
     assert not left, f"the API still has objects of {left}"
@@ -91,10 +91,10 @@ def clean(lab: Lab) -> None:
 def _start_everything(lab: Lab) -> None:
     lab.start_server()
     for host in lab.hosts:
-        if lab.settings.serves_metadata:
+        if "metadata" in lab.settings.roles:
             lab.start_nova(host)
-        options = lab.places.host(host) / "options.conf"
-        if lab.agent_pid(host) is not None and "[" in options.read_text():
+        options = lab.options_file(host)
+        if lab.agent_pid(host) is not None and options.exists() and "[" in options.read_text():
             lab.stop_agent(host)  # a test had it run with options of its own
         switch = lab.ovs(host)
         if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
@@ -247,7 +247,7 @@ def connects(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = 
 
 
 def log_sizes(lab: Lab) -> dict[str, int]:
-    return {path.stem: path.stat().st_size for path in lab.places.logs.glob("*.log")}
+    return {path.stem: path.stat().st_size for path in lab.paths.logs.glob("*.log")}
 
 
 def logs_since(lab: Lab, sizes: dict[str, int], most: int = 4000) -> dict[str, str]:

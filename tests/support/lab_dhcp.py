@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
+from neutrino.lab.api_client import Object
 from tests.support.lab import network, wait_until
+from tests.support.lab_control import Lab
 
 # As the scripts of small images have it: the address, and the routes of option 121, in udhcpc's own words.
 APPLIED = r"""#!/bin/sh
@@ -48,19 +48,19 @@ def elsewhere(lab: Lab, network_id: str) -> list[str]:
 def pid(lab: Lab, host: str, network_id: str) -> int:
     """Of the dnsmasq that serves it; 0 if there is none."""
     try:
-        number = int((lab.places.host(host) / "dhcp" / network_id / "pid").read_text())
+        number = int((lab.paths.host(host) / "dhcp" / network_id / "pid").read_text())
         return number if b"dnsmasq" in Path(f"/proc/{number}/cmdline").read_bytes() else 0
     except (OSError, ValueError):
         return 0
 
 
 def leases(lab: Lab, host: str, network_id: str) -> str:
-    return (lab.places.host(host) / "dhcp" / network_id / "leases").read_text()
+    return (lab.paths.host(host) / "dhcp" / network_id / "leases").read_text()
 
 
 def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 3) -> dict[str, str]:
     """What busybox' client was told, by its own names; nothing without an answer. It sets no address."""
-    out, script = lab.places.vms / f".{vm}.told", lab.places.vms / f".{vm}.udhcpc"
+    out, script = lab.paths.vms / f".{vm}.told", lab.paths.vms / f".{vm}.udhcpc"
     out.unlink(missing_ok=True)
     script.write_text(UDHCPC % out)
     script.chmod(0o755)
@@ -72,9 +72,9 @@ def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 3) -> dict[str, str]:
 
 def configured_by_udhcpc(lab: Lab, vm: str) -> None:
     """busybox' client sets the VM's address and routes by itself; nothing of an earlier client is left."""
-    lab.dhcp(vm).forget()
+    lab.dhcp(vm).remove()
     lab.run(vm, ["ip", "-4", "address", "flush", "dev", "eth0"])
-    script = lab.places.vms / f".{vm}.udhcpc"
+    script = lab.paths.vms / f".{vm}.udhcpc"
     script.write_text(APPLIED)
     script.chmod(0o755)
     asked = ["-O", "staticroutes", "-s", str(script)]
@@ -89,7 +89,7 @@ def addresses(lab: Lab, vm: str) -> set[str]:
 
 def renewals(lab: Lab, vm: str) -> int:
     """How often the VM's client has had its lease confirmed."""
-    return (lab.dhcp(vm).directory / "told").read_text().count("reason=RENEW\n")
+    return (lab.dhcp(vm).directory / "events").read_text().count("reason=RENEW\n")
 
 
 def wait_for_renewal(lab: Lab, vm: str, seconds: float = 15) -> None:

@@ -21,13 +21,12 @@ from types import TracebackType
 from typing import Self
 
 from neutrino.feed.address import short_path
-from neutrino.lab.api import Object
-from neutrino.lab.errors import LabError
-from neutrino.lab.lab import Lab
-from neutrino.lab.ovs import DATABASE, SWITCH
-from neutrino.lab.processes import read_members
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.hosts.ovs import DATABASE, SWITCH
+from neutrino.lab.hosts.processes import read_members
 from tests.support.lab import Pinging, network
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import (
     EVERYTHING,
     SOON,
@@ -89,7 +88,7 @@ class Site:
         """All that the agent of a host has made, as lines: flows by bridge, and the local VLANs of the VMs."""
         lab, switch = self.lab, self.lab.ovs(host)
         lines = {f"{bridge} {line.strip()}" for bridge in BRIDGES for line in flows(lab, host, bridge).splitlines()[1:]}
-        here = [guest.vm.nic.switch_device for guest in self.guests.values() if guest.host == host]
+        here = [guest.vm.switch_device for guest in self.guests.values() if guest.host == host]
         tags = {f"{device} tag {switch.vsctl('get', 'port', device, 'tag').strip()}" for device in here}
         return frozenset(lines | tags)
 
@@ -132,7 +131,7 @@ def wait_until_well(site: Site) -> None:
         switch = lab.ovs(host)
         if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
             lab.start_ovs(host)
-        if "[" in (lab.places.host(host) / "options.conf").read_text():
+        if "[" in (lab.paths.host(host) / "options.conf").read_text():
             lab.stop_agent(host)  # a test had it run with options of its own
         if lab.agent_pid(host) is None:
             lab.start_agent(host, {})
@@ -149,7 +148,7 @@ def wait_until_well(site: Site) -> None:
 
 def feed_process(lab: Lab) -> int:
     """The process of the server that talks to hosts."""
-    for pid in read_members(lab.places.state):
+    for pid in read_members(lab.paths.state):
         with contextlib.suppress(OSError):
             if b"server feed" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return pid
@@ -244,8 +243,8 @@ class Relay:
     """`with Relay(lab) as relay:` stands between hosts and the feed; while it is cut, nobody gets through."""
 
     def __init__(self, lab: Lab) -> None:
-        self._target = lab.places.feed_socket
-        self.path = lab.places.server / "relay.sock"
+        self._target = lab.paths.feed_socket
+        self.path = lab.paths.server / "relay.sock"
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_cut = False
@@ -320,7 +319,7 @@ class Log:
         self.forget()
 
     def forget(self) -> None:
-        self._start = self._lab.places.log(self._name).stat().st_size
+        self._start = self._lab.paths.log(self._name).stat().st_size
 
     def wait_for(self, text: str) -> None:
         wait_until(lambda: text in self._read(), SOON, f"{self._name} does not say {text!r}")
@@ -351,7 +350,7 @@ def ofctl(lab: Lab, host: str, *arguments: str) -> str:
 
 def wait_until_remembered(lab: Lab, host: str, *words: str) -> Path:
     """Until what the host remembers of the server names these ids; the file that it is in."""
-    cache = lab.places.host(host) / "feed.json"
+    cache = lab.paths.host(host) / "feed.json"
 
     def has_all() -> bool:
         text = cache.read_text() if cache.exists() else ""

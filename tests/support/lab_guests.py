@@ -22,14 +22,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from neutrino.lab import plug
-from neutrino.lab.api import Object
-from neutrino.lab.enter import in_network, vm_network
-from neutrino.lab.lab import Lab
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from neutrino.lab.hosts.namespaces import in_network, vm_network
+from neutrino.lab.instances import plug
+from neutrino.lab.instances.records import Vm
 from neutrino.lab.settings import vm_namespace
-from neutrino.lab.vms import Vm
-from neutrino.lab.waiting import wait_until
 from tests.support.lab import clean
+from tests.support.lab_control import Lab
 
 T = TypeVar("T")
 VERSIONS = (4, 6)
@@ -54,7 +54,7 @@ def _unplug_all(lab: Lab) -> None:
     for vm in lab.vms.all():
         by_host[vm.host].append(vm)
     for host, vms in by_host.items():
-        plug.unplug(lab.ovs(host), lab.holder(host), [vm.nic for vm in vms])
+        plug.unplug(lab.ovs(host), vms)
         for vm in vms:
             lab.vms.remove(vm.name)
 

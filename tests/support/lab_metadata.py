@@ -6,8 +6,8 @@ import contextlib
 import subprocess
 from collections.abc import Iterator
 
-from neutrino.lab.lab import Lab
 from tests.support.lab import wait_until
+from tests.support.lab_control import Lab
 
 ADDRESS = "169.254.169.254"
 SIX = "[fe80::a9fe:a9fe%25eth0]"

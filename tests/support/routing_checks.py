@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neutrino.lab.api import Object
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import wait_until
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import Guest, Spec, make_guests
 from tests.support.routing_lab import (
     EXTERNAL,

@@ -18,12 +18,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.api import Object
-from neutrino.lab.errors import LabError
-from neutrino.lab.lab import Lab
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import Object
+from neutrino.lab.errors import LabError, wait_until
 from tests.support.addresses import pool
 from tests.support.lab import clean, temporary_lab
+from tests.support.lab_control import Lab
 
 EXTERNAL = "external"
 MACHINE, MACHINE6 = "203.0.113.1", "2001:db8:203:113::1"
@@ -213,7 +212,7 @@ def lost(lab: Lab, router: Object, host: str) -> Iterator[None]:
 
 
 def kill_keepalived(lab: Lab, router: Object, host: str) -> None:
-    pids = lab.run(host, ["pgrep", "-f", f"keepalived.*{lab.places.host(host)}.*{router['id']}"]).stdout
+    pids = lab.run(host, ["pgrep", "-f", f"keepalived.*{lab.paths.host(host)}.*{router['id']}"]).stdout
     lab.run(host, ["kill", "-9", *pids.split()])
 
 
@@ -228,7 +227,7 @@ def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[s
     found = [f"namespace {line}" for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if router_id in line]
     links = lab.run(host, ["ip", "-o", "link"]).stdout + lab.run(host, ["ovs-vsctl", "show"]).stdout
     found += [f"device {name}" for name in devices if name in links]
-    mine = str(lab.places.host(host))
+    mine = str(lab.paths.host(host))
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().decode(errors="replace")
@@ -236,7 +235,7 @@ def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[s
                 found.append(f"process {words}")
     return found + [
         f"{directory}/{name}"
-        for directory, directories, files in os.walk(lab.places.host(host))  # passes over what goes meanwhile
+        for directory, directories, files in os.walk(lab.paths.host(host))  # passes over what goes meanwhile
         for name in (*directories, *files)
         if router_id in name
     ]

@@ -169,12 +169,6 @@ def test_a_scope_is_changed_by_making_the_address_anew_and_what_hangs_on_it_too(
     )
 
 
-def test_a_lifetime_is_changed_in_place(router):
-    old = address("qr-1", "2001:db8::1/64", nodad=True, deprecated=True)
-    changed = ROUTER.addresses - {address("qr-1", "2001:db8::1/64", nodad=True)} | {old}
-    assert settle(router, dataclasses.replace(ROUTER, addresses=changed)).changes == (SetAddress(old),)
-
-
 def test_routes_of_a_device_that_keeps_no_address(router):
     onlink = route("192.0.2.0/24", "qr-1")
     desired = dataclasses.replace(

@@ -1,16 +1,16 @@
-"""Whose word a port waits for before it is ACTIVE: one table of who is there, and who answers."""
+"""Which DHCP agents give a port its lease: a table of agents and the chosen providers."""
 
 import pytest
 
-from neutrino.server.hosts.dhcp_answering import Agent, choose_answering
+from neutrino.server.dhcp.lease_providers import DhcpAgent, choose_providers
 
-HOME = Agent("h1")
-PLAIN, OWN = Agent("h2"), Agent("h2", distributed=True)
-DOWN, OWN_DOWN = Agent("h1", admin_state_up=False), Agent("h2", admin_state_up=False, distributed=True)
+HOME = DhcpAgent("h1")
+PLAIN, OWN = DhcpAgent("h2"), DhcpAgent("h2", distributed=True)
+DOWN, OWN_DOWN = DhcpAgent("h1", admin_state_up=False), DhcpAgent("h2", admin_state_up=False, distributed=True)
 
 
 @pytest.mark.parametrize(
-    ("scheduled", "on_host", "answering"),
+    ("scheduled", "on_host", "providers"),
     [
         ([HOME], [], [HOME]),
         ([HOME], [PLAIN], [HOME]),  # it serves networks that are scheduled to it, and this one is not
@@ -24,5 +24,5 @@ DOWN, OWN_DOWN = Agent("h1", admin_state_up=False), Agent("h2", admin_state_up=F
         ([], [], []),
     ],
 )
-def test_who_answers(scheduled: list[Agent], on_host: list[Agent], answering: list[Agent]) -> None:
-    assert choose_answering(scheduled, on_host) == answering
+def test_lease_providers(scheduled: list[DhcpAgent], on_host: list[DhcpAgent], providers: list[DhcpAgent]) -> None:
+    assert choose_providers(scheduled, on_host) == providers

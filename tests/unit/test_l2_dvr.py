@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l2.desired import Options
+from neutrino.agent.l2.desired import FlowOptions
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
@@ -37,7 +37,7 @@ def gateway(host: str) -> state.Port:
 
 
 def cloud(net: state.Network, features: DatapathFeatures | None = None) -> Cloud:
-    made = Cloud(*HOSTS, options=Options(distributed=True), features=features)
+    made = Cloud(*HOSTS, options=FlowOptions(distributed=True), features=features)
     macs = [state.DvrMac(id=host, mac_address=MACS[host]) for host in HOSTS]
     ports = [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2)]
     made.apply(net, OPEN, *macs, *ports, gateway("h1"), gateway("h2"))
@@ -84,7 +84,7 @@ def test_instances_talk_among_themselves_as_ever(net: state.Network) -> None:
 
 
 def test_before_a_host_knows_its_mac_nothing_is_sent_under_the_routers(net: state.Network) -> None:
-    hosts = Cloud(*HOSTS, options=Options(distributed=True))
+    hosts = Cloud(*HOSTS, options=FlowOptions(distributed=True))
     hosts.apply(net, OPEN, port("p2", 2, host="h2", groups=["open"]), gateway("h1"), gateway("h2"))
     assert hosts.on_wire("h1", "gw-h1", packet.tcp(routed("10.0.9.9"), end(2), 80)) == []
 
@@ -93,7 +93,7 @@ def test_a_host_that_does_not_take_part_has_no_flows_for_it() -> None:
     hosts = Cloud("h1")
     hosts.apply(NETWORKS[2], state.DvrMac(id="h1", mac_address=MACS["h1"]), port("p1", 1, groups=["open"]))
     rendered = hosts.hosts["h1"].renderer.render(hosts.hosts["h1"].desired)  # type: ignore[arg-type]
-    assert not [flow for flows in rendered.values() for flow in flows.values() if MACS["h1"] in flow.text()]
+    assert not [flow for flows in rendered.flows.values() for flow in flows.values() if MACS["h1"] in flow.text()]
 
 
 def test_a_second_look_plans_nothing(net: state.Network) -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from neutrino.agent.l2.invalidated import plan_flushes
+from neutrino.agent.l2.connections import plan_flushes
 from neutrino.model.state import AddressGroup, GroupMembers, Member, Port, SecurityGroup
 from tests.fakes import packet
 from tests.support.l2 import OPEN, OUT, Cloud, group, mac, network, port, rule

@@ -10,21 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.apply import Drivers
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.dvr.central import render_central
-from neutrino.agent.l3.dvr.dataplane import AnyDataplane, Told
-from neutrino.agent.l3.dvr.local import render_local
 from neutrino.agent.l3.dvr.neighbours import render_neighbours
-from neutrino.agent.l3.moving import moving_part
-from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.l3.router import render_failover
+from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import L3, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
@@ -35,7 +33,7 @@ from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.fakes.process import FakeProcesses
 from tests.support.l3_host import Feed
-from tests.support.routing import QG, address, interface, membership, router
+from tests.support.routing import QG, address, interface, membership, rendered, router
 from tests.unit.test_l3_dvr import OPTIONS, QR1, Quiet, distributed, floating, port
 
 HA, SG1 = "ha-ffffffff-aa", "sg-50000001-aa"
@@ -50,20 +48,19 @@ def both(*floating_ips: object, **values: object) -> Router:
 
 def test_only_the_central_part_is_left_to_keepalived() -> None:
     whole = both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""))
-    central = render_central(whole, OPTIONS)
-    assert central is not None
+    central = rendered(whole, OPTIONS, kind="snat")
     assert {(each.device, each.address) for each in central.namespace.addresses} == {(HA, "169.254.192.7/18")}
     assert central.namespace.routes == frozenset()
     assert {SG1, QG} <= central.namespace.others_addresses
     assert central.namespace.sysctls[f"net/ipv6/conf/{SG1}/addr_gen_mode"] == "1"
-    assert "tapffffffff-aa" in central.switch_ports
-    local = render_local(whole, OPTIONS, None, []).namespace
+    assert "tapffffffff-aa" in {plug.name for plug in central.plugs}
+    local = rendered(whole, OPTIONS).namespace
     assert (QR1, "10.0.1.1/24") in {(each.device, each.address) for each in local.addresses}
     assert HA not in {each.name for each in local.devices}
-    moving = moving_part(whole, OPTIONS)
-    assert moving is not None
-    assert moving.namespace == "snat-r1"
-    text = render_keepalived(moving, OPTIONS, "/fifo")
+    failover = render_failover(whole, OPTIONS)
+    assert failover is not None
+    assert failover.namespace == "snat-r1"
+    text = render_keepalived(failover, OPTIONS, "/fifo")
     for line in (
         "169.254.0.7/24 dev ha-ffffffff-aa",
         f"10.0.1.7/24 dev {SG1}",
@@ -78,17 +75,17 @@ def test_only_the_central_part_is_left_to_keepalived() -> None:
 
 
 def test_where_there_is_no_way_out_nothing_moves() -> None:
-    assert moving_part(both(centralized=False), OPTIONS) is None
-    assert moving_part(both(gateway=None), OPTIONS) is None
-    assert moving_part(distributed(centralized=True), OPTIONS) is None
+    assert render_failover(both(centralized=False), OPTIONS) is None
+    assert render_failover(both(gateway=None), OPTIONS) is None
+    assert render_failover(distributed(centralized=True), OPTIONS) is None
 
 
 def test_further_subnets_outside_move_too() -> None:
     outside = msgspec.structs.replace(both().gateway, other_subnets=("198.51.100.0/24",))
     for kind in (both(gateway=outside), router(gateway=outside, ha=membership())):
-        moving = moving_part(kind, OPTIONS)
-        assert moving is not None
-        assert f"198.51.100.0/24 dev {QG} scope link" in render_keepalived(moving, OPTIONS, "/fifo")
+        failover = render_failover(kind, OPTIONS)
+        assert failover is not None
+        assert f"198.51.100.0/24 dev {QG} scope link" in render_keepalived(failover, OPTIONS, "/fifo")
 
 
 # --- who is where -----------------------------------------------------------------------------------------------------
@@ -129,7 +126,9 @@ A, B, C = "fa:16:3e:00:0a:01", "fa:16:3e:00:0a:02", "fa:16:3e:00:0a:03"
 )
 def test_addresses_of_pairs_are_known(ports: list[DhcpPort], found: dict[str, str]) -> None:
     for order in (ports, ports[::-1]):
-        assert {each.address: each.mac for each in render_neighbours(distributed(), order)} == found
+        assert {
+            each.address: each.mac for each in render_neighbours(distributed(), {each.id: each for each in order})
+        } == found
 
 
 # --- on a host --------------------------------------------------------------------------------------------------------
@@ -147,10 +146,10 @@ class Host:
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
-        told = Told(lambda: self.feed.state.objects["router"].values(), lambda networks: [])  # type: ignore[arg-type, return-value]
-        self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
-        watch = ProcessWatch(self.processes)
-        self.daemons = RouterDaemons(watch, self.processes, options)
+        desired = DesiredState(lambda: self.feed.state.objects["router"].values())  # type: ignore[arg-type, return-value]
+        self.dataplane = Routers(drivers, options, desired)
+        watch = Supervisor(self.processes)
+        self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         self.role = L3Role(self.feed, self.dataplane, self.daemons, watch, description)
 
@@ -159,7 +158,7 @@ class Host:
         old = known.pop("r1", None)
         if new is not None:
             known["r1"] = new
-        self.role.changed(Change("router", "r1", old, new))
+        self.role.changed(StateChange("router", "r1", old, new))
 
     def become_active(self) -> None:
         """As keepalived does."""
@@ -215,12 +214,12 @@ def test_what_keepalived_has_set_stays_and_says_who_is_active(host: Host) -> Non
     host.become_active()
     again = host.dataplane.apply(whole)
     assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
-    assert host.dataplane.find(whole).text() == ""
+    assert host.dataplane.plan(whole) == ""
     host.announcer.announced.clear()
     host.dataplane.announce(whole)
     assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.announcer.announced)
     # A host that comes back takes off what is another's by now, and only that.
-    host.dataplane.quieten("r1")
+    host.dataplane.deactivate("r1")
     assert host.addresses("snat-r1") == set()
     assert "10.0.1.1/24" in host.addresses("qrouter-r1")
     host.announcer.announced.clear()
@@ -282,4 +281,4 @@ def test_one_that_became_of_another_kind_while_nobody_looked(tmp_path: Path, cen
 
     host = asyncio.run(test())
     assert set(host.netlink.namespaces()) == {"qrouter-r1", *(["snat-r1"] if centralized_first else [])}
-    assert host.dataplane.find(second).text() == ""
+    assert host.dataplane.plan(second) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l3.parts.forwarding import SAME, SINGLE, TO_ONE, ended_forwardings, forwarding_maps
+from neutrino.agent.l3.parts.port_forwarding import SAME, SINGLE, TO_ONE, forwarding_maps, stale_forwardings
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.model.routing import PortForwarding
 
@@ -30,7 +30,7 @@ def elements(*several: PortForwarding) -> dict[str, frozenset[str]]:
 
 
 def ended(before: dict[str, frozenset[str]], *after: PortForwarding) -> set[Ports]:
-    flushes = list(ended_forwardings(forwarding_maps(after), before))
+    flushes = list(stale_forwardings(forwarding_maps(after), before))
     assert all(f == ConntrackFlush(0, 4, "ingress", OUTSIDE, "", TCP, f.port_min, f.port_max) for f in flushes)
     return {(flush.port_min, flush.port_max) for flush in flushes}
 

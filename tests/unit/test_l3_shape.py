@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.hosts.placement import Candidate
-from neutrino.server.l3.attached import Address, RouterPort, Serving
-from neutrino.server.l3.candidates import CHANCE, LEAST, L3Agent, choose_agents, driver_named, fits
-from neutrino.server.l3.owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACE, SNAT
-from neutrino.server.l3.shape import Difference, central_host, plan_ports
+from neutrino.server.l3.routers.port_layout import (
+    DVR_INTERFACE,
+    GATEWAY,
+    HA_INTERFACE,
+    HA_PORT,
+    INTERFACE,
+    SNAT,
+    Address,
+    PortPlan,
+    RouterAgent,
+    RouterPort,
+    central_host,
+    plan_ports,
+)
+from neutrino.server.l3.scheduling.candidates import CHANCE, LEAST, choose_agents, driver_named, fits
+from neutrino.server.scheduling.candidates import Candidate
 
 KINDS = list(itertools.product((False, True), repeat=3))
 
@@ -27,18 +38,18 @@ def port(key: str, type_: str, host: str = "", *subnets: str) -> RouterPort:
 
 
 def carried_out(
-    plan: Difference, ports: tuple[RouterPort, ...], agents: tuple[Serving, ...], host: str
-) -> tuple[tuple[RouterPort, ...], tuple[Serving, ...]]:
+    plan: PortPlan, ports: tuple[RouterPort, ...], agents: tuple[RouterAgent, ...], host: str
+) -> tuple[tuple[RouterPort, ...], tuple[RouterAgent, ...]]:
     """The ports and agents when a plan has been carried out."""
-    gone = {p.id for p in plan.going}
+    gone = {p.id for p in plan.delete}
     out = []
     for one in ports:
         if one.id in gone:
             continue
         place = plan.move.get(one.id)
         out.append(one if place is None else replace(one, type=place.type, host=place.host))
-    out += [replace(p, id=f"snat-{p.id}", type=SNAT, host=host) for p in plan.snat_for]
-    lacking = {agent.agent_id for agent in plan.ha_for}
+    out += [replace(p, id=f"snat-{p.id}", type=SNAT, host=host) for p in plan.add_snat_for]
+    lacking = {agent.agent_id for agent in plan.add_ha_port_for}
     new = tuple(replace(a, ha_port_id=f"ha-{a.agent_id}") if a.agent_id in lacking else a for a in agents)
     out += [port(f"ha-{key}", HA_PORT, key) for key in sorted(lacking)]
     return tuple(out), new
@@ -50,7 +61,7 @@ def test_any_kind_becomes_any_other(
     before: tuple[bool, bool, bool], distributed: bool, ha: bool, gateway: bool
 ) -> None:
     ports: tuple[RouterPort, ...] = (port("i", INTERFACE, "h1", "1"), port("g", GATEWAY, "h1", "9"))
-    agents: tuple[Serving, ...] = (Serving("h1", "h1"), Serving("h2", "h2"))
+    agents: tuple[RouterAgent, ...] = (RouterAgent("h1", "h1"), RouterAgent("h2", "h2"))
     for kind in (before, (distributed, ha, gateway)):
         if not kind[1]:
             agents = tuple(replace(a, ha_port_id=None) for a in agents[:1])
@@ -61,7 +72,7 @@ def test_any_kind_becomes_any_other(
         plan = plan_ports(router(*kind), ports, agents)
         ports, agents = carried_out(plan, ports, agents, central_host(agents))
     again = plan_ports(router(distributed, ha, gateway), ports, agents)
-    assert again == Difference({}, (), (), (), ())
+    assert again == PortPlan({}, (), (), (), ())
     interface = DVR_INTERFACE if distributed else HA_INTERFACE if ha else INTERFACE
     wanted = [
         interface,
@@ -76,7 +87,7 @@ def test_any_kind_becomes_any_other(
 
 
 def test_the_active_host_has_what_is_at_one_place() -> None:
-    agents = (Serving("a", "h1", "p1", "standby"), Serving("b", "h2", "p2", "active"))
+    agents = (RouterAgent("a", "h1", "p1", "standby"), RouterAgent("b", "h2", "p2", "active"))
     assert central_host(agents, "h1") == "h2"
     two = (replace(agents[0], ha_state="active"), agents[1])
     assert central_host(two, "h2") == "h2"  # of two, the one where it is
@@ -86,19 +97,19 @@ def test_the_active_host_has_what_is_at_one_place() -> None:
 
 
 def test_snat_follows_the_subnets() -> None:
-    agents = (Serving("a", "h1"),)
+    agents = (RouterAgent("a", "h1"),)
     both = (port("i", DVR_INTERFACE, "", "1", "2"), port("s", SNAT, "h1", "1"))
     plan = plan_ports(router(distributed=True, gateway=True), both, agents)
-    assert [p.id for p in plan.snat_for] == ["i"]
+    assert [p.id for p in plan.add_snat_for] == ["i"]
     one = (port("i", DVR_INTERFACE, "", "1"), port("s", SNAT, "h1", "1", "2"))
-    assert [p.id for p in plan_ports(router(distributed=True, gateway=True), one, agents).snat_trim] == ["s"]
+    assert [p.id for p in plan_ports(router(distributed=True, gateway=True), one, agents).trim_snat] == ["s"]
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-def agent(key: str, load: int = 0, zone: str | None = None, alive: bool = True, **configurations: Any) -> L3Agent:
-    return L3Agent(Candidate(key, zone, load, alive), key, configurations)
+def agent(key: str, load: int = 0, zone: str | None = None, alive: bool = True, **configurations: Any) -> Candidate:
+    return Candidate(key, zone, load, alive, host=key, configurations=configurations)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +134,7 @@ def test_the_choice() -> None:
     agents = [agent("a", 3), agent("b", 1), agent("c", 0, alive=False)]
 
     def chosen(kind: dict[str, Any], serving: set[str], most: int = 3, driver: str = LEAST[0]) -> list[str]:
-        return [a.candidate.id for a in choose_agents(agents, kind, serving, (), most, driver)]
+        return [a.id for a in choose_agents(agents, kind, serving, (), most, driver)]
 
     assert chosen(router(), set()) == ["b"]
     assert chosen(router(), {"a"}) == []

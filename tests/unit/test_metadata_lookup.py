@@ -10,8 +10,8 @@ import pytest
 
 from neutrino.agent.metadata.messages import ANY_DEVICE, Instance, RateLimit, Sources
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.headers import framing_fault, origin_form, render_request, render_response, sign
-from neutrino.agent.metadata.proxy.rate import MOST_SOURCES, RateLimiter
+from neutrino.agent.metadata.proxy.http_proxy import framing_fault, origin_form, render_request, render_response, sign
+from neutrino.agent.metadata.proxy.rate_limit import MAX_SOURCES, RateLimiter
 
 VM = Instance("p1", "blue", "fa:16:3e:00:00:05", ("10.0.0.5", "fd00::5"), "vm-1", "project")
 
@@ -179,6 +179,6 @@ def test_a_steady_source_under_the_limit_is_never_refused() -> None:
 
 def test_forged_sources_do_not_fill_the_memory() -> None:
     limiter = RateLimiter(RateLimit((4,), (10, 10), (10, 10)))
-    for number in range(MOST_SOURCES + 500):
+    for number in range(MAX_SOURCES + 500):
         limiter.allows("k", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
-    assert len(limiter._sources) == MOST_SOURCES
+    assert len(limiter._sources) == MAX_SOURCES

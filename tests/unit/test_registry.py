@@ -17,9 +17,9 @@ from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked, read_report
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_failover import Move
-from neutrino.server.hosts.liveness import Sweeper
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.hosts.registry import Registry, alive, stamp
+from neutrino.server.scheduling.scheduler import Move, Sweeper
 
 NOON = 1_800_000_000.0
 OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})
@@ -169,8 +169,8 @@ def test_agents_on_a_host(db: Database, registry: Registry, clock: Clock) -> Non
         found = {agent["agent_type"]: agent for agent in registry.agents_on(connection, "h1")}
         assert len(statements) == 1
         assert registry.agents_on(connection, "h3") == []
-        assert [a["host"] for a in registry.live_agents(connection, words.DHCP)] == ["h1"]
-        assert registry.live_agents(connection, words.OVS) == []
+        assert registry.has_live(connection, "h1", words.DHCP)
+        assert not registry.has_live(connection, "h1", words.OVS)
     assert found[words.OVS]["configurations"] == {"bridge_mappings": {"physnet1": "br-ex"}}
     assert (found[words.OVS]["alive"], found[words.DHCP]["alive"]) == (False, True)
     assert found[words.DHCP]["admin_state_up"] is True
@@ -231,10 +231,11 @@ def test_load_is_what_a_dhcp_agent_says(db: Database, registry: Registry, said: 
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-class Sweeps:
-    """A scheduler that notes that it was asked, and stops the loop after some times."""
+class Sweeps(DhcpScheduler):
+    """A scheduler that counts its calls, and stops the loop after some of them."""
 
     def __init__(self, stop: threading.Event | None = None, times: int = 0) -> None:
+        self.placements = NETWORKS
         self.asked = 0
         self._stop, self._times = stop, times
 
@@ -252,18 +253,18 @@ def test_the_sweeper_goes_on_after_a_failure(
 ) -> None:
     stop = threading.Event()
     scheduler = Sweeps(stop, times=3)
-    sweeper = Sweeper(scheduler, registry, 0.001, stop)
+    sweeper = Sweeper([scheduler], registry, 0.001, stop)
     clock.now += 75
     with caplog.at_level(logging.WARNING):
         sweeper.run()
     assert scheduler.asked == 3
     assert "the first one fails" in caplog.text
-    assert "Network net left DHCP agents a1, which serve no more, for a2" in caplog.text
+    assert "network net moved from DHCP agents a1, which are dead or disabled, to a2" in caplog.text
 
 
 def test_agents_get_time_after_a_start_and_a_leap_of_the_clock(registry: Registry, clock: Clock) -> None:
     scheduler = Sweeps()
-    sweeper = Sweeper(scheduler, registry, 30, threading.Event())
+    sweeper = Sweeper([scheduler], registry, 30, threading.Event())
     judged = []
     for step in (30, 30, 30, 30, 3600, 30, 30, 30, -500, 30, 30, 30):
         clock.now += step

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from neutrino.dataplane.netlink.changes import SetVeth
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute
 from tests.support.l3_host import Host
 from tests.support.routing import GATEWAY, address, floating, interface, membership, router
@@ -181,7 +181,7 @@ def test_a_server_that_is_lost_after_the_sync_changes_nothing(tmp_path: Path) ->
             before = there(host)
             host.feed.state.disconnected()
             host.feed.is_synced = False
-            host.role.changed(Change("router", "r1", None, host.feed.state.get("router", "r1")))
+            host.role.changed(StateChange("router", "r1", None, host.feed.state.get("router", "r1")))
             await host.role._queue.empty()
             assert there(host) == before
         finally:

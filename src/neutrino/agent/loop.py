@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from neutrino.agent.report import Reporter
-from neutrino.agent.role import Found, Role
+from neutrino.agent.role import Drift, Role
 from neutrino.feed.client import FeedClient
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:
             role.changed(change)
 
 
-async def look(client: FeedClient, roles: Sequence[Role], seconds: float, cache: Path) -> tuple[list[Found], bool]:
+async def look(client: FeedClient, roles: Sequence[Role], seconds: float, cache: Path) -> tuple[list[Drift], bool]:
     """What differs, changing nothing; and whether the server was there to say what should be, or it is from memory."""
     feed = asyncio.create_task(client.run())
     try:

@@ -23,12 +23,12 @@ from neutrino.agent.l2 import build as l2
 from neutrino.agent.l2.role import Intervals
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.report import Reporter
-from neutrino.agent.role import Found, Role
+from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
-from neutrino.agent.wires import Wires
 from neutrino.feed.address import BadAddress, parse
-from neutrino.feed.client import FeedClient, Settings, with_credential
+from neutrino.feed.client import ClientOptions, FeedClient, with_credential
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -45,12 +45,12 @@ def run(files: Sequence[str]) -> None:
         asyncio.run(_run(conf, files))
 
 
-def find(files: Sequence[str], seconds: float = LOOK_SECONDS) -> tuple[list[Found], bool]:
+def find(files: Sequence[str], seconds: float = LOOK_SECONDS) -> tuple[list[Drift], bool]:
     """What is not as it should be on this host; the agent may be running or not."""
     conf = _configuration(files)
     logging.basicConfig(level=logging.WARNING)  # an answer is wanted, no story
 
-    async def look() -> tuple[list[Found], bool]:
+    async def look() -> tuple[list[Drift], bool]:
         client, switch = _feed(conf, cache=None), _switch(conf)
         try:
             roles = _roles(conf, client, switch, Intervals(), lambda: None)
@@ -99,7 +99,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
             tls = ssl.create_default_context(cafile=conf.feed.ca_file)
         except OSError as error:
             raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
-    settings = Settings(
+    settings = ClientOptions(
         addresses[0],
         conf.host,
         "",
@@ -122,12 +122,12 @@ def _switch(conf: cfg.ConfigOpts) -> Switch:
 
 def _roles(conf: cfg.ConfigOpts, client: FeedClient, switch: Switch, intervals: Intervals, news: l2.News) -> list[Role]:
     """In the order in which they start: what others stand on comes first."""
-    wires = Wires()
+    port_holds = PortHolds()
     makers: dict[str, Callable[[], Role]] = {
-        "l2": lambda: l2.build(conf, client, switch, intervals, news, wires),
+        "l2": lambda: l2.build(conf, client, switch, intervals, news, port_holds),
         "dhcp": lambda: dhcp.build(conf, client, switch, lambda: intervals.repair, news),
         "l3": lambda: l3.build(
-            conf, client, switch, lambda: intervals.repair, news, wires if "l2" in conf.roles else None
+            conf, client, switch, lambda: intervals.repair, news, port_holds if "l2" in conf.roles else None
         ),
         "metadata": lambda: metadata.build(conf, client, news),
     }

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState
 
 
-class Speaker(Protocol):
+class RoleFeed(Protocol):
     """What roles use of the feed: what the server told, and what they tell it."""
 
     state: State
@@ -31,7 +31,7 @@ class Speaker(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Drift:
     """What a role would change, for `--dry-run`, and for `verify`, to which anything at all is drift."""
 
     role: str
@@ -44,7 +44,7 @@ class Role(Protocol):
 
     name: str
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StateChange) -> None:
         """An object is another than before. The state itself is the feed's."""
         ...
 
@@ -60,7 +60,7 @@ class Role(Protocol):
         """Finish what is being applied; called before the end."""
         ...
 
-    async def find(self) -> Found:
+    async def find(self) -> Drift:
         """What is not as it should be, changing nothing."""
         ...
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Events = tuple[InterfaceEvent, ...]
 
 
-async def connected(connect: Callable[[], T], failed: Callable[[str], None] = lambda reason: None) -> T:
+async def wait_connected(connect: Callable[[], T], failed: Callable[[str], None] = lambda reason: None) -> T:
     """What `connect` gives, in a thread, once Open vSwitch can be reached; until then `failed` hears why not."""
     delay = FIRST_RETRY
     while True:
@@ -30,7 +30,7 @@ async def connected(connect: Callable[[], T], failed: Callable[[str], None] = la
         delay = min(2 * delay, LONGEST_RETRY)
 
 
-def follow(ovsdb: Ovsdb, happened: Callable[[Events], None]) -> None:
+def subscribe(ovsdb: Ovsdb, happened: Callable[[Events], None]) -> None:
     """Call this with every event of the switch, in this event loop."""
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""`neutrino agent`: the host agent; what it would change; whether all is as it should be."""
+"""`neutrino agent`: run the host agent, print its plan (--dry-run), or check for drift (verify)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from neutrino.agent.role import Found
-from neutrino.cli.failures import REFUSED, CannotStart
+from neutrino.agent.role import Drift
+from neutrino.cli.errors import INVALID, CommandError
 
-Find = Callable[[], tuple[list[Found], bool]]
+Find = Callable[[], tuple[list[Drift], bool]]
 
 
 def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wait: float = 5.0) -> int:
@@ -27,26 +27,26 @@ def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wa
             return _dry_run(lambda: main.find(config_files))
         main.run(config_files)
     except (cfg.Error, RefusedToStart) as error:
-        raise CannotStart(str(error), REFUSED) from None
+        raise CommandError(str(error), INVALID) from None
     except OvsdbError as error:
-        raise CannotStart(
-            f"Open vSwitch cannot be reached: {error}; start it, or set [ovs] ovsdb_connection to where it is"
+        raise CommandError(
+            f"Open vSwitch cannot be reached: {error}; start it, or set [ovs] ovsdb_connection to its address"
         ) from None
     return 0
 
 
 def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
-    """The configuration, if an agent can run with it here."""
+    """The configuration, if an agent can run with it on this machine."""
     from neutrino.agent import config
     from neutrino.cli import preflight
 
     preflight.check_files(config_files)
     try:
         conf = config.configuration(config_files)
-        config.values(conf)  # oslo.config reports a value of the wrong type only when somebody asks for it
+        config.values(conf)  # oslo.config checks the type of a value only when it is read
         config.check(conf)
     except (cfg.Error, config.RefusedToStart) as error:
-        raise CannotStart(str(error), REFUSED) from None
+        raise CommandError(str(error), INVALID) from None
     preflight.check_privileges("the agent")
     preflight.check_programs(conf.roles)
     return conf
@@ -55,7 +55,7 @@ def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
 def _dry_run(find: Find) -> int:
     found, synced = find()
     if not synced:
-        print("# The server does not answer: this is by what the host remembers, and nothing is deleted.")
+        print("# The server does not respond: planned from the host's cached state, without deletions.")
     for each in found:
         print(f"# {each.role}: {'nothing to change' if not each.plan else 'would change'}")
         if each.plan:
@@ -66,12 +66,12 @@ def _dry_run(find: Find) -> int:
 
 
 def _verify(find: Find, wait: float) -> int:
-    """A change that is under way is no drift: what differs is looked at again until it lasts for `wait` seconds."""
+    """Print drift. A change that the running agent is applying is none: only differences that last `wait` seconds count."""
     give_up = time.monotonic() + wait
     while True:
         found, synced = find()
         if not synced:
-            print("verify: the server does not answer, so what should be is not known", file=sys.stderr)
+            print("verify: the server does not respond, so the desired state is unknown", file=sys.stderr)
             return 3
         drift = [each for each in found if each.plan]
         if not drift or time.monotonic() > give_up:
@@ -81,5 +81,5 @@ def _verify(find: Find, wait: float) -> int:
         print(each.plan)
         print(f"verify: {each.role}: {len(each.plan.splitlines())} differences", file=sys.stderr)
     if not drift:
-        print("verify: all is as it should be")
+        print("verify: no differences")
     return 1 if drift else 0

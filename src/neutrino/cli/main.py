@@ -1,62 +1,24 @@
-"""The `neutrino` command."""
+"""The `neutrino` command: arguments of all commands, and their dispatch."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from neutrino import __version__
-from neutrino.cli.failures import report
-from neutrino.cli.lab import add_arguments as add_lab_arguments
-from neutrino.cli.metadata import add_arguments as add_metadata_arguments
-from neutrino.cli.vm import add_arguments as add_vm_arguments
-from neutrino.cli.vm import with_action
+from neutrino.cli import lab, vm
+from neutrino.cli.errors import report
+
+SBIN = "/usr/sbin:/sbin"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="neutrino", description="Virtual networks behind the Networking API v2.0.")
-    parser.add_argument("--version", action="version", version=f"neutrino {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    server = commands.add_parser("server", help="run the API server")
-    _config_files(server)
-
-    up = commands.add_parser("up", help="run everything on this machine with embedded defaults, until Ctrl-C")
-    up.add_argument("--state", default="state", help="where its files are kept (default: %(default)s)")
-    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
-    up.add_argument("--config-file", action="append", default=[], help="more configuration, over the defaults")
-    up.add_argument("--agent-config-file", action="append", default=[], help="the same for this machine's agent")
-    up.add_argument("--no-dataplane", action="store_true", help="serve the API only, and wire nothing")
-
-    db = commands.add_parser("db", help="look after the database")
-    db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
-    _config_files(db)
-
-    feed = commands.add_parser("feed", help="run the feed for the hosts by itself")
-    _config_files(feed)
-
-    host = commands.add_parser("host", help="say which hosts may connect to the feed")
-    host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
-    host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
-    host.add_argument(
-        "--roles",
-        metavar="ROLES",
-        help="for add and roles: what the host may be, of l2,dhcp,l3,metadata (add without it: l2,metadata)",
-    )
-    _config_files(host)
-
-    agent = commands.add_parser("agent", help="run the agent of this host")
-    agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
-    agent.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
-    agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference has to last")
-    _config_files(agent)
-
-    add_vm_arguments(commands.add_parser("vm", help="stand-in VMs on the machine of `neutrino up`"))
-    add_lab_arguments(commands.add_parser("lab", help="several hosts on this machine, to try it on"))
-    add_metadata_arguments(commands.add_parser("metadata"))  # without help, so not listed: the agent starts it
-
-    args = parser.parse_args(with_action(sys.argv[1:] if argv is None else argv))
+    args = _parser().parse_args(vm.with_action(sys.argv[1:] if argv is None else argv))
+    path = os.environ.get("PATH", os.defpath)
+    if not path.endswith(SBIN):
+        os.environ["PATH"] = f"{path}:{SBIN}"  # `su` without `-` keeps the PATH of a user, without the sbin directories
     try:
         return _run(args)
     except KeyboardInterrupt:
@@ -65,18 +27,68 @@ def main(argv: Sequence[str] | None = None) -> int:
         return report(error)
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neutrino", description="Virtual networks behind the Networking API v2.0.")
+    parser.add_argument("--version", action="version", version=f"neutrino {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    server = commands.add_parser("server", help="run the API server")
+    _config_files(server)
+
+    up = commands.add_parser("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
+    up.add_argument("--state", default="state", help="directory of its files (default: %(default)s)")
+    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
+    up.add_argument("--config-file", action="append", default=[], help="configuration that overrides the defaults")
+    up.add_argument("--agent-config-file", action="append", default=[], help="the same for this machine's agent")
+    up.add_argument("--no-dataplane", action="store_true", help="serve the API only, without Open vSwitch and agent")
+
+    db = commands.add_parser("db", help="maintain the database")
+    db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
+    _config_files(db)
+
+    feed = commands.add_parser("feed", help="run the feed for the host agents as a separate process")
+    _config_files(feed)
+
+    host = commands.add_parser("host", help="manage the credentials of hosts for the feed")
+    host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
+    host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
+    host.add_argument(
+        "--roles",
+        metavar="ROLES",
+        help="for add and roles: the roles allowed to the host, of l2,dhcp,l3,metadata (default of add: l2,metadata)",
+    )
+    _config_files(host)
+
+    agent = commands.add_parser("agent", help="run the agent of this host")
+    agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
+    agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
+    agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
+    _config_files(agent)
+
+    vm.add_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
+    lab.add_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
+
+    metadata = commands.add_parser("metadata")  # started by the agent; without help, argparse does not list it
+    metadata.add_argument("--socket", required=True, help="control socket of the agent")
+    metadata.add_argument("--user", type=int, required=True, help="uid to run as")
+    metadata.add_argument("--group", type=int, required=True, help="gid to run as")
+    metadata.add_argument("--monitor-file", default="", help="file to write the time to")
+    metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
+    return parser
+
+
 def _config_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config-file", action="append", default=[], help="configuration; may be given several times")
+    parser.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Each command imports what it needs: starting stays quick.
+    """Import and call one command. Only its own imports: the whole server takes a second to import."""
     if args.command == "server":
         from neutrino.cli.server import serve
 
         return serve(args.config_file)
     if args.command == "up":
-        from neutrino.cli.up import up
+        from neutrino.cli.up.command import up
 
         return up(
             args.state,
@@ -86,25 +98,22 @@ def _run(args: argparse.Namespace) -> int:
             agent_files=args.agent_config_file,
         )
     if args.command == "feed":
-        from neutrino.cli.feed import serve_feed
+        from neutrino.cli.server import serve_feed
 
         return serve_feed(args.config_file)
     if args.command == "agent":
         from neutrino.cli.agent import agent
 
         return agent(args.action, args.config_file, dry_run=args.dry_run, wait=args.wait)
-    if args.command == "vm":
-        from neutrino.cli.vm import vm
-
-        return vm(args)
     if args.command == "metadata":
-        from neutrino.cli.metadata import metadata
+        from neutrino.agent.metadata.proxy.process import run
 
-        return metadata(args)
+        run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
+        return 0
+    if args.command == "vm":
+        return vm.vm(args)
     if args.command == "lab":
-        from neutrino.cli.lab import lab
-
-        return lab(args)
+        return lab.lab(args)
     if args.command == "host":
         from neutrino.cli.host import host
 

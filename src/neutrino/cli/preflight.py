@@ -1,4 +1,4 @@
-"""Checks before a start: everything that can be found wrong is found before anything is created or started."""
+"""Checks before a start: all foreseeable errors are found before anything is created or started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from neutrino import private
 from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS, has_capability
-from neutrino.cli.failures import FAILED, REFUSED, CannotStart, one_line
+from neutrino.cli.errors import INVALID, CommandError, one_line
 from neutrino.feed.address import Address
 from neutrino.server import config
 
@@ -21,36 +21,36 @@ from neutrino.server import config
 def check_files(names: Iterable[str]) -> None:
     for name in names:
         if not os.path.isfile(name):
-            raise CannotStart(f"there is no configuration file {name}", REFUSED)
+            raise CommandError(f"there is no configuration file {name}", INVALID)
 
 
 def check_port(host: str, port: int, fix: str) -> None:
-    """Granian and asyncio report an address in use with a stack trace."""
+    """Check that the address is free; granian and asyncio would report one in use with a traceback."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        raise CannotStart(f"cannot listen on {host} port {port}: {error.strerror or error}; {fix}") from None
+        raise CommandError(f"cannot listen on {host} port {port}: {error.strerror or error}; {fix}") from None
 
 
 def check_feed_addresses(addresses: Sequence[Address]) -> None:
-    """A socket file in use is no obstacle: the feed logs it, and takes over when the process that serves it ends."""
+    """A Unix socket in use is accepted: the feed logs it, and takes it over when the process that serves it ends."""
     for address in addresses:
         if not address.path:
             check_port(address.host, address.port, "stop what listens there, or set [feed] bind")
 
 
 def check_database(conf: cfg.ConfigOpts) -> None:
-    """Connect, and bring the schema up to date, in a child process: the supervisor itself never opens the database."""
+    """Connect and upgrade the schema, in a child process: the supervisor itself must not open the database."""
     message = in_child(lambda: _open_database(conf))
     if message:
-        raise CannotStart(message, FAILED)
+        raise CommandError(message)
 
 
 def _open_database(conf: cfg.ConfigOpts) -> str:
-    """What is wrong with the database, or nothing."""
+    """The problem with the database; empty if there is none."""
     import logging
 
     import sqlalchemy as sa
@@ -59,7 +59,7 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
 
-    logging.disable(logging.CRITICAL)  # the one line below is all that is printed
+    logging.disable(logging.CRITICAL)  # the message below is all that is printed
     url = sa.make_url(config.database_url(conf))
     shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
     try:
@@ -73,7 +73,7 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """The driver's own words, which say what is wrong; SQLAlchemy's add the statement and a link."""
+    """The driver's message; SQLAlchemy's adds the statement and a link."""
     cause: BaseException | None = error
     while cause is not None:
         original = getattr(cause, "orig", None)
@@ -84,7 +84,9 @@ def _cause(error: BaseException) -> str:
 
 
 def in_child(work: Callable[[], str]) -> str:
-    """The text that `work` returns in a forked process. To be called before this process has threads."""
+    """The text that `work` returns in a forked process. Call it before this process has threads, whose locks the child
+    would inherit locked.
+    """
     readable, writable = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -103,38 +105,39 @@ def in_child(work: Callable[[], str]) -> str:
         text = pipe.read().decode(errors="replace")
     _, status = os.waitpid(child, 0)
     if status and not text:
-        return f"a child process ended with {os.waitstatus_to_exitcode(status)}"
+        return f"a child process ended with status {os.waitstatus_to_exitcode(status)}"
     return text
 
 
 def check_directory(path: Path) -> None:
-    """Make the directory, for its owner alone: it holds credentials and the database. dnsmasq, another user, passes it."""
+    """Create the state directory. Readable for its owner only, as it holds credentials and the database; passable, as
+    dnsmasq reads its files as another user.
+    """
     try:
         private.own_directory(path, passable=True)
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
-        raise CannotStart(f"cannot keep files in {path}: {error.strerror}") from None
+        raise CommandError(f"cannot write files in {path}: {error.strerror}") from None
 
 
 def check_privileges(what: str) -> None:
     if not has_capability(CAP_NET_ADMIN):
-        raise CannotStart(f"{what} changes network devices, which only root may: run it as root")
+        raise CommandError(f"{what} changes network devices, which needs CAP_NET_ADMIN: run it as root")
 
 
 def is_installed(program: str) -> bool:
-    """Also in the directories of root, which `su` does not add to PATH everywhere."""
-    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is not None
+    return shutil.which(program) is not None
 
 
 def missing_programs(roles: Iterable[str]) -> dict[str, str]:
-    """Programs that these roles call and that are not installed, with the Debian package of each."""
-    wanted = {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
-    return {program: package for program, package in wanted.items() if not is_installed(program)}
+    """The programs required by the roles that are not installed, with the Debian package of each."""
+    required = {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
+    return {program: package for program, package in required.items() if not is_installed(program)}
 
 
 def check_programs(roles: Iterable[str]) -> None:
     missing = missing_programs(roles)
     if missing:
         packages = " ".join(sorted(set(missing.values())))
-        raise CannotStart(f"{', '.join(sorted(missing))} not found: apt-get install {packages}")
+        raise CommandError(f"{', '.join(sorted(missing))} not found: apt-get install {packages}")

@@ -1,12 +1,12 @@
-"""`neutrino server`: the API on granian, one process per CPU, and the feed in a process beside it.
+"""`neutrino server`: the API on granian (a worker per CPU) with the feed in a child process; `neutrino feed`: the feed.
 
-This process only loads the code and watches over the others, which are forked from it; it never opens the database.
+The supervising process loads the code and forks the others; it never opens the database, as connections must not be shared
+across a fork.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from oslo_config import cfg
 
 from neutrino.cli import preflight
-from neutrino.cli.beside import PR_SET_PDEATHSIG, Beside, Work
-from neutrino.cli.failures import REFUSED, CannotStart
-from neutrino.cli.feed import feed
+from neutrino.cli.child_process import ChildProcess, Work, end_with_parent
+from neutrino.cli.errors import INVALID, CommandError
 from neutrino.server import config
-from neutrino.server.feed.listening import addresses, server_tls
+from neutrino.server.feed.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 WORKER = "neutrino.cli.worker:application"
@@ -29,7 +28,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A server that can start: its configuration is good, its addresses are free, its database is up to date."""
+    """A server that has passed all checks: configuration, free addresses, database schema."""
 
     conf: cfg.ConfigOpts
     files: Sequence[str]
@@ -39,8 +38,8 @@ def serve(config_files: Sequence[str]) -> int:
     return run(prepare(config_files))
 
 
-def prepare(config_files: Sequence[str], log_level: int = logging.INFO, other_port: str = "set bind_port") -> Prepared:
-    """Everything that speaks against a start is found here, before anything is started; CannotStart says what."""
+def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> Prepared:
+    """Check everything before anything is started; CommandError has the cause. `port_fix`: how to choose another port."""
     preflight.check_files(config_files)
     files = [os.path.abspath(name) for name in config_files]
     try:
@@ -51,37 +50,37 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, other_po
         if conf.feed.run:
             server_tls(conf)
     except (cfg.Error, config.RefusedToStart) as error:
-        raise CannotStart(str(error), REFUSED) from None
-    preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {other_port}")
+        raise CommandError(str(error), INVALID) from None
+    preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
     preflight.check_feed_addresses(feed_addresses)
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is reported by our own error
+    logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
     _load(files)
     preflight.check_database(conf)
     return Prepared(conf, files)
 
 
 def _load(files: Sequence[str]) -> None:
-    from neutrino.cli import image  # all of the server: not before the configuration is known to be good
+    from neutrino.cli import prefork  # imports the whole server: only once the configuration is valid
 
     try:
-        image.load(files)
+        prefork.load(files)
     except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
-        raise CannotStart(str(error), REFUSED) from None
+        raise CommandError(str(error), INVALID) from None
 
 
-def run(prepared: Prepared, further: Mapping[str, Work] | None = None, *, quiet: bool = False) -> int:
-    """Serve until SIGTERM or SIGINT; `further` processes run beside the API's. `quiet`: no log of granian's."""
+def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet: bool = False) -> int:
+    """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
     from granian.constants import Interfaces
     from granian.log import LogLevels
 
-    from neutrino.cli import image
+    from neutrino.cli import prefork
     from neutrino.cli.supervisor import Supervisor
 
     conf, files = prepared.conf, prepared.files
     os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(files)
-    os.register_at_fork(after_in_child=worker_signals)
+    os.register_at_fork(after_in_child=set_worker_signals)
     api = Supervisor(
         WORKER,
         address=conf.bind_host,
@@ -98,33 +97,33 @@ def run(prepared: Prepared, further: Mapping[str, Work] | None = None, *, quiet:
         respawn_interval=0.2,
         process_name="neutrino-server",
     )
-    api.on_reload(lambda: _load_anew(files))
+    api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
         if conf.feed.run:
-            api.on_reload(stack.enter_context(Beside("feed", lambda: feed(files, image.loaded()))).restart)
-        for name, work in (further or {}).items():
-            stack.enter_context(Beside(name, work))
+            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(files, prefork.loaded()))).restart)
+        for name, work in (children or {}).items():
+            stack.enter_context(ChildProcess(name, work))
         api.serve()
     return 0
 
 
-def _load_anew(files: Sequence[str]) -> None:
-    """Reload the configuration for the processes that start from here on. A wrong one leaves the old one in force."""
-    from neutrino.cli import image
+def _reload(files: Sequence[str]) -> None:
+    """Load the configuration for the workers that granian starts from now on; an invalid one leaves the old in force."""
+    from neutrino.cli import prefork
 
     try:
-        image.load(files)
+        prefork.load(files)
     except Exception:
-        LOG.exception("the configuration cannot be used, the old one stays")
+        LOG.exception("the configuration is invalid, the previous one stays in force")
 
 
-def worker_signals() -> None:
-    """A worker ends by SIGTERM from its parent, once: granian's waits for ever after a second signal, which Ctrl-C at a
-    terminal would be, and does not see one that comes before it serves.
+def set_worker_signals() -> None:
+    """Signals of a worker. Ctrl-C at a terminal reaches every process of the group, and a second signal makes granian's
+    worker hang: it ends by its parent's SIGTERM only.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nor does it outlive the one that watches over it
+    end_with_parent()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian's own handler is there
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own handler
 
 
 def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
@@ -132,3 +131,41 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     config.register(conf)
     conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
     return conf
+
+
+# --- the feed ---------------------------------------------------------------------------------------------------------
+
+
+def serve_feed(config_files: Sequence[str]) -> int:
+    """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
+    from neutrino.server.backend import configuration
+
+    preflight.check_files(config_files)
+    try:
+        conf = configuration(config_files)
+        config.check_values(conf)
+        feed_addresses = addresses(conf)
+        server_tls(conf)
+    except (cfg.Error, config.RefusedToStart) as error:
+        raise CommandError(str(error), INVALID) from None
+    preflight.check_feed_addresses(feed_addresses)
+    preflight.check_database(conf)
+    return feed(config_files, conf)
+
+
+def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:
+    """Serve the feed. `conf`: the configuration, if the files have been read already."""
+    from neutrino.server.backend import configuration
+    from neutrino.server.db.schema import WrongSchema
+    from neutrino.server.feed.main import run
+    from neutrino.server.logs import set_up
+
+    try:
+        conf = conf or configuration(config_files)
+        set_up(conf)
+        run(conf)
+    except (cfg.Error, config.RefusedToStart, WrongSchema) as error:
+        raise CommandError(str(error), INVALID) from None
+    except OSError as error:
+        raise CommandError(f"the feed cannot be served: {error}") from None
+    return 0

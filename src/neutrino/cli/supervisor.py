@@ -1,8 +1,7 @@
-"""Granian's server, which gives up less soon.
+"""Granian's server with a higher limit on worker deaths.
 
-Granian takes two deaths of one worker within seconds for a crash loop and ends. A worker that the kernel killed for
-memory, twice, is no reason to leave a cloud without its network API: here workers are replaced until so many died in
-a minute that something must be wrong with them.
+Granian treats two deaths of one worker within seconds as a crash loop and stops. A worker that the OOM killer ended twice
+must not take the network API down: here workers are respawned until MAX_DEATHS died within a minute.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any
 
 from granian.server import Server
 
-MOST_DEATHS = 30
+MAX_DEATHS = 30
 WITHIN_SECONDS = 60.0
 
 
 class Supervisor(Server):  # type: ignore[misc,valid-type]
-    """The one place where a class of another project is inherited from: granian offers no other way in."""
+    """Inherits from granian's class, and overrides a private method, as granian has no other hook."""
 
     _deaths: deque[float]
 
@@ -29,5 +28,5 @@ class Supervisor(Server):  # type: ignore[misc,valid-type]
         deaths.extend(now for _ in workers)
         while deaths and now - deaths[0] > WITHIN_SECONDS:
             deaths.popleft()
-        if len(deaths) < MOST_DEATHS:
-            self.respawned_wrks.clear()  # what granian would take for a loop if another came soon
+        if len(deaths) < MAX_DEATHS:
+            self.respawned_wrks.clear()  # granian's own record, by which it detects a loop

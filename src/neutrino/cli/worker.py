@@ -1,7 +1,7 @@
-"""What each process of `neutrino server` loads: the application, after the signals are set right for a worker.
+"""The module that each granian worker loads: the WSGI application, and signal handling around granian's.
 
-Granian does not hear a SIGTERM that comes after it has set its handler and before it serves: the worker would go on until
-it is killed. So here a thread takes the signal, and calls the handler until it is heard.
+Granian misses a SIGTERM that arrives between setting its handler and serving; the worker would run until it is killed. So
+a thread receives SIGTERM, and calls granian's handler repeatedly until the worker ends.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import signal
 import threading
 import time
 
-from neutrino.cli import image
-from neutrino.cli.server import worker_signals
+from neutrino.cli import prefork
+from neutrino.cli.server import set_worker_signals
 
-LOOK_SECONDS = 0.05
-AGAIN_SECONDS = 0.2
+POLL_SECONDS = 0.05
+REPEAT_SECONDS = 0.2
 
 
 def take_sigterm() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads that come
-    threading.Thread(target=_pass_on_sigterm, name="SIGTERM", daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # inherited by all later threads
+    threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
 
 
-def _pass_on_sigterm() -> None:
+def _forward_sigterm() -> None:
     while not callable(handler := signal.getsignal(signal.SIGTERM)):
-        if signal.sigtimedwait({signal.SIGTERM}, LOOK_SECONDS) is not None:
-            os._exit(0)  # it serves nobody yet
+        if signal.sigtimedwait({signal.SIGTERM}, POLL_SECONDS) is not None:
+            os._exit(0)  # granian has no handler yet, so no request is being served
     signal.sigwait({signal.SIGTERM})
-    while True:  # as long as the process lives
+    while True:  # until the process ends
         handler(signal.SIGTERM, None)
-        time.sleep(AGAIN_SECONDS)
+        time.sleep(REPEAT_SECONDS)
 
 
-worker_signals()  # here as well, for a Python that starts its processes without a fork
+set_worker_signals()  # again, for a Python whose multiprocessing does not fork
 take_sigterm()
-application = image.application([name for name in os.environ["NEUTRINO_CONFIG_FILES"].split(":") if name])
+application = prefork.application([name for name in os.environ["NEUTRINO_CONFIG_FILES"].split(":") if name])
 
 __all__ = ["application"]

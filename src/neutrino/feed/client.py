@@ -1,6 +1,6 @@
 """The hosts' end of the feed: one connection that is made again whenever it is lost, and the state that outlives it.
 
-    client = FeedClient(Settings(parse("unix:/…/feed.sock"), "h1", credential), cache=Path("…/feed.json"))
+    client = FeedClient(ClientOptions(parse("unix:/…/feed.sock"), "h1", credential), cache=Path("…/feed.json"))
     task = asyncio.create_task(client.run())
     async for change in client.changes():   # kind, id, old, new
         …
@@ -28,7 +28,7 @@ from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import (
     FROM_SERVER,
     HOST_HEADER,
-    MOST_BYTES,
+    MAX_BYTES,
     VERSION,
     Ack,
     Hello,
@@ -45,8 +45,8 @@ from neutrino.feed.messages import (
     Welcome,
     encode,
 )
-from neutrino.feed.outbox import Outbox
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
+from neutrino.feed.unacknowledged import UnacknowledgedReports
 from neutrino.model.agents import AgentState
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ GROWTH = 1.5  # of the delay: who was without a server for a time waits for abou
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClientOptions:
     """Where the server is, and who we are to it."""
 
     address: Address
@@ -78,13 +78,13 @@ class Lost(Exception):
 
 class FeedClient:
     def __init__(
-        self, settings: Settings, *, cache: Path | None = None, jitter: Callable[[], float] = random.random
+        self, settings: ClientOptions, *, cache: Path | None = None, jitter: Callable[[], float] = random.random
     ) -> None:
         self._settings = settings
         self._cache = cache
         self._jitter = jitter
         self._reader = Reader(FROM_SERVER)
-        self._outbox = Outbox()
+        self._outbox = UnacknowledgedReports()
         self._speak = asyncio.Event()
         self._changed = asyncio.Event()
         self._save = asyncio.Event()
@@ -122,7 +122,7 @@ class FeedClient:
         """Call this whenever we know everything up to a new position and the taker of `changes` has taken all of it."""
         self._when_synced.append(tell)
 
-    async def changes(self) -> AsyncIterator[Change]:
+    async def changes(self) -> AsyncIterator[StateChange]:
         """Every change, the newest state of each object, until `run` ends. For one taker."""
         while True:
             while (change := self.state.take()) is not None:
@@ -226,7 +226,7 @@ class FeedClient:
                 "Authorization": f"Bearer {settings.credential}",
             },
             "compression": None,
-            "max_size": MOST_BYTES,
+            "max_size": MAX_BYTES,
             "ping_interval": settings.heartbeat,
             "ping_timeout": settings.heartbeat_timeout,
             "close_timeout": 2,
@@ -286,7 +286,7 @@ class FeedClient:
         if isinstance(message, Welcome):
             self._welcomed(message)
         if isinstance(message, Ack):
-            self._outbox.acknowledged(message.serial)
+            self._outbox.acknowledge(message.serial)
             return
         self.state.apply(message)
         self._tell_problems()
@@ -350,6 +350,6 @@ class FeedClient:
             LOG.warning("the cache %s cannot be written: %s", self._cache, error)
 
 
-def with_credential(settings: Settings, path: Path) -> Settings:
+def with_credential(settings: ClientOptions, path: Path) -> ClientOptions:
     """The same with the credential that a file holds."""
     return replace(settings, credential=path.read_text().strip())

@@ -17,9 +17,9 @@ from neutrino.model.state import Member
 
 VERSION: Final = 1
 OLDEST: Final = 1  # the oldest version that this release speaks
-MOST_BYTES: Final = 16 * 1024 * 1024  # of one frame
+MAX_BYTES: Final = 16 * 1024 * 1024  # of one frame
 HOST_HEADER: Final = "X-Neutrino-Host"
-MOST_MEMBERS: Final = 10_000  # in one message; more go in several
+MAX_MEMBERS: Final = 10_000  # in one message; more go in several
 
 
 class Cursor(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Bringing a lab up and taking it down.
+"""Creating and removing a lab.
 
-Up: namespaces, then wires, then Open vSwitch and agent of all hosts at the same time, while the server starts. What fails
-half-way is taken down again. Down needs no memory of what was made: everything lives in the namespaces of processes that
-the kernel knows as the lab's (see `processes`), and goes with them; what is left is a directory.
+`up` creates namespaces, then the fabric, then starts the server and, for all hosts in parallel, Open vSwitch and agent. If
+a step fails, everything is removed. `down` needs no record of what was created: devices, named namespaces and mounts are in
+the namespaces of the lab's processes (see `hosts.processes`) and disappear with them, which leaves only the directory.
 """
 
 from __future__ import annotations
@@ -16,137 +16,127 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from neutrino.lab import processes
-from neutrino.lab.configuration import render_agent, render_clouds, render_server
+from neutrino.lab.config_files import CLOUDS, render_agent, render_lab_server, render_server
 from neutrino.lab.errors import LabError
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.fabric import apply_fabric
 from neutrino.lab.lab import Lab
-from neutrino.lab.programs import check_datapath, check_port, check_programs, check_root
-from neutrino.lab.settings import EXTERNAL, WIRE, Places, Settings, check
-from neutrino.lab.wires import apply_wires
+from neutrino.lab.requirements import check_datapath, check_port, check_programs, check_root
+from neutrino.lab.settings import EXTERNAL, FABRIC, LabPaths, check
 
-Say = Callable[[str], None]
+Output = Callable[[str], None]
+AnyLab = TypeVar("AnyLab", bound=Lab)
 
 
-def up(state: str | os.PathLike[str], settings: Settings, say: Say = lambda text: None) -> Lab:
-    """A new lab in the directory, with everything in it ready."""
-    check(settings)
+def up(lab: AnyLab, output: Output = lambda text: None) -> AnyLab:
+    """Create the lab, and return when the API responds and all agents are alive."""
+    check(lab.settings)
     check_root()
     check_programs()
-    check_datapath(settings.datapath)
-    places = Places(Path(state).absolute())
-    if places.lab.exists():
-        raise _already(places)
-    check_port(settings.port)
-    _make_directory(places)
-    with _alone(places):
-        if places.lab.exists():
-            raise _already(places)
+    check_datapath(lab.settings.datapath)
+    _check_unused(lab.paths)
+    check_port(lab.settings.port)
+    _make_directory(lab.paths)
+    with _locked(lab.paths):
+        _check_unused(lab.paths)  # again: another command may have created it before this one had the lock
         try:
-            return _build(places, settings, say)
+            _build(lab, output)
         except BaseException:
-            say("this did not work; what was made is taken down again")
-            _remove(places)
+            output("failed; removing what was created")
+            _remove(lab.paths)
             raise
+    return lab
 
 
-def _already(places: Places) -> LabError:
-    return LabError(f"there is a lab in {places.state} already: neutrino lab down --state {places.state} ends it")
-
-
-def down(state: str | os.PathLike[str], say: Say = lambda text: None) -> None:
-    """Nothing is left of the lab in the directory, however it came to be as it is."""
+def down(state: str | os.PathLike[str], output: Output = lambda text: None) -> None:
+    """Remove the lab in the directory, in whatever state it is."""
     check_root()
-    places = Places(Path(state).absolute())
-    if os.environ.get(processes.ENVIRONMENT) == str(places.state):
-        raise LabError("this is a shell inside the lab, which would end with it: run this outside")
-    if places.state.exists() and not _is_ours(places):
-        raise LabError(f"{places.state} is no lab's directory")
-    if places.state.exists():
-        with _alone(places):
-            ended = _remove(places)
+    paths = LabPaths(Path(state).absolute())
+    if os.environ.get(processes.ENVIRONMENT) == str(paths.state):
+        raise LabError("this shell is inside the lab and would be killed with it: run the command outside")
+    if paths.state.exists():
+        if not _is_lab_directory(paths):
+            raise LabError(f"{paths.state} is not the directory of a lab")
+        with _locked(paths):
+            ended = _remove(paths)
     else:
-        ended = processes.end_all(places.state)  # its directory may have been deleted by hand
+        ended = processes.end_all(paths.state)  # a user may have deleted the directory of a running lab
         if not ended:
-            say(f"there is no lab in {places.state}")
+            output(f"there is no lab in {paths.state}")
             return
-    say(f"the lab in {places.state} is gone: {ended} processes, with their namespaces and files")
+    output(f"removed the lab in {paths.state}: {ended} processes, with their namespaces and files")
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
 
 
-def _build(places: Places, settings: Settings, say: Say) -> Lab:
-    started = time.monotonic()
+def _build(lab: Lab, output: Output) -> None:
+    started, settings = time.monotonic(), lab.settings
 
-    def tell(text: str) -> None:
-        say(f"{time.monotonic() - started:5.1f} s  {text}")
+    def progress(text: str) -> None:
+        output(f"{time.monotonic() - started:5.1f} s  {text}")
 
-    _write_files(places, settings)
-    lab = Lab(places, settings)
+    _write_files(lab)
     with ThreadPoolExecutor(max_workers=min(settings.hosts + 1, 8), thread_name_prefix="lab") as pool:
-        holders = _make_namespaces(lab, pool)
-        apply_wires(holders[WIRE], {host: holders[host] for host in lab.hosts}, holders[EXTERNAL], settings.mtu)
-        tell(f"{', '.join(lab.hosts)} and the wires between them")
+        names = (FABRIC, EXTERNAL, *lab.hosts)
+        holders = dict(zip(names, pool.map(lab.processes.hold, names), strict=True))
+        apply_fabric(holders[FABRIC], {host: holders[host] for host in lab.hosts}, holders[EXTERNAL], settings.mtu)
+        progress(f"{', '.join(lab.hosts)} and the networks between them")
         server = pool.submit(_start_server, lab)
-        switches = {host: pool.submit(lab.start_ovs, host) for host in lab.hosts}
+        switches = {host: pool.submit(lab.ovs(host).start) for host in lab.hosts}
         for host, switch in switches.items():
             switch.result()
-            tell(f"{host}: Open vSwitch")
+            progress(f"{host}: Open vSwitch")
         server.result()
-        for host in lab.hosts if settings.serves_metadata else ():
+        for host in lab.hosts if "metadata" in settings.roles else ():
             lab.start_nova(host)
         for host in lab.hosts:
-            lab.start_agent(host, {}, wait=False)
+            lab.spawn_agent(host)
         lab.wait_for_server()
-        tell(f"the API on {settings.url}")
+        progress(f"the API on {settings.url}")
     for host in lab.hosts:
         lab.wait_for_agent(host)
-        tell(f"{host}: agent")
-    return lab
-
-
-def _make_namespaces(lab: Lab, pool: ThreadPoolExecutor) -> dict[str, int]:
-    """By name, the process that holds them."""
-    names = (WIRE, EXTERNAL, *lab.hosts)
-    return dict(zip(names, pool.map(lab.processes.hold, names), strict=True))
+        progress(f"{host}: agent")
 
 
 def _start_server(lab: Lab) -> None:
-    """The hosts' credentials are made before anybody asks for them; that also makes the database."""
+    """Create the database and the hosts' credentials, then start the server: agents that start meanwhile need both."""
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
     from neutrino.server.feed.credentials import Credentials
 
-    db = Database(f"sqlite:///{lab.places.server}/neutrino.sqlite")
+    db = Database(f"sqlite:///{lab.paths.server}/neutrino.sqlite")
     try:
         schema.ensure(db)
         credentials = Credentials(db)
         for host in lab.hosts:
-            _write_secret(lab.places.host(host) / "credential", credentials.add(host, lab.settings.roles))
+            _write_secret(lab.paths.host(host) / "credential", credentials.add(host, lab.settings.roles))
     finally:
         db.close()
-    lab.start_server(wait=False)
+    lab.spawn_server()
 
 
-def _write_files(places: Places, settings: Settings) -> None:
-    places.lab.write_bytes(msgspec.json.encode(settings))  # the first: from now on this is a lab's directory
-    for directory in (places.mark, places.server, places.vms, places.pids, places.logs):
+def _write_files(lab: Lab) -> None:
+    paths, settings = lab.paths, lab.settings
+    paths.settings.write_bytes(msgspec.json.encode(settings))  # first: it marks the directory as a lab's
+    for directory in (paths.mark, paths.server, paths.vms, paths.pids, paths.logs):
         directory.mkdir()
-    common, own = render_server(settings, places)
-    (places.server / "neutrino.conf").write_text(common)
-    (places.server / "lab.conf").write_text(own)
-    places.clouds.write_text(render_clouds(settings))
+    (paths.server / "neutrino.conf").write_text(render_server(settings.port, paths.server))
+    (paths.server / "lab.conf").write_text(render_lab_server(settings))
+    paths.clouds.write_text(CLOUDS.format(url=settings.url))
     secret = secrets.token_urlsafe()
-    _write_secret(places.metadata_secret, secret)
-    for host in settings.host_names:
-        places.host(host).mkdir()
-        _write_secret(places.host(host) / "agent.conf", render_agent(settings, places, host, secret))
+    _write_secret(paths.metadata_secret, secret)
+    for host in lab.hosts:
+        paths.host(host).mkdir()
+        _write_secret(paths.host(host) / "agent.conf", render_agent(settings, paths, host, secret))
 
 
 def _write_secret(path: Path, text: str) -> None:
+    """Create the file with mode 0600: with a chmod after writing, other users could open it in between."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(f"{text}\n")
 
@@ -154,31 +144,37 @@ def _write_secret(path: Path, text: str) -> None:
 # --- the directory ----------------------------------------------------------------------------------------------------
 
 
-def _make_directory(places: Places) -> None:
+def _check_unused(paths: LabPaths) -> None:
+    if paths.settings.exists():
+        raise LabError(f"a lab exists in {paths.state}: remove it with neutrino lab down --state {paths.state}")
+
+
+def _make_directory(paths: LabPaths) -> None:
     try:
-        places.state.mkdir(parents=True, exist_ok=True)
-        if not _is_ours(places):
-            raise LabError(f"{places.state} is not empty: a lab needs a directory of its own")
+        paths.state.mkdir(parents=True, exist_ok=True)
+        if not _is_lab_directory(paths):
+            raise LabError(f"{paths.state} is not empty: a lab needs a directory of its own")
     except OSError as error:
-        raise LabError(f"a lab cannot be kept in {places.state}: {error.strerror}") from None
+        raise LabError(f"cannot create the lab in {paths.state}: {error.strerror}") from None
 
 
-def _is_ours(places: Places) -> bool:
-    return places.lock.exists() or places.lab.exists() or not any(places.state.iterdir())
+def _is_lab_directory(paths: LabPaths) -> bool:
+    """Whether the directory is a lab's or empty; any other is neither used nor removed."""
+    return paths.lock.exists() or paths.settings.exists() or not any(paths.state.iterdir())
 
 
 @contextlib.contextmanager
-def _alone(places: Places) -> Iterator[None]:
-    """Only one command makes or removes a lab. The kernel takes the lock from one that dies."""
-    with places.lock.open("w") as file:
+def _locked(paths: LabPaths) -> Iterator[None]:
+    """Only one command at a time creates or removes a lab. The kernel releases the lock if the process dies."""
+    with paths.lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LabError(f"another command is making or removing the lab in {places.state} right now") from None
+            raise LabError(f"another command is creating or removing the lab in {paths.state}") from None
         yield
 
 
-def _remove(places: Places) -> int:
-    ended = processes.end_all(places.state)
-    shutil.rmtree(places.state)
+def _remove(paths: LabPaths) -> int:
+    ended = processes.end_all(paths.state)
+    shutil.rmtree(paths.state)
     return ended

@@ -1,212 +1,154 @@
-"""A lab that is up: its hosts, VMs and processes. What the command line and the tests do with one, they do through this."""
+"""A lab: its server, hosts, agents and stand-in instances."""
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import msgspec
 
 from neutrino.feed.address import short_path
-from neutrino.lab.api import Api
-from neutrino.lab.capture import Capture
-from neutrino.lab.configuration import Options, render
-from neutrino.lab.dhcp_client import DhcpClient
-from neutrino.lab.enter import RUN_SECONDS, host_command, host_network, in_network, run, vm_command, vm_network
-from neutrino.lab.errors import LabError
-from neutrino.lab.instances import PORT_SECONDS, Instances
-from neutrino.lab.ovs import OpenVSwitch
-from neutrino.lab.processes import Processes, read_namespace, read_pids
-from neutrino.lab.settings import EXTERNAL, UNDERLAY, Places, Settings, vm_namespace
-from neutrino.lab.vms import Vm, Vms
-from neutrino.lab.waiting import wait_until
+from neutrino.lab.api_client import ApiClient
+from neutrino.lab.errors import LabError, wait_until
+from neutrino.lab.hosts.namespaces import COMMAND_SECONDS, host_command, run
+from neutrino.lab.hosts.ovs import OpenVSwitch
+from neutrino.lab.hosts.processes import Processes
+from neutrino.lab.instances.instances import Instances
+from neutrino.lab.instances.records import VmRecords
+from neutrino.lab.settings import EXTERNAL, LabPaths, LabSettings
 
-SERVER_SECONDS = 30.0
-AGENT_SECONDS = 30.0
+START_SECONDS = 30.0
 SERVER = "server"
 L2_AGENT = "Open vSwitch agent"
 NEUTRINO = (sys.executable, "-m", "neutrino.cli.main")
-T = TypeVar("T")
 
 
 class Lab:
-    """`Lab.open(state)` is the lab in a directory; `build.up` makes one."""
+    """`Lab.open(state)` is an existing lab; `build.up(Lab(state, settings))` creates one."""
 
-    def __init__(self, places: Places, settings: Settings) -> None:
-        self.places = places
+    nova_metadata: Sequence[str] = ("-m", "neutrino.lab.nova_metadata")  # arguments of Python
+
+    def __init__(self, state: str | os.PathLike[str], settings: LabSettings) -> None:
+        self.paths = LabPaths(Path(state).absolute())
         self.settings = settings
-        self.api = Api(settings.url)
-        self.processes = Processes(places)
-        self.vms = Vms(places.vms)
+        self.hosts = settings.host_names
+        self.api = ApiClient(settings.url)
+        self.processes = Processes(self.paths)
+        self.vms = VmRecords(self.paths.vms)
         self.instances = Instances(
             self.api,
             self.vms,
             self.hosts,
             self.ovs,
-            places.dhcp_clients,
-            settings.serves_dhcp,
-            lambda host: str(places.log(f"{host}-agent")),
+            self.paths.dhcp_clients,
+            "dhcp" in settings.roles,
+            lambda host: str(self.paths.log(f"{host}-agent")),
             self.processes.environment(),
         )
 
     @classmethod
-    def open(cls, state: str | os.PathLike[str]) -> Lab:
-        places = Places(Path(state).absolute())
+    def open(cls, state: str | os.PathLike[str]) -> Self:
+        file = LabPaths(Path(state).absolute()).settings
         try:
-            settings = msgspec.json.decode(places.lab.read_bytes(), type=Settings)
+            return cls(state, msgspec.json.decode(file.read_bytes(), type=LabSettings))
         except FileNotFoundError:
-            raise LabError(f"there is no lab in {places.state}: neutrino lab up makes one") from None
+            raise LabError(f"there is no lab in {file.parent}: create one with neutrino lab up") from None
         except (OSError, msgspec.MsgspecError) as error:
-            raise LabError(f"{places.lab} cannot be read: {error}") from None
-        return cls(places, settings)
+            raise LabError(f"cannot read {file}: {error}") from None
 
     # --- hosts ----------------------------------------------------------------------------------------------------
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return self.settings.host_names
 
     def check_host(self, host: str) -> None:
         if host not in self.hosts:
             raise LabError(f"there is no host {host}: this lab has {', '.join(self.hosts)}")
 
     def holder(self, name: str) -> int:
-        """The process that holds the namespaces of a host, of the external machine or of the wires."""
+        """The pid of the process that holds the namespaces of a host, of the external machine or of the fabric."""
         pid = self.processes.pid(name)
         if pid is None:
-            raise LabError(f"{name} is not up: neutrino lab down, then neutrino lab up")
+            raise LabError(f"{name} is not running: run neutrino lab down, then neutrino lab up")
         return pid
 
     def ovs(self, host: str) -> OpenVSwitch:
         self.check_host(host)
-        return OpenVSwitch(self.places, host, self.holder(host), self.hosts, self.settings.datapath)
+        return OpenVSwitch(self.paths, host, self.holder(host), self.hosts, self.settings.datapath)
 
-    # --- commands inside ------------------------------------------------------------------------------------------
+    # --- commands in the lab --------------------------------------------------------------------------------------
 
     def command(self, where: str, argv: Sequence[str]) -> list[str]:
-        """The command, to be run in a VM, on a host or on the external machine."""
+        """The command line that runs `argv` in an instance, on a host or on the external machine."""
         if where in self.hosts or where == EXTERNAL:
             return host_command(self.holder(where), argv)
-        vm = self.vms.find(where)
-        if vm is None:
+        if self.vms.find(where) is None:
             known = ", ".join((*self.hosts, EXTERNAL, *(vm.name for vm in self.vms.all())))
             raise LabError(f"there is no {where}: this lab has {known}")
-        return vm_command(self.holder(vm.host), vm_namespace(where), argv)
+        return self.instances.command(where, argv)
 
     def run(
         self,
         where: str,
         argv: Sequence[str],
         *,
-        timeout: float = RUN_SECONDS,
+        timeout: float = COMMAND_SECONDS,
         check: bool = True,
         text: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """To its end, with its output as text. With `check` a status other than 0 is a LabError."""
-        environment = self.processes.environment()
-        return run(where, argv, self.command(where, argv), environment, timeout=timeout, check=check, text=text)
+        """Run a command to its end. With `check`, an exit status other than 0 is a LabError."""
+        environment, shown = self.processes.environment(), f"{where}: {' '.join(argv)}"
+        command = self.command(where, argv)
+        return run(command, text=text, timeout=timeout, check=check, env=environment, shown=shown)
 
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-        """In the background, with its output in pipes; the pid is the command's own. Ends with the lab at the latest."""
+        """Start a command in the background; `neutrino lab down` ends it at the latest."""
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
             self.command(where, argv), text=True, env=self.processes.environment(), **(pipes | options)
         )
 
-    def inside(self, where: str, work: Callable[[], T]) -> T:
-        """Do something in our own process, in the network of a VM, a host or the external machine: sockets stay there."""
-        vm = self.vms.find(where)
-        if vm is not None:
-            return in_network(vm_network(self.holder(vm.host), vm_namespace(where)), work)
-        return in_network(host_network(self.holder(where)), work)
+    # --- processes ------------------------------------------------------------------------------------------------
 
-    def capture(self, where: str, expression: str = "", device: str = UNDERLAY) -> Capture:
-        """`with lab.capture("h1", "udp port 4789") as seen:` the packets on a host's uplink, or on any device."""
-        return Capture(lambda argv: self.popen(where, argv), device, expression)
-
-    # --- the server -----------------------------------------------------------------------------------------------
-
-    def start_server(self, *, wait: bool = True) -> None:
+    def spawn_server(self) -> None:
+        """Start the server's process unless it runs; `wait_for_server` waits until it is ready. Agents likewise."""
         if self.processes.pid(SERVER) is None:
-            files = [str(self.places.server / name) for name in ("neutrino.conf", "lab.conf")]
+            files = [self.paths.server / name for name in ("neutrino.conf", "lab.conf")]
             options = _config_files([*files, *self.settings.server_config_files])
             self.processes.start_isolated(SERVER, [*NEUTRINO, "server", *options])
-        if wait:
-            self.wait_for_server()
 
     def wait_for_server(self) -> float:
-        what = f"the API at {self.settings.url} does not answer"
-        return self._wait_for(SERVER, self._server_serves, SERVER_SECONDS, what)
+        return self._wait_for(SERVER, self._server_responds, f"the API at {self.settings.url} does not respond")
 
-    def _server_serves(self) -> bool:
-        return self._feed_serves() and self.api.answers()
+    def _server_responds(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe, short_path(str(self.paths.feed_socket)) as path:
+            return probe.connect_ex(path) == 0 and self.api.responds()
 
-    def _feed_serves(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as probe, short_path(str(self.places.feed_socket)) as path:
-            return probe.connect_ex(path) == 0
-
-    def stop_server(self, *, kill: bool = False) -> None:
-        """Its first process ends, or is killed, and all the others with it."""
-        pid = self.processes.pid(SERVER)
-        if pid is None:
-            return
-        own = read_namespace(pid, "mnt")
-        self.processes.end(SERVER, signal.SIGKILL if kill else signal.SIGTERM)
-        wait_until(
-            lambda: not any(read_namespace(pid, "mnt") == own for pid in read_pids()), SERVER_SECONDS, "the server runs"
-        )
-
-    # --- agents ---------------------------------------------------------------------------------------------------
-
-    def start_agent(self, host: str, options: Options | None = None, *, wait: bool = True) -> None:
-        """`options` go over the lab's, for this start and later ones; {} are none again."""
+    def spawn_agent(self, host: str) -> None:
         self.check_host(host)
-        since = ""
-        if options is not None:
-            (self.places.host(host) / "options.conf").write_text(render(options))
         if self.agent_pid(host) is None:
-            since = self._time_after_last_start(host) if wait else since
             self.processes.start(f"{host}-agent", host_command(self.holder(host), self.agent_command(host)))
-        if wait:
-            self.wait_for_agent(host, since)
-
-    def _time_after_last_start(self, host: str) -> str:
-        """The API tells starts apart by the second: what the last one reported is not taken for the next one's word."""
-        last = self.agents().get(host, {}).get("started_at")
-        now = time.time()
-        if _in_seconds(now) == last:
-            time.sleep(1 - now % 1)
-            now += 1
-        return _in_seconds(now)
 
     def agent_command(self, host: str, *arguments: str) -> list[str]:
-        """The agent's command with its configuration; `lab.run("h1", lab.agent_command("h1", "verify"))` compares."""
-        directory = self.places.host(host)
-        files = [str(directory / "agent.conf"), *self.settings.agent_config_files, str(directory / "options.conf")]
-        return [*NEUTRINO, "agent", *arguments, *_config_files(files)]
+        """The agent's command line with its configuration; `agent_command("h1", "verify")` checks for drift."""
+        return [*NEUTRINO, "agent", *arguments, *_config_files(self.agent_config_files(host))]
 
-    def stop_agent(self, host: str, *, kill: bool = False) -> None:
-        self.check_host(host)
-        self.processes.end(f"{host}-agent", signal.SIGKILL if kill else signal.SIGTERM)
+    def agent_config_files(self, host: str) -> list[str | os.PathLike[str]]:
+        return [self.paths.host(host) / "agent.conf", *self.settings.agent_config_files]
 
     def agent_pid(self, host: str) -> int | None:
         return self.processes.pid(f"{host}-agent")
 
     def agents(self) -> dict[str, dict[str, Any]]:
-        """The L2 agent of each host that has reported, as the API shows it."""
+        """By host, the L2 agent as the API shows it."""
         return {agent["host"]: agent for agent in self.api.list("agent", agent_type=L2_AGENT)}
 
     def wait_for_agent(self, host: str, since: str = "") -> float:
-        """Until the API shows it alive and its dataplane up; with `since`, as one that started at that time or later."""
+        """Wait until the API shows the agent alive and its dataplane up; `since`: the earliest accepted start time."""
 
-        def reported() -> bool:
+        def is_up() -> bool:
             agent = self.agents().get(host)
             return (
                 agent is not None
@@ -215,89 +157,32 @@ class Lab:
                 and agent["configurations"].get("dataplane") == "up"
             )
 
-        return self._wait_for(f"{host}-agent", reported, AGENT_SECONDS, f"the agent of {host} did not report")
+        return self._wait_for(f"{host}-agent", is_up, f"the agent of {host} has not reported")
 
-    def _wait_for(self, name: str, ready: Callable[[], bool], timeout: float, what: str) -> float:
-        """Wait for a process to do something: not longer than it lives. If it does not, it may have said why."""
+    def start_nova(self, host: str) -> None:
+        """Start the stand-in for Nova's metadata service on a host."""
+        self.check_host(host)
+        if self.processes.pid(f"{host}-nova") is None:
+            argv = [sys.executable, *self.nova_metadata, "--secret-file", str(self.paths.metadata_secret)]
+            self.processes.start(f"{host}-nova", host_command(self.holder(host), argv))
 
-        def lives_and_ready() -> bool:
+    def _wait_for(self, name: str, ready: Callable[[], bool], what: str) -> float:
+        """Wait for a condition while a process runs; its log is part of the error."""
+
+        def runs_and_ready() -> bool:
             if self.processes.pid(name) is None:
                 raise LabError(f"{name} ended")
             return ready()
 
         try:
-            return wait_until(lives_and_ready, timeout, what)
+            return wait_until(runs_and_ready, START_SECONDS, what)
         except LabError as error:
-            said = self.log_tail(name)
-            raise LabError(f"{error}; the last words in {self.places.log(name)}:\n{said}") from None
-
-    # --- Nova's metadata service ----------------------------------------------------------------------------------
-
-    def start_nova(self, host: str) -> None:
-        """The stand-in for Nova's metadata service, on the host itself, as hosts reach nothing outside the lab."""
-        self.check_host(host)
-        if self.nova_pid(host) is None:
-            argv = [sys.executable, "-m", "neutrino.lab.metadata", "--secret-file", str(self.places.metadata_secret)]
-            self.processes.start(f"{host}-nova", host_command(self.holder(host), argv))
-
-    def stop_nova(self, host: str) -> None:
-        self.processes.end(f"{host}-nova", signal.SIGKILL)
-
-    def nova_pid(self, host: str) -> int | None:
-        return self.processes.pid(f"{host}-nova")
-
-    # --- Open vSwitch ---------------------------------------------------------------------------------------------
-
-    def start_ovs(self, host: str) -> None:
-        """What of it does not run."""
-        self.ovs(host).start()
-
-    def stop_ovs(self, host: str, *, kill: bool = False, database: bool = True) -> None:
-        """The switch and its database; or the switch alone."""
-        self.ovs(host).stop(kill=kill, database=database)
-
-    # --- VMs ------------------------------------------------------------------------------------------------------
-
-    def vm(self, name: str, **options: Any) -> Vm:
-        """A VM, as `Instances.create` makes it."""
-        return self.instances.create(name, **options)
-
-    def define_vm(self, name: str, **options: Any) -> Vm:
-        return self.instances.define(name, **options)
-
-    def delete_vm(self, name: str) -> None:
-        self.instances.delete(name)
-
-    def move_vm(self, name: str, host: str) -> Vm:
-        return self.instances.move(name, host)
-
-    def settle_vm(self, name: str, host: str) -> Vm:
-        return self.instances.settle(name, host)
-
-    def plug(self, name: str, host: str) -> None:
-        self.instances.plug([name], host)
-
-    def plug_all(self, names: Sequence[str], host: str) -> None:
-        self.instances.plug(names, host)
-
-    def unplug(self, name: str, host: str) -> None:
-        self.instances.unplug([name], host)
-
-    def wait_for_port(self, vm: Vm, status: str = "ACTIVE", timeout: float = PORT_SECONDS) -> float:
-        return self.instances.wait_for_port(vm, status, timeout)
-
-    def address(self, name: str) -> None:
-        self.instances.address(name)
-
-    def dhcp(self, name: str) -> DhcpClient:
-        return self.instances.dhcp(name)
-
-    # --- logs -----------------------------------------------------------------------------------------------------
+            raise LabError(f"{error}; end of {self.paths.log(name)}:\n{self.log_tail(name)}") from None
 
     def log_tail(self, name: str, size: int = 2000, after: int = 0) -> str:
         """The end of a process' log: `h1-agent`, `server`, `h1-ovs-vswitchd`, …"""
         try:
-            with self.places.log(name).open("rb") as log:
+            with self.paths.log(name).open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
                 log.seek(max(after, end - size))
                 return log.read().decode(errors="replace")
@@ -305,10 +190,5 @@ class Lab:
             return ""
 
 
-def _in_seconds(at: float) -> str:
-    """As the API writes the times of agents."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
-
-
-def _config_files(names: Sequence[str]) -> list[str]:
+def _config_files(names: Sequence[str | os.PathLike[str]]) -> list[str]:
     return [part for name in names for part in ("--config-file", os.path.abspath(name))]

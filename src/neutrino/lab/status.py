@@ -1,17 +1,15 @@
-"""What a lab looks like right now."""
+"""`neutrino lab status`: the state of a lab's server, hosts and instances."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from neutrino.lab.api import Object, Refused
+from neutrino.lab.api_client import ApiError, Object
 from neutrino.lab.errors import LabError
+from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.lab import SERVER, Lab
-from neutrino.lab.ovs import DATABASE, SWITCH
 from neutrino.lab.settings import underlay_address
-
-NONE = "-"
 
 
 @dataclass(frozen=True)
@@ -19,13 +17,13 @@ class HostStatus:
     name: str
     underlay: str
     agent_pid: int | None
-    agent_alive: bool  # by what the API shows
+    agent_alive: bool  # as the API shows it
     switch_pid: int | None
     database_pid: int | None
     vms: int
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         return self.agent_alive and None not in (self.agent_pid, self.switch_pid, self.database_pid)
 
 
@@ -39,29 +37,29 @@ class VmStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class LabStatus:
     state: str
     url: str
     server_pid: int | None
-    api_answers: bool
+    api_responds: bool
     hosts: tuple[HostStatus, ...]
     vms: tuple[VmStatus, ...]
 
     @property
-    def is_well(self) -> bool:
-        return self.api_answers and all(host.is_well for host in self.hosts)
+    def is_healthy(self) -> bool:
+        return self.api_responds and all(host.is_healthy for host in self.hosts)
 
 
-def read_status(lab: Lab) -> Status:
-    answers = lab.api.answers()
-    agents = lab.agents() if answers else {}
-    return Status(
-        state=str(lab.places.state),
+def read_status(lab: Lab) -> LabStatus:
+    responds = lab.api.responds()
+    agents = lab.agents() if responds else {}
+    return LabStatus(
+        state=str(lab.paths.state),
         url=lab.settings.url,
         server_pid=lab.processes.pid(SERVER),
-        api_answers=answers,
+        api_responds=responds,
         hosts=tuple(_read_host(lab, host, agents.get(host)) for host in lab.hosts),
-        vms=tuple(_read_vms(lab, answers)),
+        vms=tuple(_read_vms(lab, responds)),
     )
 
 
@@ -69,7 +67,7 @@ def _read_host(lab: Lab, host: str, agent: Object | None) -> HostStatus:
     try:
         switch = lab.ovs(host)
         pids = switch.pid(SWITCH), switch.pid(DATABASE)
-    except LabError:  # the host is not up at all
+    except LabError:  # the host's namespaces are gone
         pids = None, None
     return HostStatus(
         name=host,
@@ -82,23 +80,23 @@ def _read_host(lab: Lab, host: str, agent: Object | None) -> HostStatus:
     )
 
 
-def _read_vms(lab: Lab, answers: bool) -> list[VmStatus]:
+def _read_vms(lab: Lab, responds: bool) -> list[VmStatus]:
     found = []
     for vm in lab.vms.all():
         addresses, status = (), "unknown"
-        if answers:
+        if responds:
             try:
                 port = lab.api.show("port", vm.port_id)
                 addresses, status = tuple(fixed["ip_address"] for fixed in port["fixed_ips"]), port["status"]
-            except Refused:
-                status = "has no port any more"
+            except ApiError:
+                status = "port deleted"
         found.append(VmStatus(vm.name, vm.host, vm.port_id, addresses, status))
     return found
 
 
-def render_status(status: Status) -> str:
-    answers = "answers" if status.api_answers else "does not answer"
-    lines = [f"API {status.url} {answers}, server process {_pid(status.server_pid)}, files in {status.state}", ""]
+def render_status(status: LabStatus) -> str:
+    responds = "responds" if status.api_responds else "does not respond"
+    lines = [f"API {status.url} {responds}, server process {_pid(status.server_pid)}, files in {status.state}", ""]
     rows = [
         (
             host.name,
@@ -112,7 +110,7 @@ def render_status(status: Status) -> str:
     ]
     lines += _table(("HOST", "UNDERLAY", "AGENT", "PROCESS", "OPEN VSWITCH", "VMS"), rows)
     if status.vms:
-        vms = [(vm.name, vm.host, vm.port_id, ",".join(vm.addresses) or NONE, vm.status) for vm in status.vms]
+        vms = [(vm.name, vm.host, vm.port_id, ",".join(vm.addresses) or "-", vm.status) for vm in status.vms]
         lines += ["", *_table(("VM", "HOST", "PORT", "ADDRESSES", "STATUS"), vms)]
     return "\n".join(lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from neutrino.model import agents
@@ -21,12 +21,6 @@ AGENT_TYPES: Final[Mapping[str, str]] = {
 }
 """The role that an agent of the API is: there are no other types."""
 
-_KINDS: Final[Mapping[str, frozenset[str]]] = {
-    "router": frozenset({L3}),
-    "dhcp_network": frozenset({DHCP}),
-    "dhcp_port": frozenset({DHCP, L3}),  # routers answer for the metadata of their networks' ports
-}
-
 
 class UnknownRole(ValueError):
     """A role that no agent has."""
@@ -40,9 +34,3 @@ def parse_roles(text: str) -> tuple[str, ...]:
         what = f"there is no role {', '.join(unknown)}" if unknown else "at least one role is needed"
         raise UnknownRole(f"{what}: the roles are {', '.join(ROLES)}")
     return tuple(role for role in ROLES if role in named)
-
-
-def may_know(kind: str, roles: Iterable[str]) -> bool:
-    """Whether a host with these roles is told of objects of this kind. All others follow from the ports bound to it."""
-    needs = _KINDS.get(kind)
-    return needs is None or not needs.isdisjoint(roles)

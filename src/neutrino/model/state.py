@@ -137,15 +137,3 @@ class DvrMac(Object, frozen=True, kw_only=True, omit_defaults=True):
     """The MAC with which a host sends what distributed routers there have routed; `id` is the host's name."""
 
     mac_address: str
-
-
-KINDS: dict[str, type[Object]] = {
-    "network": Network,
-    "port": Port,
-    "security_group": SecurityGroup,
-    "group_members": GroupMembers,
-    "address_group": AddressGroup,
-    "host": Host,
-    "forwarding": Forwarding,
-    "dvr_mac": DvrMac,
-}

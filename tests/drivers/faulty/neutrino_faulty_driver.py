@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 
 LONGEST_WAIT = 60.0
 
@@ -25,7 +25,7 @@ class Faulty:
         conf.register_opts([cfg.StrOpt("directory")], group="ml2_faulty")
         self._directory = Path(conf.ml2_faulty.directory)
 
-    def called(self, method: str, change: Change) -> None:
+    def called(self, method: str, change: DriverContext) -> None:
         with open(self._directory / "calls", "a") as calls:
             calls.write(f"{method} {change.current['id']} {len(change.segments)}\n")
         block = self._directory / f"block-{method}"
@@ -38,7 +38,7 @@ class Faulty:
             raise RuntimeError("the test wants this to fail")
 
 
-def _method(name: str) -> Callable[[Faulty, Change], None]:
+def _method(name: str) -> Callable[[Faulty, DriverContext], None]:
     return lambda driver, change: driver.called(name, change)
 
 

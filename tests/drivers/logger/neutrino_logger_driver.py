@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 
 OPTIONS = [cfg.StrOpt("path", help="The file that changes are written to.")]
 
@@ -35,7 +35,7 @@ class Logger:
         conf.register_opts(OPTIONS, group="ml2_logger")
         self._path = conf.ml2_logger.path
 
-    def log(self, phase: str, change: Change) -> None:
+    def log(self, phase: str, change: DriverContext) -> None:
         """One line a change. Lines of several processes do not mix: each is one write to a file opened for appending."""
         line = {
             "phase": phase,
@@ -53,7 +53,7 @@ class Logger:
             os.close(file)
 
 
-def _method(phase: str) -> Callable[[Logger, Change], None]:
+def _method(phase: str) -> Callable[[Logger, DriverContext], None]:
     return lambda driver, change: driver.log(phase, change)
 
 

@@ -22,9 +22,13 @@ from neutrino.dataplane.conntrack.api import (
     ConntrackFlush,
 )
 from neutrino.dataplane.conntrack.match import Selection
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import (
+    DEFAULT_RUN_DIRECTORY,
+    ControlConnection,
+    ControlError,
+    control_socket,
+)
 
-_DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 _NAMES = {"icmp": ICMP, "igmp": 2, "tcp": TCP, "udp": UDP, "dccp": 33, "icmpv6": ICMPV6, "sctp": SCTP, "udplite": 136}
 _PORTS = (TCP, UDP, SCTP)
 _LINE = re.compile(r"^(?P<protocol>\w+),orig=\((?P<orig>[^)]*)\),reply=\([^)]*\)(?P<rest>.*)$")
@@ -35,7 +39,7 @@ class OvsConntrack:
     """`run_directory` is where ovs-vswitchd keeps its sockets; `datapath` matters where the switch has several."""
 
     def __init__(self, run_directory: str = "", *, datapath: str = "", timeout: float = 30) -> None:
-        self._run_directory = run_directory or _DEFAULT_RUN_DIRECTORY
+        self._run_directory = run_directory or DEFAULT_RUN_DIRECTORY
         self._datapath = datapath
         self._timeout = timeout
 

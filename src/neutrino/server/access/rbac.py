@@ -76,7 +76,6 @@ USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
 
 
 class RbacPolicies:
-    resources = (RBAC_POLICY,)
     extensions = (
         Extension("rbac-policies", "RBAC Policies", "Sharing single objects with single projects."),
         Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
@@ -89,25 +88,24 @@ class RbacPolicies:
         self, db: Database, quotas: Quotas, more_users: Mapping[tuple[str, str], Iterable[Users]] | None = None
     ) -> None:
         """`more_users`: further queries for the projects that use an object."""
+        self.collections = ((RBAC_POLICY, self),)
         self._db = db
         self._quotas = quotas
         more = more_users or {}
         self._users = {key: (*USERS.get(key, ()), *more.get(key, ())) for key in {*USERS, *more}}
 
-    def get_rbac_policies(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return VIEW.many(connection, query, context.project_id)
 
-    def get_rbac_policy(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_rbac_policy(self, context: Context, values: Object) -> Object:
-        return self.create_rbac_policy_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_rbac_policy_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """Create all of them, or none."""
         for values in several:
             _check_action(values)
@@ -130,7 +128,7 @@ class RbacPolicies:
 
         return self._db.retrying(attempt)
 
-    def update_rbac_policy(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _existing(connection, key)
@@ -154,7 +152,7 @@ class RbacPolicies:
 
         return self._db.retrying(attempt)
 
-    def delete_rbac_policy(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 before = _existing(connection, key)

@@ -88,7 +88,6 @@ def taggable(resource: Resource, table: sa.Table) -> Taggable:
 
 
 class Tags:
-    resources = ()
     extensions = (
         Extension(
             "standard-attr-tag",

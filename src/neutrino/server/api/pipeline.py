@@ -112,8 +112,8 @@ class Pipeline:
         self._notify(context, f"{resource.name}.create.start", body)
         parent = _parent(request)
         values = [item.values for item in items]
-        if several and served.create_bulk is not None:
-            made = served.create_bulk(context, *parent, values)
+        if several and served.create_several is not None:
+            made = served.create_several(context, *parent, values)
         else:
             made = [served.create(context, *parent, one) for one in values]
         visibility = self._visibility(resource, context)

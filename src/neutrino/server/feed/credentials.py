@@ -31,7 +31,7 @@ class BadName(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class HostCredential:
     """A credential as the server knows it, and the roles that its host may have."""
 
     digest: str
@@ -98,11 +98,11 @@ class Credentials:
             rows = connection.execute(sa.select(_c.host, _c.created_at, _c.roles).order_by(_c.host))
             return [(row.host, row.created_at, _roles(row.roles)) for row in rows]
 
-    def known(self) -> Mapping[str, Known]:
+    def known(self) -> Mapping[str, HostCredential]:
         """By host."""
         with self._db.read() as connection:
             rows = connection.execute(sa.select(_c.host, _c.digest, _c.roles))
-            return {row.host: Known(row.digest, _roles(row.roles)) for row in rows}
+            return {row.host: HostCredential(row.digest, _roles(row.roles)) for row in rows}
 
 
 def digest(credential: str) -> str:

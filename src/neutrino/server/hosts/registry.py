@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model.agents import AgentState, AgentStatus, checked
+from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, new_id
 from neutrino.server.db.session import Database, Stale
@@ -32,11 +33,6 @@ _c = t.agents.c
 _decode = msgspec.json.decode
 _KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=True)))
 _ON_HOST = sa.select(t.agents).where(_c.host == sa.bindparam("on_host"))
-_LIVE = (
-    sa.select(t.agents)
-    .where(_c.agent_type == sa.bindparam("kind"), _c.heartbeat_timestamp >= sa.bindparam("cutoff"))
-    .order_by(_c.id)
-)
 MOST_LOAD = 2**31 - 1
 
 
@@ -168,11 +164,12 @@ class Registry:
         now = self.clock()
         return [self._decoded(row, now) for row in connection.execute(_ON_HOST, {"on_host": host}).mappings()]
 
-    def live_agents(self, connection: Connection, agent_type: str) -> list[Object]:
-        """The agents of a type that are alive, whether or not their admin state is up."""
-        now = self.clock()
-        rows = connection.execute(_LIVE, {"kind": agent_type, "cutoff": self.cutoff()}).mappings()
-        return [self._decoded(row, now) for row in rows]
+    def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
+        """Whether the host has an agent of the type that is alive."""
+        alive = sa.select(_c.id).where(
+            _c.host == host, _c.agent_type == agent_type, _c.heartbeat_timestamp >= self.cutoff()
+        )
+        return connection.execute(alive).first() is not None
 
     def _decoded(self, row: Row, now: float) -> Object:
         return {
@@ -206,3 +203,8 @@ def _load(state: AgentState) -> int:
     """How many networks a DHCP agent says it serves."""
     networks = state.configurations.get(words.NETWORKS) if state.agent_type == words.DHCP else None
     return min(max(networks, 0), MOST_LOAD) if isinstance(networks, int) else 0
+
+
+def check_agent(connection: Connection, key: str) -> None:
+    if connection.execute(sa.select(_c.id).where(_c.id == key)).first() is None:
+        raise errors.AgentNotFound(id=key)

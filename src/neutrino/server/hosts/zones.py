@@ -33,7 +33,6 @@ _ZONES = (
 
 
 class AvailabilityZones:
-    resources = (AVAILABILITY_ZONE,)
     extensions = (
         Extension("availability_zone", "Availability Zone", "Zones that agents are in, for networks and routers."),
         Extension(
@@ -42,9 +41,10 @@ class AvailabilityZones:
     )
 
     def __init__(self, db: Database) -> None:
+        self.collections = ((AVAILABILITY_ZONE, self),)
         self._db = db
 
-    def get_availability_zones(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # the zones are one page, however small a page was asked for
             return []
         with self._db.read() as connection:

@@ -24,23 +24,21 @@ VIEW = shareable_view(t.address_scopes, hidden=("description", "created_at", "up
 
 
 class AddressScopes:
-    resources = (ADDRESS_SCOPE,)
     extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
 
     def __init__(self, db: Database) -> None:
+        self.collections = ((ADDRESS_SCOPE, self),)
         self._db = db
 
-    def get_address_scopes(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return VIEW.many(connection, query, context.project_id)
 
-    def get_address_scope(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_address_scope(self, context: Context, values: Object) -> Object:
+    def create(self, context: Context, values: Object) -> Object:
         def attempt() -> Object:
             made = fresh(values)
             with self._db.transaction() as tx:
@@ -51,7 +49,7 @@ class AddressScopes:
 
         return self._db.retrying(attempt)
 
-    def update_address_scope(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context)
             if before["shared"] and values.get("shared") is False:
@@ -64,7 +62,7 @@ class AddressScopes:
 
         return self._db.retrying(attempt)
 
-    def delete_address_scope(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             before = self._load(key, context)
             with self._db.read() as connection:

@@ -106,7 +106,6 @@ def claim(tx: Transaction, pool: Object) -> None:
 
 
 class SubnetPools:
-    resources = (SUBNETPOOL,)
     extensions = (
         Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
         Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
@@ -114,22 +113,23 @@ class SubnetPools:
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
+        self.collections = ((SUBNETPOOL, self),)
         self._db = db
         self._quotas = quotas
 
-    def get_subnetpools(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return [_as_shown(pool) for pool in VIEW.many(connection, query, context.project_id)]
 
-    def get_subnetpool(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             found = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
         return None if found is None else _as_shown(found)
 
-    def create_subnetpool(self, context: Context, values: Object) -> Object:
-        return self.create_subnetpool_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_subnetpool_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """All of them or none."""
 
         def attempt() -> list[Object]:
@@ -158,10 +158,10 @@ class SubnetPools:
 
         return self._db.retrying(attempt)
 
-    def update_subnetpool(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._update(context, key, lambda before: values, revision)
 
-    def delete_subnetpool(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 before = _existing(connection, key, revision)

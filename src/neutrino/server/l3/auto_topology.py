@@ -1,10 +1,10 @@
-"""A network for who says not which: made once for a project from the defaults, and found again.
+"""Auto-allocated topology: a default network with a router, created once per project on request.
 
-    GET /v2.0/auto-allocated-topology/{project}    makes it where there is none; with ?fields=dry-run it only says whether
-    DELETE                                         takes it away         it could be made. `None` is the caller's project.
+    GET /v2.0/auto-allocated-topology/{project}    creates it if there is none; with ?fields=dry-run it only reports
+    DELETE                                         deletes it            whether it could. `None`: the caller's project.
 
-It takes a default external network and a default subnet pool. Several requests at once make several; the first to be
-written down stays, the others are taken away again.
+It needs a default external network and a default subnet pool. Concurrent requests create several; the first one that is
+recorded stays, the others are deleted again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.ipam import subnet_pools
-from neutrino.server.l3.interfaces import Interfaces
-from neutrino.server.l3.routers import Routers
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.policy.authorizer import Authorizer
 
 Object = dict[str, Any]
@@ -36,7 +36,7 @@ _t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
 
 
 class AutoTopology:
-    resources = ()
+    collections = ()
     extensions = (
         Extension(
             "auto-allocated-topology",
@@ -75,10 +75,10 @@ class AutoTopology:
         if found is not None:
             return str(found.network_id)
         external, pools = self._needs(context)
-        network = self._core.create_network(
+        network = self._core.networks.create(
             context, _values(NETWORK, context, name="auto_allocated_network", project_id=project_id)
         )
-        made: list[str] = []
+        subnets: list[str] = []
         try:
             for pool in pools:
                 subnet = {
@@ -88,29 +88,29 @@ class AutoTopology:
                     "subnetpool_id": pool["id"],
                     "project_id": project_id,
                 }
-                made.append(self._core.create_subnet(context, _values(SUBNET, context, **subnet))["id"])
+                subnets.append(self._core.subnets.create(context, _values(SUBNET, context, **subnet))["id"])
             gateway = {"network_id": external}
-            wish = {"name": "auto_allocated_router", "project_id": project_id, "external_gateway_info": gateway}
-            router = self._routers.create(context, _values(ROUTER, context, **wish))
+            values = {"name": "auto_allocated_router", "project_id": project_id, "external_gateway_info": gateway}
+            router = self._routers.create(context, _values(ROUTER, context, **values))
         except errors.ApiError as error:
-            self._take_away(context, network["id"], None)
+            self._delete_parts(context, network["id"], None)
             raise errors.AutoAllocationFailure(reason=error.message.rstrip(".")) from error
-        return self._connect(context, project_id, network["id"], router["id"], made)
+        return self._connect(context, project_id, network["id"], router["id"], subnets)
 
     def _connect(self, context: Context, project_id: str, network_id: str, router_id: str, subnets: list[str]) -> str:
         try:
             for subnet_id in subnets:
-                self._interfaces.add(context, router_id, {"subnet_id": subnet_id})
+                self._interfaces.add_router_interface(context, router_id, {"subnet_id": subnet_id})
             kept = self._db.retrying(lambda: self._keep(project_id, network_id, router_id))
         except errors.ApiError as error:
-            self._take_away(context, network_id, router_id)
+            self._delete_parts(context, network_id, router_id)
             raise errors.AutoAllocationFailure(reason="its parts could not be connected") from error
-        if kept != network_id:  # another request was faster
-            self._take_away(context, network_id, router_id)
+        if kept != network_id:  # a concurrent request was first
+            self._delete_parts(context, network_id, router_id)
         return kept
 
     def _keep(self, project_id: str, network_id: str, router_id: str) -> str:
-        """Make these the project's topology, unless there is one; the network that it has now."""
+        """Record these as the project's topology, unless it has one; gives the recorded network."""
         found = self._find(project_id)
         if found is not None:
             return str(found.network_id)
@@ -122,19 +122,19 @@ class AutoTopology:
     def delete(self, context: Context, project_id: str) -> None:
         found = self._find(project_id)
         if found is not None:
-            self._take_away(context, found.network_id, found.router_id)
+            self._delete_parts(context, found.network_id, found.router_id)
 
-    def _take_away(self, context: Context, network_id: str, router_id: str | None) -> None:
+    def _delete_parts(self, context: Context, network_id: str, router_id: str | None) -> None:
         with self._db.read() as connection:
             subnets = list(connection.execute(sa.select(_s.id).where(_s.network_id == network_id)).scalars())
         if router_id is not None:
             for subnet_id in subnets:
                 with contextlib.suppress(errors.NotFound):
-                    self._interfaces.remove(context, router_id, {"subnet_id": subnet_id})
+                    self._interfaces.remove_router_interface(context, router_id, {"subnet_id": subnet_id})
             with contextlib.suppress(errors.NotFound):
                 self._routers.delete(context, router_id, None)
         with contextlib.suppress(errors.NotFound):
-            self._core.delete_network(context, network_id, None)
+            self._core.networks.delete(context, network_id, None)
 
     def _find(self, project_id: str) -> Any:
         with self._db.read() as connection:
@@ -159,7 +159,7 @@ class AutoTopology:
 
 
 def _values(resource: Any, context: Context, **given: Any) -> Object:
-    """What a client's request with these values would say, its defaults filled in."""
+    """The attributes of a request with these values, with defaults."""
     items, _ = items_to_create(resource, {resource.name: given}, context)
     return items[0].values
 

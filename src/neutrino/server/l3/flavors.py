@@ -1,7 +1,7 @@
-"""Flavors of routers: names that an administrator gives to kinds of service, and the profiles behind them.
+"""Router flavors, their service profiles, and the list of service providers.
 
-One service makes all routers here, so a flavor is kept with a router and changes nothing about it. Clients find the
-providers that they know from elsewhere.
+There is one implementation of routers, so a flavor is stored with a router and changes nothing about it; the API is there
+for clients that set flavors or list providers.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c, _s, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
@@ -37,7 +38,7 @@ PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 
 def check_flavor(connection: Connection, key: str) -> None:
-    """Refuse a flavor for a new router that is not there, not for routers, or not enabled."""
+    """Refuse a flavor for a new router that does not exist, is not for routers, or is disabled."""
     row = connection.execute(sa.select(_c.service_type, _c.enabled).where(_c.id == key)).first()
     if row is None or row.service_type != L3_ROUTER_NAT:
         raise errors.FlavorNotFound(id=key)
@@ -46,7 +47,8 @@ def check_flavor(connection: Connection, key: str) -> None:
 
 
 class Flavors:
-    resources = (FLAVOR, SERVICE_PROFILE, FLAVOR_SERVICE_PROFILE, SERVICE_PROVIDER)
+    """Plugin of the resources below, offered together with the router plugin."""
+
     extensions = (
         Extension("flavors", "Neutron Service Flavors", "Flavors of services, and the profiles behind them."),
         Extension("l3-flavors", "Router Flavor Extension", "Routers have a flavor."),
@@ -54,19 +56,19 @@ class Flavors:
     )
 
     def __init__(self, db: Database) -> None:
-        self._db = db
+        self.collections = (
+            (FLAVOR, FlavorCollection(db)),
+            (SERVICE_PROFILE, ServiceProfiles(db)),
+            (FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
+            (SERVICE_PROVIDER, ServiceProviders()),
+        )
 
-    # --- flavors --------------------------------------------------------------------------------------------------
 
-    def get_flavors(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return FLAVORS.many(connection, query, context.project_id)
+class FlavorCollection(ViewCollection):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, FLAVORS)
 
-    def get_flavor(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return FLAVORS.show(connection, key, project="", everyone=True, fields=fields)
-
-    def create_flavor(self, context: Context, values: Object) -> Object:
+    def create(self, context: Context, values: Object) -> Object:
         flavor = {"id": new_id(), **values}
 
         def attempt() -> Object:
@@ -80,7 +82,7 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def update_flavor(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _flavor(connection, key)
@@ -99,7 +101,7 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def delete_flavor(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 _check_unused(connection, key)
@@ -109,19 +111,12 @@ class Flavors:
 
         self._db.retrying(attempt)
 
-    # --- profiles -------------------------------------------------------------------------------------------------
 
-    def get_service_profiles(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return PROFILES.many(connection, query, context.project_id)
+class ServiceProfiles(ViewCollection):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db, PROFILES)
 
-    def get_service_profile(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return PROFILES.show(connection, key, project="", everyone=True, fields=fields)
-
-    def create_service_profile(self, context: Context, values: Object) -> Object:
+    def create(self, context: Context, values: Object) -> Object:
         _check_profile(values)
         profile = {"id": new_id(), **values}
 
@@ -132,7 +127,7 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def update_service_profile(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _profile(connection, key)
@@ -148,7 +143,7 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def delete_service_profile(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 _check_unbound(connection, key)
@@ -158,9 +153,14 @@ class Flavors:
 
         self._db.retrying(attempt)
 
-    # --- which profiles a flavor has ------------------------------------------------------------------------------
 
-    def create_flavor_service_profile(self, context: Context, flavor_id: str, values: Object) -> Object:
+class FlavorServiceProfiles:
+    """The service profiles of a flavor: a row of their own each, and a list in the flavor's row."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def create(self, context: Context, flavor_id: str, values: Object) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
@@ -169,12 +169,12 @@ class Flavors:
                 raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=profile["id"])
             with self._db.transaction() as tx:
                 _bind(tx, flavor_id, [profile["id"]])
-                _show(tx, flavor, [*flavor["service_profiles"], profile["id"]])
+                _store_list(tx, flavor, [*flavor["service_profiles"], profile["id"]])
             return {"id": profile["id"]}
 
         return self._db.retrying(attempt)
 
-    def delete_flavor_service_profile(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
@@ -183,14 +183,14 @@ class Flavors:
             with self._db.transaction() as tx:
                 unbind = sa.delete(t.flavor_service_profiles)
                 tx.execute(unbind.where(_b.flavor_id == flavor_id, _b.service_profile_id == key))
-                _show(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
+                _store_list(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
 
         self._db.retrying(attempt)
 
-    # --- providers ------------------------------------------------------------------------------------------------
 
-    def get_service_providers(self, context: Context, query: Query) -> list[Object]:
-        if query.marker is not None:  # they are one page, however small a page was asked for
+class ServiceProviders:
+    def index(self, context: Context, query: Query) -> list[Object]:
+        if query.marker is not None:  # all providers are one page, whatever the limit: there is no next one
             return []
         rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
         return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
@@ -231,8 +231,8 @@ def _bind(tx: Transaction, flavor_id: str, profiles: Sequence[str]) -> None:
     tx.insert(t.flavor_service_profiles, rows)
 
 
-def _show(tx: Transaction, flavor: Object, profiles: Sequence[str]) -> None:
-    """Write the profiles as the flavor shows them, if it still shows those that were read."""
+def _store_list(tx: Transaction, flavor: Object, profiles: Sequence[str]) -> None:
+    """Write the profile list of a flavor, on the condition that it is as it was read."""
     as_read = sa.and_(_c.id == flavor["id"], _c.service_profiles == encode(flavor["service_profiles"]))
     done = tx.execute(sa.update(t.flavors).where(as_read).values(service_profiles=encode(list(profiles))))
     if done.rowcount != 1:

@@ -18,7 +18,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import Added, ComposedView, View
-from neutrino.server.l3.hosting import STATUS
+from neutrino.server.l3.scheduling.candidates import STATUS
 
 Object = dict[str, Any]
 _c, _p, _b, _a = t.routers.c, t.ports.c, t.router_l3_agents.c, t.agents.c

@@ -35,7 +35,6 @@ LIMIT = Integer(min=UNLIMITED)
 
 
 class QuotaPlugin:
-    resources = ()
     extensions = (
         Extension("quotas", "Quota management support", "Limits on what each project may have."),
         Extension("quota_details", "Quota details management support", "How much of its limits a project uses."),

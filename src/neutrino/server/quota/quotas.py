@@ -18,7 +18,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED
-from neutrino.server.just import Just
+from neutrino.server.request_cache import RequestCache
 
 Object = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Quotas:
         """`defaults` has every resource with a quota."""
         self._db = db
         self.defaults = dict(defaults)
-        self._asked: Just[int] = Just()
+        self._asked: RequestCache[int] = RequestCache()
 
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
         """The limit of a project; UNCOUNTED if it has none and no counter exists.

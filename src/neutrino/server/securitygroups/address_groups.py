@@ -32,31 +32,29 @@ _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindpar
 
 
 class AddressGroups:
-    resources = (ADDRESS_GROUP,)
     extensions = (
         Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),
         Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups that RBAC policies share."),
     )
 
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
+        self.collections = ((ADDRESS_GROUP, self),)
         self._db = db
         self._quotas = quotas
         self._max_addresses = max_addresses
 
-    def get_address_groups(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return VIEW.many(connection, query, context.project_id)
 
-    def get_address_group(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_address_group(self, context: Context, values: Object) -> Object:
-        return self.create_address_group_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_address_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         def attempt() -> list[Object]:
             made = [_new_group(item) for item in items]
             for group in made:
@@ -73,10 +71,10 @@ class AddressGroups:
 
         return self._db.retrying(attempt)
 
-    def update_address_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._db.retrying(lambda: self._change(self._load(key, context, revision), values))
 
-    def delete_address_group(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             before = self._load(key, context, revision)
             with self._db.read() as connection:

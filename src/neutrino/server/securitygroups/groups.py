@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,7 +31,6 @@ _DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("
 
 
 class SecurityGroups:
-    resources = (SECURITY_GROUP, SECURITY_GROUP_RULE)
     extensions = (
         Extension("security-group", "security-group", "Groups of ports with rules for their traffic."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
@@ -62,6 +61,8 @@ class SecurityGroups:
     def __init__(self, db: Database, quotas: Quotas) -> None:
         self._db = db
         self._quotas = quotas
+        self.rules = SecurityGroupRules(db, quotas, self._ensure_default_of_list)
+        self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
 
     def ensure_default(self, project_id: str) -> str:
         """The id of the project's default group, which is created on first use.
@@ -86,21 +87,19 @@ class SecurityGroups:
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
-    def get_security_groups(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default_of_list(context, query)
         with self._db.read() as connection:
             return views.GROUPS.many(connection, query, context.project_id)
 
-    def get_security_group(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             return views.GROUPS.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_security_group(self, context: Context, values: Object) -> Object:
-        return self.create_security_group_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_security_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         projects = sorted({item["project_id"] for item in items})
         for project in projects:
             self.ensure_default(project)
@@ -122,7 +121,7 @@ class SecurityGroups:
 
         return self._db.retrying(attempt)
 
-    def update_security_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context, revision, with_rules=True)
             if before["is_default"] and "name" in values:
@@ -137,7 +136,7 @@ class SecurityGroups:
 
         return self._db.retrying(attempt)
 
-    def delete_security_group(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 _refuse_if_in_use(connection, key)
@@ -152,44 +151,6 @@ class SecurityGroups:
                 tx.record(KIND, key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
-
-    # --- rules ----------------------------------------------------------------------------------------------------
-
-    def get_security_group_rules(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default_of_list(context, query)
-        with self._db.read() as connection:
-            return views.RULES.many(connection, query, context.project_id)
-
-    def get_security_group_rule(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
-    def create_security_group_rule(self, context: Context, values: Object) -> Object:
-        return self.create_security_group_rule_bulk(context, [values])[0]
-
-    def create_security_group_rule_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return rules.add_rules(self._db, self._quotas, context, items)
-
-    def update_security_group_rule(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        """A rule is immutable: its identity prevents duplicates. Only an update to its own values is accepted."""
-        with self._db.read() as connection:
-            rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
-        if rule is None:
-            raise errors.SecurityGroupRuleNotFound(id=key)
-        if any(rule.get(name) != value for name, value in values.items()):
-            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
-        return rule
-
-    def delete_security_group_rule(self, context: Context, key: str, revision: int | None) -> None:
-        rules.remove_rule(self._db, key, revision)
-
-    def security_group_rule_target(self, context: Context, values: Object) -> Object:
-        """The owner of the rule's group, on whom the policy of its rules depends."""
-        with self._db.read() as connection:
-            owner = rules.owner_of_group(connection, values["security_group_id"])
-        return {"security_group:project_id": owner}
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -211,6 +172,48 @@ class SecurityGroups:
             raise errors.SecurityGroupNotFound(id=key)
         check_revision(found, revision)
         return found
+
+
+class SecurityGroupRules:
+    def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
+        """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
+        self._db = db
+        self._quotas = quotas
+        self._ensure_default = ensure_default
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default(context, query)
+        with self._db.read() as connection:
+            return views.RULES.many(connection, query, context.project_id)
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        return rules.add_rules(self._db, self._quotas, context, items)
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        """A rule is immutable: its identity prevents duplicates. Only an update to its own values is accepted."""
+        with self._db.read() as connection:
+            rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
+        if rule is None:
+            raise errors.SecurityGroupRuleNotFound(id=key)
+        if any(rule.get(name) != value for name, value in values.items()):
+            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
+        return rule
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        rules.remove_rule(self._db, key, revision)
+
+    def target(self, context: Context, values: Object) -> Object:
+        """The owner of the rule's group, on whom the policy of its rules depends."""
+        with self._db.read() as connection:
+            owner = rules.owner_of_group(connection, values["security_group_id"])
+        return {"security_group:project_id": owner}
 
 
 def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:

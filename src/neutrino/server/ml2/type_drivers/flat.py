@@ -5,7 +5,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from neutrino.server import errors
-from neutrino.server.ml2.driver_api import Segment, Taken
+from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
 from neutrino.server.ml2.type_drivers.physical import physical_mtu
 
 
@@ -33,7 +33,7 @@ class FlatType:
     def in_use(self, segment: Segment) -> Exception:
         return errors.FlatNetworkInUse(physical_network=segment.physical_network)
 
-    def allocate(self, taken: Taken, physical_network: str | None = None) -> Segment | None:
+    def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         return None  # an administrator says which physical network is whose
 
     def mtu(self, physical_network: str | None) -> int:

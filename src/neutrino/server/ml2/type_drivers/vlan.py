@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from neutrino.server import errors
-from neutrino.server.ml2.driver_api import Segment, Taken
+from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
 from neutrino.server.ml2.type_drivers.physical import physical_mtu
 from neutrino.server.ml2.type_drivers.ranges import Range, parse_ranges, pick_free
 
@@ -49,21 +49,21 @@ class VlanType:
     def in_use(self, segment: Segment) -> Exception:
         return errors.VlanIdInUse(vlan_id=segment.segmentation_id, physical_network=segment.physical_network)
 
-    def allocate(self, taken: Taken, physical_network: str | None = None) -> Segment | None:
+    def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         names = [physical_network] if physical_network else [n for n, ranges in self._ranges.items() if ranges]
         random.shuffle(names)
         for name in names:
-            vlan = self._free_on(name, taken)
+            vlan = self._free_on(name, in_use)
             if vlan is not None:
                 return Segment("vlan", name, vlan)
         return None
 
-    def _free_on(self, name: str, taken: Taken) -> int | None:
+    def _free_on(self, name: str, in_use: SegmentsInUse) -> int | None:
         def among(ids: Sequence[int]) -> set[int]:
-            found = taken.among([f"vlan/{name}/{i}" for i in ids])
+            found = in_use.among([f"vlan/{name}/{i}" for i in ids])
             return {int(identity.rpartition("/")[2]) for identity in found}
 
-        return pick_free(self._ranges.get(name, ()), among, lambda: taken.ids("vlan", name))
+        return pick_free(self._ranges.get(name, ()), among, lambda: in_use.ids("vlan", name))
 
     def mtu(self, physical_network: str | None) -> int:
         return physical_mtu(self._conf, physical_network)

@@ -1,0 +1,152 @@
+"""A child process of the server's supervisor, such as the feed: forked from the process that has loaded the code, so that
+it shares memory and starts fast; respawned when it ends; ended with the server, even if the server is killed.
+
+It is forked by the main thread at first, and by the watching thread later. That thread must live as long as the child, as
+PR_SET_PDEATHSIG signals the child when the thread that forked it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from neutrino.cli.errors import report
+
+LOG = logging.getLogger(__name__)
+PR_SET_PDEATHSIG: Final = 1
+MIN_BACKOFF, MAX_BACKOFF = 0.2, 10.0  # seconds before a respawn
+STABLE_SECONDS = 30.0  # a child that ran this long resets the back-off
+STOP_SECONDS = 8.0
+Work = Callable[[], int]
+
+
+def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when its parent ends, however that happens."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+class ChildProcess:
+    """`with ChildProcess("feed", work):` runs `work` in a child process until the end of the block."""
+
+    def __init__(self, name: str, work: Work) -> None:
+        self._name = name
+        self._work = work
+        self._stop = threading.Event()
+        self._restart = threading.Event()  # set: the next end of the child is not a failure
+
+    def __enter__(self) -> ChildProcess:
+        self._child = _Child(_fork(self._name, self._work))
+        self._watcher = threading.Thread(target=self._watch, daemon=True, name=self._name)
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._child.end()
+        self._watcher.join(STOP_SECONDS)
+
+    def restart(self) -> None:
+        """Restart the child, with the configuration that is loaded now."""
+        self._restart.set()
+        self._child.end()
+
+    def _watch(self) -> None:
+        backoff = MIN_BACKOFF
+        while True:
+            started = time.monotonic()
+            status = self._child.wait()
+            if self._stop.is_set():
+                return
+            if self._restart.is_set():
+                self._restart.clear()
+            else:
+                ran = time.monotonic() - started
+                backoff = MIN_BACKOFF if ran > STABLE_SECONDS else min(2 * backoff, MAX_BACKOFF)
+                LOG.error("the %s process ended with status %s; respawning in %.1f s", self._name, status, backoff)
+                if self._stop.wait(backoff):
+                    return
+            self._child = _Child(_fork(self._name, self._work))
+            if self._stop.is_set():  # set during the fork: __exit__ has ended the previous child only
+                self._child.end()
+
+
+class _Child:
+    """A child process that one thread waits for and others signal. A lock keeps signals and reaping apart: once reaped, the
+    pid may belong to another process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._reaping = threading.Lock()
+        self._ended = threading.Event()
+
+    def wait(self) -> int:
+        """Wait for its end; returns the exit status, or the negative signal number."""
+        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)  # without reaping, so that the lock is held briefly
+        with self._reaping:
+            _, status = os.waitpid(self._pid, 0)
+            self._ended.set()
+        return os.waitstatus_to_exitcode(status)
+
+    def end(self) -> None:
+        """Send SIGTERM and wait; SIGKILL after a timeout."""
+        self._signal(signal.SIGTERM)
+        if not self._ended.wait(STOP_SECONDS):
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._reaping:
+            if not self._ended.is_set():
+                os.kill(self._pid, number)
+
+
+def _fork(name: str, work: Work) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else the child would write the buffered text again
+    parent = os.getpid()
+    # Until the child has reset the handler, SIGTERM would run the parent's (granian's) handler in the child and be lost.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run_child(name, work, parent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def _run_child(name: str, work: Work, parent: int) -> NoReturn:
+    status = 1
+    try:
+        end_with_parent()
+        if os.getppid() != parent:  # it ended before prctl
+            os._exit(0)
+        os.setsid()  # Ctrl-C at the terminal signals the server only, which then ends this process
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a reload: the supervisor restarts this process itself
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        # New stream objects: at the fork another thread may have held the lock of the old ones, which stays locked here.
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        with contextlib.suppress(ImportError):  # an optional dependency of granian
+            import setproctitle
+
+            setproctitle.setproctitle(f"neutrino-server {name}")
+        status = work()
+    except Exception as error:
+        status = report(error)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)  # without the parent's atexit handlers and threads

@@ -1,0 +1,47 @@
+"""Errors of commands: one line with cause and fix on standard error, and an exit status; a traceback only for debugging."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from neutrino.lab.errors import LabError
+
+INVALID = 2  # wrong options or configuration: a retry is pointless
+FAILED = 1  # the machine or a required server is not available: a retry may succeed
+DEBUG = "NEUTRINO_DEBUG"
+
+
+class CommandError(Exception):
+    """A command cannot do its work; the text has the cause and the fix."""
+
+    def __init__(self, message: str, status: int = FAILED) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def report(error: Exception) -> int:
+    """Print the error to standard error; returns the exit status."""
+    status = error.status if isinstance(error, CommandError) else FAILED
+    if isinstance(error, LabError):
+        text = str(error)  # may end with several lines of a log
+    elif isinstance(error, CommandError):
+        text = one_line(error)
+    else:
+        if os.environ.get(DEBUG):
+            traceback.print_exception(error)
+        name = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
+        text = f"unexpected error: {name} ({DEBUG}=1 prints the traceback)"
+    print_error(text)
+    return status
+
+
+def print_error(text: str) -> None:
+    print(f"neutrino: {text}", file=sys.stderr, flush=True)
+
+
+def one_line(error: object) -> str:
+    """The error's text in one line, without SQLAlchemy's link to its own documentation."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith("(Background on this error at"))

@@ -1,0 +1,162 @@
+"""This machine as the host of `neutrino up`: its Open vSwitch, external bridge, agent configuration and credential.
+
+What a run creates on the machine (bridges, namespaces, devices, processes) is removed when it ends, and created again by
+the next run from the server's database. A killed run removes nothing: the next one does that first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from neutrino import private
+from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
+from neutrino.cli import preflight
+from neutrino.cli.up.openvswitch import OwnSwitch, others_running
+from neutrino.lab.config_files import escaped
+from neutrino.lab.errors import LabError
+from neutrino.lab.hosts.namespaces import command
+
+EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
+EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
+AGENT_BRIDGES = ("br-int", "br-tun")
+ROLES = ("l2", "dhcp", "l3", "metadata")
+PROGRAMS = {
+    "ovsdb-server": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ip": "iproute2",
+    "keepalived": "keepalived",
+    "radvd": "radvd",
+}
+
+AGENT = """\
+# Written by the neutrino command. Options of your own go into a file given with --agent-config-file.
+[DEFAULT]
+host = {host}
+state_path = {state}/agent
+roles = {roles}
+# Routers of every kind: centralized, HA, distributed.
+agent_mode = dvr_snat
+log_file = {state}/log/agent.log
+
+[feed]
+server = unix:{state}/feed.sock
+credential_file = {state}/agent/credential
+
+[ovs]
+ovsdb_connection = unix:{state}/ovs/db.sock
+ovsdb_managers =
+run_directory = {state}/ovs
+datapath_type = {datapath}
+local_ip = 127.0.0.1
+bridge_mappings = {network}:{bridge}
+
+[agent]
+tunnel_types = vxlan,gre,geneve
+enable_distributed_routing = true
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    state: Path
+    host: str
+    datapath: str  # system: kernel; netdev: userspace
+
+    @property
+    def switch(self) -> OwnSwitch:
+        return OwnSwitch(self.state / "ovs", self.datapath, os.getpid())
+
+    @contextlib.contextmanager
+    def wired(self, agent_files: Sequence[str]) -> Iterator[None]:
+        """Run the switch with the external bridge; at the end, remove everything that it and the agent created."""
+        self._tear_down_agent(agent_files)  # of a killed run
+        with self.switch.running(AGENT_BRIDGES), contextlib.ExitStack() as stack:
+            stack.callback(self._remove_bridges)
+            stack.callback(self._tear_down_agent, agent_files)
+            self.switch.add_bridge(EXTERNAL_BRIDGE)
+            command(["ip", "link", "set", EXTERNAL_BRIDGE, "up"])
+            command(["ip", "address", "replace", f"{EXTERNAL_GATEWAY}/24", "dev", EXTERNAL_BRIDGE])
+            yield
+
+    def _tear_down_agent(self, agent_files: Sequence[str]) -> None:
+        from neutrino.agent.config import configuration
+        from neutrino.agent.teardown import tear_down
+
+        tear_down(configuration(agent_files))
+
+    def _remove_bridges(self) -> None:
+        """Delete the agent's bridges and patch ports. The external bridge stays: the user may have added ports to it."""
+        with contextlib.suppress(LabError):
+            arguments = [word for bridge in AGENT_BRIDGES for word in ("--", "--if-exists", "del-br", bridge)]
+            arguments += ["--", "--if-exists", "del-port", f"phy-{EXTERNAL_BRIDGE}"]
+            self.switch.vsctl(*arguments[1:])
+
+    def write_agent_configuration(self) -> Path:
+        path = self.state / "agent.conf"
+        text = AGENT.format(
+            host=self.host,
+            state=escaped(self.state),
+            roles=",".join(ROLES),
+            datapath=self.datapath,
+            network=EXTERNAL_NETWORK,
+            bridge=EXTERNAL_BRIDGE,
+        )
+        path.write_text(text)
+        return path
+
+    def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int:
+        """The agent's child process: ensure its credential, then run the agent."""
+        from neutrino.cli.agent import agent
+
+        self._ensure_credential(server_files)
+        return agent("run", agent_files)
+
+    def _ensure_credential(self, server_files: Sequence[str]) -> None:
+        """Ensure a credential that the server accepts: the existing file may belong to another database or other roles."""
+        from neutrino.server.backend import configuration
+        from neutrino.server.config import database_url
+        from neutrino.server.db import schema
+        from neutrino.server.db.session import Database
+        from neutrino.server.feed.credentials import Credentials, digest
+
+        path = self.state / "agent" / "credential"
+        private.own_directory(path.parent, passable=True)
+        private.make_file(path)
+        conf = configuration(server_files)
+        db = Database(database_url(conf))
+        try:
+            schema.ensure(db, upgrade=conf.database.auto_upgrade)
+            credentials = Credentials(db)
+            known = credentials.known().get(self.host)
+            if known is None:
+                path.write_text(credentials.add(self.host, ROLES))
+                return
+            if not set(ROLES) <= set(known.roles):
+                credentials.set_roles(self.host, ROLES)
+            if known.digest != digest(path.read_text().strip()):
+                path.write_text(credentials.rotate(self.host))
+        finally:
+            db.close()
+
+
+def this_machine(state: Path) -> Machine:
+    """This machine as a host, or LabError with the reason why networks cannot be wired on it."""
+    if not has_capability(CAP_NET_ADMIN):
+        raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
+    missing = {package for program, package in PROGRAMS.items() if not preflight.is_installed(program)}
+    missing |= set(preflight.missing_programs(ROLES).values())
+    if missing:
+        raise LabError(f"programs are missing: apt-get install {' '.join(sorted(missing))}")
+    others = others_running(state / "ovs")
+    devices = {name for _, name in socket.if_nameindex()}
+    taken = [name for name in (EXTERNAL_BRIDGE, *AGENT_BRIDGES) if name in devices]
+    if others and taken:
+        raise LabError(f"another Open vSwitch on this machine has the bridge {taken[0]}")
+    # Two ovs-vswitchd would share the kernel datapath and delete each other's ports.
+    kernel = Path("/sys/module/openvswitch").exists() and not others
+    return Machine(state, os.uname().nodename, "system" if kernel else "netdev")

@@ -1,0 +1,99 @@
+"""A small client of the Networking API, without authentication, for the lab and `neutrino up`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from neutrino.lab.errors import LabError
+
+Object = dict[str, Any]
+SECONDS = 30.0
+
+
+class ApiError(LabError):
+    """A response with an error status."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        self.status = status
+        self.kind = kind
+        super().__init__(message)
+
+
+class ApiClient:
+    """`api.create("network", name="blue")`; kinds are named in the singular."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def create(self, kind: str, **values: Any) -> Object:
+        created: Object = self.request("POST", _path(kind), {kind: values})[kind]
+        return created
+
+    def update(self, kind: str, key: str, **values: Any) -> Object:
+        updated: Object = self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind]
+        return updated
+
+    def show(self, kind: str, key: str) -> Object:
+        found: Object = self.request("GET", f"{_path(kind)}/{key}")[kind]
+        return found
+
+    def delete(self, kind: str, key: str) -> None:
+        self.request("DELETE", f"{_path(kind)}/{key}")
+
+    def list(self, kind: str, **filters: str) -> list[Object]:
+        query = f"?{urlencode(filters)}" if filters else ""
+        found: list[Object] = self.request("GET", f"{_path(kind)}{query}")[_plural(kind)]
+        return found
+
+    def find(self, kind: str, name_or_id: str) -> Object:
+        """The object with this id, or the only one with this name."""
+        shown = kind.replace("_", " ")
+        found = self.list(kind, id=name_or_id) or self.list(kind, name=name_or_id)
+        if not found:
+            raise LabError(f"there is no {shown} {name_or_id}")
+        if len(found) > 1:
+            raise LabError(f"{len(found)} {_plural(shown)} are named {name_or_id}: use the id")
+        return found[0]
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Object:
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=SECONDS)
+        try:
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            response = connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise LabError(f"the API at {self.url} does not respond: {error}") from None
+        finally:
+            connection.close()
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise _api_error(response.status, content)
+        decoded: Object = json.loads(content) if content else {}
+        return decoded
+
+    def responds(self) -> bool:
+        try:
+            self.request("GET", "/")
+        except LabError:
+            return False
+        return True
+
+
+def _api_error(status: int, content: bytes) -> ApiError:
+    try:
+        error = json.loads(content)["NeutronError"]
+        return ApiError(status, error["type"], error["message"])
+    except (ValueError, LookupError, TypeError):  # not from the API itself, such as a proxy's page
+        return ApiError(status, "", f"the API answered {status}: {content.decode(errors='replace')[:200]}")
+
+
+def _plural(kind: str) -> str:
+    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+
+
+def _path(kind: str) -> str:
+    return f"/v2.0/{_plural(kind).replace('_', '-')}"

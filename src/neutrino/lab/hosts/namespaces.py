@@ -1,0 +1,109 @@
+"""Running commands and functions in the namespaces of hosts and instances."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from neutrino.lab.errors import LabError
+
+CLONE_NEWNET = 0x40000000
+COMMAND_SECONDS = 60.0
+_libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
+
+
+def host_command(holder: int, argv: Sequence[str]) -> list[str]:
+    """The command in the namespaces of `holder`. nsenter execs it without a fork, so the pid is the command's own."""
+    return ["nsenter", f"--target={holder}", "--net", "--mount", "--", *argv]
+
+
+def vm_command(holder: int, namespace: str, argv: Sequence[str]) -> list[str]:
+    return host_command(holder, ["ip", "netns", "exec", namespace, *argv])
+
+
+def host_network(holder: int) -> Path:
+    return Path(f"/proc/{holder}/ns/net")
+
+
+def host_file(holder: int, path: str) -> Path:
+    """A path in the host's mount namespace, accessible from outside."""
+    return Path(f"/proc/{holder}/root{path}")
+
+
+def vm_network(holder: int, namespace: str) -> Path:
+    return host_file(holder, f"/run/netns/{namespace}")
+
+
+def in_network(network: Path, work: Callable[[], T]) -> T:
+    """Call `work` in a network namespace. In a thread of its own, as setns() with a network namespace changes the calling
+    thread only; sockets and child processes that the thread creates stay in that namespace.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def enter() -> None:
+        try:
+            with network.open("rb") as file:
+                if _libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number), str(network))
+            results.append(work())
+        except BaseException as error:  # raised again in the calling thread
+            errors.append(error)
+
+    thread = threading.Thread(target=enter, name=f"in {network}")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    text: str | None = None,
+    timeout: float = COMMAND_SECONDS,
+    check: bool = True,
+    env: Mapping[str, str] | None = None,
+    shown: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end. A timeout, or with `check` an exit status other than 0, is a LabError.
+
+    `shown`: the command for error messages, where `argv` is wrapped to enter a namespace.
+    """
+    shown = shown or " ".join(argv)
+    try:
+        done = subprocess.run(
+            argv, input=text or "", capture_output=True, text=True, timeout=timeout, check=False, env=env
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{shown} did not end within {timeout:.0f} s") from None
+    except OSError as error:
+        raise LabError(f"cannot run {argv[0]}: {error.strerror}") from None
+    if check and done.returncode != 0:
+        raise LabError(f"{shown} failed with exit status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done
+
+
+def command(argv: Sequence[str], text: str | None = None) -> str:
+    """The output of a command that must succeed."""
+    return run(argv, text=text).stdout
+
+
+def ip_batch(lines: Sequence[str], prefix: Sequence[str] = ()) -> None:
+    """Several `ip` commands in one process; `prefix` is a command that enters a namespace."""
+    if lines:
+        command([*prefix, "ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def write_sysctls(values: Mapping[str, int]) -> None:
+    """Write sysctls of the current network namespace, by path: `ipv4/conf/eth0.100/…` keeps the dot of a device name."""
+    for name, value in values.items():
+        Path("/proc/sys/net", name).write_text(str(value))

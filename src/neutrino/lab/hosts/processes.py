@@ -1,0 +1,238 @@
+"""The processes of a lab: start, find and end them.
+
+`neutrino lab down` must end every process of the lab, even after a command was killed half-way and whatever the processes
+did (daemons fork, change user, overwrite their environment), and must not touch any other. So membership is read from the
+kernel: a process belongs to the lab if its mount namespace contains the lab's mark (see `isolate`), if it shares its mount
+namespace with such a process (after chroot it does not see the mark), or if its environment names the lab. Pid files only
+map names to processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from neutrino.lab.errors import LabError
+from neutrino.lab.hosts import isolate
+from neutrino.lab.settings import LabPaths
+
+ENVIRONMENT = "NEUTRINO_LAB"
+STOP_SECONDS = 15.0
+START_SECONDS = 15.0
+REAP_SECONDS = 3.0
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def mark(state: Path) -> str:
+    return f"neutrino-lab:{state}"
+
+
+# --- reading /proc ----------------------------------------------------------------------------------------------------
+
+
+def read_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def is_member(pid: int, state: Path) -> bool:
+    """Whether the process has the lab's mark or environment. False for a zombie, which has neither."""
+    try:
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
+        if mark(state) in _mount_sources(mounts):
+            return True
+        return os.fsencode(f"{ENVIRONMENT}={state}") in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _mount_sources(mounts: str) -> Iterator[str]:
+    for line in mounts.splitlines():
+        _, _, fields = line.partition(" - ")  # type, source, options
+        for source in fields.split(" ")[1:2]:
+            yield _OCTAL.sub(lambda found: chr(int(found[1], 8)), source)  # a space in the path is written as \040
+
+
+def read_namespace(pid: int | str, kind: str) -> str:
+    """The process' namespace of the kind `net` or `mnt`; empty if the process has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return ""
+
+
+def read_members(state: Path) -> frozenset[int]:
+    """Every process of the lab except this one."""
+    pids = [pid for pid in read_pids() if pid != os.getpid()]
+    members = {pid for pid in pids if is_member(pid, state)}
+    machine = {read_namespace(pid, "mnt") for pid in ("self", 1)}
+    # Daemons of an agent have a cleared environment, and the mark disappears when a user deletes the lab's directory by
+    # hand. They are found by the mount namespace that they share with other members.
+    own = {read_namespace(pid, "mnt") for pid in members} - machine - {""}
+    return frozenset(members.union(pid for pid in pids if read_namespace(pid, "mnt") in own))
+
+
+def read_in_network(inode: int) -> list[int]:
+    """The processes in a network namespace."""
+    return [pid for pid in read_pids() if read_namespace(pid, "net") == f"net:[{inode}]"]
+
+
+def _read_state(pid: int) -> tuple[str, int]:
+    """The process' state letter (Z for a zombie; empty if there is no such process) and its parent's pid."""
+    try:
+        # The command name, in parentheses, may itself contain spaces and parentheses.
+        letter, parent, *_ = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return "", 0
+    return letter, int(parent)
+
+
+def is_alive(pid: int) -> bool:
+    return _read_state(pid)[0] not in ("", "Z", "X")
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+def wait_for_end(pid: int, timeout: float) -> bool:
+    """Whether the process ended in time. By pidfd, as it need not be a child of this process."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ready, _, _ = select.select([pidfd], [], [], timeout)
+        return bool(ready)
+    finally:
+        os.close(pidfd)
+
+
+def end(pid: int, number: signal.Signals = signal.SIGTERM, timeout: float = STOP_SECONDS) -> None:
+    """Signal a process and wait for its end; SIGKILL after a timeout."""
+    for each in (number, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, each)
+        if wait_for_end(pid, timeout):
+            return
+    raise LabError(f"process {pid} does not end")
+
+
+def end_all(state: Path, timeout: float = STOP_SECONDS) -> int:
+    """Kill the lab's processes until none is left, as they may fork meanwhile; returns their number."""
+    ended: set[int] = set()
+    give_up = time.monotonic() + timeout
+    while members := read_members(state):
+        if time.monotonic() > give_up:
+            raise LabError(f"processes of the lab do not end: {', '.join(map(str, sorted(members)))}")
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in members:
+            wait_for_end(pid, max(0.0, give_up - time.monotonic()))
+        ended |= members
+    _wait_for_reaping(ended)
+    return len(ended)
+
+
+def _wait_for_reaping(ended: set[int]) -> None:
+    """Orphans stay visible as zombies until process 1 reaps them. Bounded, as in a container process 1 may never do it."""
+    give_up = time.monotonic() + REAP_SECONDS
+    while any((state := _read_state(pid))[0] and state[1] != os.getpid() for pid in ended):
+        if time.monotonic() > give_up:
+            return
+        time.sleep(0.02)
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+class Processes:
+    """The named processes that the lab starts: `h1`, `h1-agent`, `server`, …"""
+
+    def __init__(self, paths: LabPaths) -> None:
+        self._paths = paths
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
+
+    def start(self, name: str, argv: Sequence[str], pass_fds: Sequence[int] = ()) -> int:
+        """Start a process that outlives this one, with its output in the log `name`."""
+        with self._paths.log(name).open("ab") as log:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=self.environment(),
+                pass_fds=pass_fds,
+                cwd="/",
+            )
+        self._reap(process)
+        self._wait_for_membership(process.pid)
+        (self._paths.pids / name).write_text(f"{process.pid}\n")
+        return process.pid
+
+    def _wait_for_membership(self, pid: int) -> None:
+        """Popen returns shortly before /proc shows the new environment; a concurrent `down` would miss the process."""
+        give_up = time.monotonic() + START_SECONDS
+        while is_alive(pid) and not is_member(pid, self._paths.state) and time.monotonic() < give_up:
+            time.sleep(0.001)
+
+    def hold(self, name: str) -> int:
+        """Create a network and a mount namespace, held by a sleeping process; returns its pid once they exist."""
+        options = ["--host", str(self._paths.state), "--title", f"neutrino-lab-{name}"]
+        return self.start_isolated(name, ["sleep", "infinity"], options)
+
+    def start_isolated(self, name: str, argv: Sequence[str], more: Sequence[str] = ()) -> int:
+        """Start a process in a new mount namespace with the lab's mark; returns its pid once it runs there."""
+        readable, writable = os.pipe()
+        options = ["--mark", mark(self._paths.state), "--at", str(self._paths.mark), "--ready", str(writable)]
+        try:
+            script = [sys.executable, "-I", "-S", isolate.__file__, *options, *more, *argv]
+            pid = self.start(name, script, pass_fds=[writable])
+        finally:
+            os.close(writable)  # so that the pipe ends when the script closes its copy
+        with open(readable, "rb", buffering=0) as pipe:
+            ready, _, _ = select.select([pipe], [], [], START_SECONDS)
+            if not ready:
+                raise LabError(f"{name} does not start")
+            if problem := pipe.read(4096):
+                raise LabError(f"cannot create namespaces for {name}: {problem.decode(errors='replace')}")
+        return pid
+
+    def pid(self, name: str) -> int | None:
+        """The pid if the process runs and is the lab's: the pid of a stale file may be reused by another process."""
+        try:
+            pid = int((self._paths.pids / name).read_text())
+        except (OSError, ValueError):
+            return None
+        return pid if is_alive(pid) and (self._is_child(pid) or is_member(pid, self._paths.state)) else None
+
+    def _is_child(self, pid: int) -> bool:
+        """Whether the pid is a running child's, which is not reused before it is reaped. /proc is no help during execve,
+        when the environment reads as empty.
+        """
+        with self._lock:
+            return any(child.pid == pid and child.poll() is None for child in self._children)
+
+    def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
+        pid = self.pid(name)
+        if pid is not None:
+            end(pid, number)
+        self._reap()
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, ENVIRONMENT: str(self._paths.state)}
+
+    def _reap(self, *started: subprocess.Popen[bytes]) -> None:
+        """Reap children that have ended, so that no zombies accumulate in a long test session."""
+        with self._lock:
+            self._children = [child for child in (*self._children, *started) if child.poll() is None]

@@ -1,0 +1,163 @@
+"""Addresses and routes of a stand-in instance: by DHCP, or static from its port.
+
+DHCP is isc-dhcp-client in the instance's namespace, with a script that configures the instance's device only: the script
+of the package would overwrite the machine's /etc/resolv.conf. Ours sets addresses, routes and MTU, and logs each event with
+all options, name servers included, to a file.
+
+Static is whatever DHCP does not provide: subnets without DHCP, IPv6 subnets without a mode, and SLAAC, where the address is
+known from the port and the instance would wait for the RA of a router that need not exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import shutil
+import signal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neutrino.lab.errors import LabError
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.namespaces import in_network, ip_batch
+from neutrino.lab.instances.plug import DEVICE
+
+Object = Mapping[str, Any]
+Run = Callable[[Sequence[str]], object]  # runs a command in the instance; raises LabError
+STATEFUL = "dhcpv6-stateful"
+ANSWER_SECONDS = 10
+DEFAULT_ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
+ROUTES = "option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;"
+CONFIGURATION = f"""{ROUTES}
+timeout {ANSWER_SECONDS};
+initial-interval 1;
+backoff-cutoff 2;
+initial-delay 0;
+retry 5;
+request subnet-mask, routers, rfc3442-classless-static-routes, domain-name, domain-name-servers, host-name, interface-mtu;
+also request dhcp6.name-servers, dhcp6.domain-search;
+"""
+
+SCRIPT = r"""#!/bin/sh
+# Called by dhclient with the lease in the environment. Written by `neutrino lab`.
+length() {
+    bits=0
+    for part in $(echo "$1" | tr . ' '); do
+        while [ "$part" -gt 0 ]; do bits=$((bits + (part & 1))); part=$((part >> 1)); done
+    done
+    echo $bits
+}
+classless() {
+    while [ $# -ge 5 ]; do
+        size=$1 net='' octets=$((($1 + 7) / 8)); shift
+        for number in 1 2 3 4; do
+            if [ "$number" -le "$octets" ]; then net=$net.$1; shift; else net=$net.0; fi
+        done
+        via=$1.$2.$3.$4; shift 4
+        if [ "$via" = 0.0.0.0 ]; then ip route replace "${net#.}/$size" dev "$interface" scope link
+        else ip route replace "${net#.}/$size" via "$via" dev "$interface" onlink; fi
+    done
+}
+case $reason in
+PREINIT | PREINIT6) ip link set "$interface" up ;;
+BOUND | RENEW | REBIND | REBOOT)
+    if [ -n "$old_ip_address" ] && [ "$old_ip_address" != "$new_ip_address" ]; then
+        ip -4 address flush dev "$interface"
+    fi
+    [ -z "$new_interface_mtu" ] || ip link set "$interface" mtu "$new_interface_mtu"
+    ip address replace "$new_ip_address/$(length "$new_subnet_mask")" dev "$interface"
+    if [ -n "$new_rfc3442_classless_static_routes" ]; then
+        classless $new_rfc3442_classless_static_routes
+    else
+        for router in $new_routers; do ip route replace default via "$router" dev "$interface" onlink; break; done
+    fi ;;
+EXPIRE | RELEASE | STOP) [ -z "$old_ip_address" ] || ip -4 address flush dev "$interface" ;;
+BOUND6 | RENEW6 | REBIND6)
+    if [ -n "$old_ip6_address" ] && [ "$old_ip6_address" != "$new_ip6_address" ]; then
+        ip -6 address delete "$old_ip6_address/$old_ip6_prefixlen" dev "$interface"
+    fi
+    [ -z "$new_ip6_address" ] ||
+        ip -6 address replace "$new_ip6_address/$new_ip6_prefixlen" dev "$interface" nodad ;;
+DEPREF6 | EXPIRE6 | RELEASE6 | STOP6)
+    [ -z "$old_ip6_address" ] || ip -6 address delete "$old_ip6_address/$old_ip6_prefixlen" dev "$interface" ;;
+esac
+{ env | grep -E '^(new_|old_|reason=)'; echo ===; } >> "${0%/*}/events"
+exit 0
+"""
+
+
+def dhcp_subnets(port: Object, subnets: Sequence[Object]) -> list[Object]:
+    """The subnets of the port that are addressed by DHCP."""
+    by_id = {subnet["id"]: subnet for subnet in subnets}
+    own = [by_id[fixed["subnet_id"]] for fixed in port["fixed_ips"]]
+    return [s for s in own if s["enable_dhcp"] and (s["ip_version"] == 4 or s["ipv6_address_mode"] == STATEFUL)]
+
+
+def render_static(port: Object, subnets: Sequence[Object], by_dhcp: Collection[str] = ()) -> list[str]:
+    """`ip` commands in the instance that replace all addresses; subnets `by_dhcp` are left out."""
+    by_id = {subnet["id"]: subnet for subnet in subnets}
+    lines = [f"address flush dev {DEVICE} scope global"]
+    routes: dict[str, str] = {}  # of two routes to one destination the first is used, as a DHCP client does
+    for fixed in port["fixed_ips"]:
+        if fixed["subnet_id"] in by_dhcp:
+            continue
+        subnet = by_id[fixed["subnet_id"]]
+        address, network = ipaddress.ip_address(fixed["ip_address"]), ipaddress.ip_network(subnet["cidr"])
+        lines.append(
+            f"address add {address}/{network.prefixlen} dev {DEVICE}{' nodad' if network.version == 6 else ''}"
+        )
+        for route in subnet["host_routes"]:
+            routes.setdefault(route["destination"], route["nexthop"])
+        if subnet["gateway_ip"] and subnet["gateway_ip"] != str(address):
+            routes.setdefault(DEFAULT_ROUTES[network.version], subnet["gateway_ip"])
+    return lines + [
+        f"route replace {destination} via {nexthop} dev {DEVICE} onlink" for destination, nexthop in routes.items()
+    ]
+
+
+def apply_static(network: Path, port: Object, subnets: Sequence[Object], by_dhcp: Collection[str] = ()) -> None:
+    in_network(network, lambda: ip_batch(render_static(port, subnets, by_dhcp)))
+
+
+class DhcpClient:
+    """The dhclient processes of one instance, one per IP version, with their files in `directory`."""
+
+    def __init__(self, directory: Path, run: Run) -> None:
+        self.directory = directory
+        self._run = run
+
+    def lease(self, subnets: Sequence[Object]) -> None:
+        """Get new leases; the clients keep running and renew them. Without an answer from a server, LabError."""
+        if shutil.which("dhclient") is None:
+            raise LabError("DHCP in a VM needs dhclient: apt-get install isc-dhcp-client, or use --no-dhcp")
+        self.remove()
+        self.directory.mkdir(parents=True)
+        script = self.directory / "script"
+        script.write_text(SCRIPT)
+        script.chmod(0o755)
+        (self.directory / "conf").write_text(CONFIGURATION)
+        if any(subnet["ip_version"] == 4 for subnet in subnets):
+            self._run(self.argv(4, "-1"))
+        for subnet in [subnet for subnet in subnets if subnet["ip_version"] == 6][:1]:
+            # dhclient sets a /128 by default, without a route to the subnet.
+            length = ipaddress.ip_network(subnet["cidr"]).prefixlen
+            self._run(self.argv(6, "-1", "--address-prefix-len", str(length)))
+
+    def argv(self, version: int, *options: str) -> list[str]:
+        """A dhclient command: `-1` tries once to get a lease, `-r` releases it, `-x` ends the client."""
+        names = {"-cf": "conf", "-sf": "script", "-lf": f"leases{version}", "-pf": f"pid{version}"}
+        files = [word for option, name in names.items() for word in (option, str(self.directory / name))]
+        return ["dhclient", f"-{version}", *options, *files, DEVICE]
+
+    def remove(self) -> None:
+        """Kill the clients, which releases no lease, as when a VM loses power; delete their files."""
+        for version in (4, 6):
+            file = self.directory / f"pid{version}"
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(file.read_text())
+                if str(file).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():  # the pid may have been reused
+                    os.kill(pid, signal.SIGKILL)
+                    processes.wait_for_end(pid, processes.STOP_SECONDS)
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,113 @@
+"""Plugging stand-in instances into br-int of their host, as Nova's os-vif plugs VMs.
+
+An instance is a network namespace `vm-NAME` on its host with one device, eth0. Where a VM has a tap, it has a veth pair
+whose other end has the tap's name and is plugged into br-int, with the external_ids that the agent looks for. A hybrid port
+has a Linux bridge in between, where iptables filters:
+
+    plain      eth0 ── tapX [br-int]
+    hybrid     eth0 ── tapX [qbrX] qvbX ── qvoX [br-int]
+
+Several instances are plugged with one `ip -batch` and one `ovs-vsctl`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from neutrino.lab.errors import LabError
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.fabric import checksum_in_software
+from neutrino.lab.hosts.namespaces import host_command, host_network, in_network, ip_batch, vm_network, write_sysctls
+from neutrino.lab.instances.records import Vm
+
+BRIDGE = "br-int"
+DEVICE = "eth0"
+
+
+class Host(Protocol):
+    """A host of instances: a lab host, or the machine of `neutrino up`."""
+
+    @property
+    def holder(self) -> int:
+        """The pid of a process in the host's network and mount namespaces."""
+
+    def vsctl(self, *arguments: str) -> str: ...
+
+
+def render_devices(vm: Vm) -> list[str]:
+    """`ip` commands that create the instance's namespace and devices on the host."""
+    mtu = vm.mtu
+    lines = [
+        f"netns add {vm.namespace}",
+        f"link add {vm.tap} mtu {mtu} type veth peer name {DEVICE} address {vm.mac} mtu {mtu} netns {vm.namespace}",
+    ]
+    if vm.hybrid:
+        lines += [
+            f"link add {vm.bridge} mtu {mtu} type bridge mcast_snooping 0 ageing_time 0",
+            f"link add {vm.bridge_device} mtu {mtu} type veth peer name {vm.switch_device} mtu {mtu}",
+            *(f"link set {device} master {vm.bridge}" for device in (vm.tap, vm.bridge_device)),
+            *(f"link set {device} up" for device in (vm.bridge, vm.bridge_device, vm.switch_device)),
+        ]
+    return [*lines, f"link set {vm.tap} up"]
+
+
+def render_ports(vms: Sequence[Vm]) -> list[str]:
+    """ovs-vsctl arguments that add the devices to br-int."""
+    arguments: list[str] = []
+    for vm in vms:
+        device = vm.switch_device
+        arguments += [
+            *("--", "--may-exist", "add-port", BRIDGE, device, "--", "set", "Interface", device),
+            *(f"external_ids:iface-id={vm.port_id}", "external_ids:iface-status=active"),
+            *(f'external_ids:attached-mac="{vm.mac}"', f"external_ids:vm-uuid={vm.device_id}"),
+        ]
+    return arguments
+
+
+def render_removal(vm: Vm, present: frozenset[str]) -> list[str]:
+    """`ip` commands that delete the instance's devices; the other end of a veth pair is deleted with it."""
+    return [f"link delete {device}" for device in (vm.tap, vm.bridge_device, vm.bridge) if device in present]
+
+
+def plug(host: Host, vms: Sequence[Vm]) -> None:
+    """Create and plug instances. Devices first: Open vSwitch reports an error for a port whose device does not exist."""
+    ip_batch([line for vm in vms for line in render_devices(vm)], host_command(host.holder, []))
+    for vm in vms:
+        in_network(vm_network(host.holder, vm.namespace), _bring_up_device)
+    host.vsctl("--no-wait", *render_ports(vms))
+
+
+def unplug(host: Host, vms: Sequence[Vm]) -> None:
+    """Remove what exists of the instances, processes included: these would keep the namespace alive. Idempotent."""
+    removals = [argument for vm in vms for argument in ("--", "--if-exists", "del-port", BRIDGE, vm.switch_device)]
+    host.vsctl("--no-wait", *removals)
+    for vm in vms:
+        _end_processes(host.holder, vm)
+    # By interface index: a host's /sys shows the devices of the namespace in which it was mounted.
+    present = in_network(host_network(host.holder), lambda: frozenset(name for _, name in socket.if_nameindex()))
+    lines = [line for vm in vms for line in render_removal(vm, present)]
+    lines += [f"netns delete {vm.namespace}" for vm in vms if vm_network(host.holder, vm.namespace).exists()]
+    ip_batch(lines, host_command(host.holder, []))
+
+
+def _bring_up_device() -> None:
+    write_sysctls({f"ipv6/conf/{DEVICE}/accept_dad": 0})  # else link-local addresses are unusable for a second
+    checksum_in_software(DEVICE)
+    ip_batch(["link set lo up", f"link set {DEVICE} up"])
+
+
+def _end_processes(holder: int, vm: Vm) -> None:
+    try:
+        inode = vm_network(holder, vm.namespace).stat().st_ino
+    except OSError:
+        return
+    for pid in processes.read_in_network(inode):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if not processes.wait_for_end(pid, processes.STOP_SECONDS):
+            raise LabError(f"process {pid} in {vm.name} does not end")
