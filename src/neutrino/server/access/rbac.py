@@ -26,8 +26,8 @@ from neutrino.server.db.objects import as_row, new_id
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 Users = Callable[[str], sa.Select[Any]]
@@ -75,7 +75,7 @@ USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
 }
 
 
-class RbacPolicies:
+class RbacPolicies(ViewCollection):
     extensions = (
         Extension("rbac-policies", "RBAC Policies", "Sharing single objects with single projects."),
         Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
@@ -88,19 +88,11 @@ class RbacPolicies:
         self, db: Database, quotas: Quotas, more_users: Mapping[tuple[str, str], Iterable[Users]] | None = None
     ) -> None:
         """`more_users`: further queries for the projects that use an object."""
+        super().__init__(db, VIEW)
         self.collections = ((RBAC_POLICY, self),)
-        self._db = db
         self._quotas = quotas
         more = more_users or {}
         self._users = {key: (*USERS.get(key, ()), *more.get(key, ())) for key in {*USERS, *more}}
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]

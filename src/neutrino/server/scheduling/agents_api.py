@@ -49,25 +49,13 @@ def agent_view(registry: Registry) -> View:
 
     return View(
         t.agents,
-        columns=(
-            "id",
-            "agent_type",
-            "binary",
-            "topic",
-            "host",
-            "admin_state_up",
-            "configurations",
-            "description",
-            "availability_zone",
-            "resources_synced",
-            "resource_versions",
-        ),
         computed={
             "alive": recent,
             **{name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")},
         },
         filters={"alive": by_alive},
         scope=sa.false(),
+        hidden=("load",),
     )
 
 

@@ -20,8 +20,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import shareable_view
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 KIND = "address_group"
@@ -31,7 +31,7 @@ VIEW = shareable_view(t.address_groups, hidden=("tags",))
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
 
-class AddressGroups:
+class AddressGroups(ViewCollection):
     extensions = (
         Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),
         Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups that RBAC policies share."),
@@ -39,17 +39,9 @@ class AddressGroups:
 
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
         self.collections = ((ADDRESS_GROUP, self),)
-        self._db = db
+        super().__init__(db, VIEW)
         self._quotas = quotas
         self._max_addresses = max_addresses
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]

@@ -20,6 +20,7 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.checks import first_rules
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 KIND = "security_group"
@@ -30,7 +31,7 @@ _PORT_OF_GROUP = sa.select(_b.port_id).where(_b.security_group_id == sa.bindpara
 _DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
 
 
-class SecurityGroups:
+class SecurityGroups(ViewCollection):
     extensions = (
         Extension("security-group", "security-group", "Groups of ports with rules for their traffic."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
@@ -59,7 +60,7 @@ class SecurityGroups:
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
-        self._db = db
+        super().__init__(db, views.GROUPS)
         self._quotas = quotas
         self.rules = SecurityGroupRules(db, quotas, self._ensure_default_of_list)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
@@ -89,12 +90,7 @@ class SecurityGroups:
 
     def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default_of_list(context, query)
-        with self._db.read() as connection:
-            return views.GROUPS.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return views.GROUPS.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+        return super().index(context, query)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
@@ -174,21 +170,16 @@ class SecurityGroups:
         return found
 
 
-class SecurityGroupRules:
+class SecurityGroupRules(ViewCollection):
     def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
         """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
-        self._db = db
+        super().__init__(db, views.RULES)
         self._quotas = quotas
         self._ensure_default = ensure_default
 
     def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default(context, query)
-        with self._db.read() as connection:
-            return views.RULES.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+        return super().index(context, query)
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
