@@ -137,6 +137,7 @@ class RbacPolicies(ViewCollection):
                     .where(_c.id == key, _c.target_project == before["target_tenant"])
                     .values(target_project=after["target_tenant"])
                 )
+                # Changed or deleted by another request since it was read.
                 if done.rowcount != 1:
                     raise Stale
                 _touch(tx, after)
@@ -176,6 +177,7 @@ class RbacPolicies(ViewCollection):
         table = TABLES[kind]
         owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == object_id)).scalar()
         left_out = self._users_of(connection, kind, action, object_id) - targets - {owner}
+        # A policy for one project can only affect that project.
         if policy["target_tenant"] != EVERYONE:
             left_out &= {policy["target_tenant"]}
         if left_out:

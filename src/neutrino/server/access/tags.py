@@ -162,6 +162,7 @@ class Tags:
             if set(tags) == set(before["tags"]):
                 return tags
             with self._db.transaction() as tx:
+                # On the revision that was read: of two requests that add a tag, neither loses the other's.
                 stamp = update_row(tx, kind.table, before, {"tags": tags})
                 set_tags(tx, key, tags, before=before["tags"])
                 if kind.resource.name in LOGGED:

@@ -95,6 +95,7 @@ def update_row(
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
     done = tx.execute(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
+    # Changed or deleted by another writer since it was read.
     if done.rowcount != 1:
         raise Stale
     return stamp

@@ -32,6 +32,7 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
     found = version(db)
     if found == HEAD:
         return
+    # Never downgrade by accident: an older server would not know the new columns and lose their data.
     if found is not None and found > HEAD:
         raise WrongSchema(
             f"the database was written by a newer release (schema {found}, this release has {HEAD}): "
@@ -41,6 +42,7 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         raise WrongSchema(
             f"the database has schema version {found or 'none'}, this server needs {HEAD}: run neutrino db upgrade"
         )
+    # Checked again under the lock: another process may have upgraded it meanwhile.
     with _locked(db):
         if version(db) != HEAD:
             LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)

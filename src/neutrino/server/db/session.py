@@ -31,8 +31,8 @@ from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-ATTEMPTS = 20
-IDLE_SECONDS = 60.0
+ATTEMPTS = 20  # with back-off about half a second: beyond that the client had better retry (503)
+IDLE_SECONDS = 60.0  # below the idle timeouts of databases and load balancers
 CONNECT_SECONDS = 10
 _MYSQL_LOST_RACES = frozenset(
     {
@@ -71,6 +71,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction, with its change log rows and quota counters."""
+        # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.begin() as connection:
@@ -136,6 +137,7 @@ class _Read:
         now = time.monotonic()
         kept: _Kept | None = getattr(self._threads, "kept", None)
         if kept is None or now - kept.used > IDLE_SECONDS:  # the server may have closed it
+            # Dropped before connecting: a failed attempt must not leave the old connection in place.
             self._threads.kept = None
             try:
                 kept = self._threads.kept = _Kept(self._engine.connect())
@@ -217,12 +219,15 @@ class _WriterQueue:
 
 def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
     def prepare(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # BEGIN is explicit, below; the driver's own would come too late
+        connection.isolation_level = None  # BEGIN is explicit, below: the driver's own comes only with the first write
         cursor = connection.cursor()
+        # WAL: readers never wait for the writer. FULL: a commit survives a power failure.
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys=ON")
+        # Writers queue on the lock file, so this timeout is only for checkpoints and for programs such as sqlite3.
         cursor.execute("PRAGMA busy_timeout=30000")
+        # 1 MB: each thread of each worker has its connection, and the operating system caches the file anyway.
         cursor.execute("PRAGMA cache_size=-1000")
         cursor.close()
 
@@ -237,6 +242,7 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
     for engine in (reads, writes):
         sa.event.listen(engine, "do_connect", lambda *_: _restrict_permissions(url.database or ""))
         sa.event.listen(engine, "connect", prepare)
+    # IMMEDIATE takes the write lock at once: a transaction that begins with a read and then writes could fail as stale.
     sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return reads, writes
 
@@ -257,6 +263,7 @@ def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
     options["pool_reset_on_return"] = None
     if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
         options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # PyMySQL's default; libpq waits without limit
+    # REPEATABLE READ would add serialization failures, and conditions on revisions already detect conflicts.
     writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     return reads, writes

@@ -57,6 +57,7 @@ class Transaction:
             return
         key = (project_id, resource)
         self._usage[key] = self._usage.get(key, 0) + amount
+        # Deleting is possible above the limit, which an administrator may have lowered.
         if amount > 0:
             self._limits[key] = limit
 
@@ -72,6 +73,7 @@ class Transaction:
     def _assign_positions(self) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""
         last = self._connection.execute(_ADVANCE_HEAD, {"n": len(self._changes)}).scalar()
+        # No head row yet: the feed has never run, and assigns all positions at its start.
         if last is not None:
             for position, change in enumerate(self._changes, last - len(self._changes) + 1):
                 change["position"] = position
@@ -80,6 +82,7 @@ class Transaction:
         project_id, resource = key
         values = {"p": project_id, "r": resource, "n": amount, "limit": limit}
         limited = amount > 0 and limit >= 0
+        # One statement checks the limit and counts: a separate check could be passed by two writers at once.
         if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
             return
         if not limited:

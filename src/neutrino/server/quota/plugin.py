@@ -161,6 +161,7 @@ def _usage(connection: Connection, project_id: str) -> dict[str, int]:
 
 def _write_limit(tx: Transaction, project_id: str, resource: str, limit: int) -> None:
     known = sa.update(t.quotas).where(_q.project_id == project_id, _q.resource == resource).values(limit=limit)
+    # Two administrators who insert at once: one fails on the primary key and retries with the update.
     if not tx.execute(known).rowcount:
         tx.execute(sa.insert(t.quotas).values(project_id=project_id, resource=resource, limit=limit))
 

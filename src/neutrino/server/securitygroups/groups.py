@@ -97,6 +97,8 @@ class SecurityGroups(ViewCollection):
 
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         projects = sorted({item["project_id"] for item in items})
+        # As in Neutron, the first group of a project comes with its default group. In its own transaction, because it stays
+        # even if this request fails.
         for project in projects:
             self.ensure_default(project)
 

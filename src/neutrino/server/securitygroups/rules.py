@@ -138,6 +138,7 @@ def remove_rules_touching(tx: Transaction, group_id: str) -> None:
     for other in sorted({row.security_group_id for row in touching} - {group_id}):
         raise_revision(tx, other)
     tx.execute(_UNTAG_TOUCHING, {"key": group_id})
+    # A rule was added since: its quota and its group's revision would be missed.
     if tx.execute(_DELETE_TOUCHING, {"key": group_id}).rowcount != len(touching):
         raise Stale
     for project_id, count in Counter(row.project_id for row in touching).items():
