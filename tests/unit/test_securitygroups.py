@@ -1,4 +1,4 @@
-"""The security-group plugin on a database: what it makes, shows, refuses, counts and tells; also with many at once."""
+"""The security group plugin on a database: objects, errors, quotas and the change log; also concurrently."""
 
 from __future__ import annotations
 
