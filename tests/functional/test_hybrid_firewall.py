@@ -135,7 +135,7 @@ class TestBothFamilies:
             assert arrives(server, b"four", within=10)  # sent again, and then the other side is heard too
             assert arrives(client, b"five", within=10)
 
-    def test_a_stream_that_nobody_asks_for_any_more(self, bench, family):
+    def test_a_one_way_stream_ends_with_its_rule(self, bench, family):
         """Only the server talks, and it alone keeps the connection alive."""
         out = rule("egress", ETHERTYPE[family])
         bench.serve(out, rule(ethertype=ETHERTYPE[family], protocol=UDP, port_min=9, port_max=9))
@@ -143,7 +143,7 @@ class TestBothFamilies:
             server.sendto(b"one", to)
             assert arrives(client, b"one", within=3)
             text = bench.serve(out)
-            assert f"conntrack end what no rule of port {IDS[SERVER]} allows" in text.splitlines()
+            assert f"conntrack mark connections that no rule of port {IDS[SERVER]} allows" in text.splitlines()
             server.sendto(b"two", to)
             assert not arrives(client, b"two", within=NEVER)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
@@ -14,19 +15,23 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 
 
-class NoPorts(DhcpPorts):
-    def __init__(self, db: Database) -> None:
-        self._db = db
+@dataclass(frozen=True)
+class NoPorts:
+    db: Database
 
     def steps(self, *_: Any, **__: Any) -> list[Any]:
         return []
 
     def write(self, steps: Sequence[Any]) -> AbstractContextManager[Transaction]:
-        return self._db.transaction()
+        return self.db.transaction()
 
     def networks_incomplete_on(self, *_: Any) -> list[str]:
         return []
 
+    def unbound(self, steps: Sequence[Any]) -> frozenset[str]:
+        return frozenset()
+
 
 def scheduler_without_ports(db: Database, registry: Registry, *options: Any, **more: Any) -> DhcpScheduler:
-    return DhcpScheduler(db, registry, SchedulingOptions(*options, **more), NoPorts(db), lambda cutoff: ())
+    ports = cast(DhcpPorts, NoPorts(db))
+    return DhcpScheduler(db, registry, SchedulingOptions(*options, **more), ports, lambda cutoff: ())

@@ -307,7 +307,7 @@ def test_without_hybrid_ports_there_is_nothing_to_do():
     assert not kernel.firewall.plan(desired(NET, port("p1", 1), port("p2", 2, admin_state_up=False)))
 
 
-def test_a_kernel_without_br_netfilter_is_told_before_anything_is_done():
+def test_a_kernel_without_br_netfilter_is_an_error_before_any_change():
     kernel = Kernel()
     kernel.iptables.bridges_pass = False
     before = kernel.content()

@@ -1,4 +1,4 @@
-"""The registry of agents: one row an agent, whoever reports at once, and a clock that says who is alive."""
+"""The agent registry: one row per agent under concurrent reports, and agents that are alive or dead by a clock."""
 
 from __future__ import annotations
 

@@ -130,35 +130,33 @@ class FeedClient:
         position = self.position if applied is None else applied
         # A subject of its own for the start: the next report must not replace it before a server has received it.
         subject = ("report", "start") if any(state.start_flag for state in states) else ("report",)
-        self._report(subject, lambda serial: m.Report(serial=serial, states=tuple(states), applied=position))
+        self._report(subject, m.Report(states=tuple(states), applied=position))
 
     def port_up(self, port_id: str, revision: int) -> None:
-        self._report(("port", port_id), lambda serial: m.PortUp(serial=serial, port_id=port_id, revision=revision))
+        self._report(("port", port_id), m.PortUp(port_id=port_id, revision=revision))
 
     def port_down(self, port_id: str, reason: str = "") -> None:
-        self._report(("port", port_id), lambda serial: m.PortDown(serial=serial, port_id=port_id, reason=reason))
+        self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))
 
     def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None:
         """This host's part for a port, wherever it is bound, is applied as of this revision."""
-        self._report(
-            ("ready", component, port_id),
-            lambda serial: m.PortReady(serial=serial, port_id=port_id, revision=revision, component=component),
-        )
+        message = m.PortReady(port_id=port_id, revision=revision, component=component)
+        self._report(("ready", component, port_id), message)
 
     def status(self, kind: str, key: str, status: str) -> None:
         """The status of a floating IP, an HA router or a delegated prefix on this host."""
-        self._report(("status", kind, key), lambda serial: m.Status(serial=serial, kind=kind, id=key, status=status))
+        self._report(("status", kind, key), m.Status(kind=kind, id=key, status=status))
 
     def error(self, kind: str, key: str, text: str) -> None:
-        self._report(("error", kind, key), lambda serial: m.Problem(serial=serial, kind=kind, id=key, text=text))
+        self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=text))
 
     @property
     def unacknowledged(self) -> int:
         """The number of reports that the server has not acknowledged."""
         return len(self._reports)
 
-    def _report(self, subject: Subject, make: Callable[[int], HostReport]) -> None:
-        self._reports.put(subject, make)
+    def _report(self, subject: Subject, report: HostReport) -> None:
+        self._reports.put(subject, report)
         self._has_reports.set()
 
     # --- the connection -------------------------------------------------------------------------------------------
@@ -207,10 +205,7 @@ class FeedClient:
     async def _connect(self) -> AsyncIterator[ClientConnection]:
         options, address = self._options, self._address
         how: dict[str, Any] = {
-            "additional_headers": {
-                m.HOST_HEADER: options.host,
-                "Authorization": f"Bearer {options.credential}",
-            },
+            "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"},
             "compression": None,
             "max_size": m.MAX_BYTES,
             "ping_interval": options.heartbeat,

@@ -53,7 +53,7 @@ class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello")
 class Report(Message, frozen=True, kw_only=True, omit_defaults=True, tag="report"):
     """The states of this host's agents, and the position that they have applied."""
 
-    serial: int
+    serial: int = 0
     states: tuple[AgentState, ...] = ()
     applied: int | None = None
 
@@ -61,13 +61,13 @@ class Report(Message, frozen=True, kw_only=True, omit_defaults=True, tag="report
 class PortUp(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_up"):
     """A port is wired as of this revision."""
 
-    serial: int
+    serial: int = 0
     port_id: str
     revision: int = 0
 
 
 class PortDown(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_down"):
-    serial: int
+    serial: int = 0
     port_id: str
     reason: str = ""
 
@@ -75,7 +75,7 @@ class PortDown(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port
 class PortReady(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_ready"):
     """This host serves a port, bound to any host, as of this revision: DHCP can give it its lease."""
 
-    serial: int
+    serial: int = 0
     port_id: str
     revision: int = 0
     component: str = "DHCP"
@@ -84,7 +84,7 @@ class PortReady(Message, frozen=True, kw_only=True, omit_defaults=True, tag="por
 class Status(Message, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
     """The status of a floating IP or an HA router on this host, or the prefix delegated to a subnet."""
 
-    serial: int
+    serial: int = 0
     kind: str
     id: str
     status: str

@@ -17,11 +17,7 @@ from neutrino.model.state import AddressPair, FixedIp, Object, Segment, Subnet
 
 OWNER: Final = "network:dhcp"
 ROUTERS: Final = frozenset(
-    {
-        "network:router_interface",
-        "network:ha_router_replicated_interface",
-        "network:router_interface_distributed",
-    }
+    {"network:router_interface", "network:ha_router_replicated_interface", "network:router_interface_distributed"}
 )
 METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")
 

@@ -84,10 +84,8 @@ def _of_rule(port: LocalPort, rule: EffectiveRule, before: Desired) -> Iterator[
 def _between(port: LocalPort, rule: EffectiveRule, remotes: frozenset[str]) -> Iterator[ConntrackFlush]:
     if not rule.stateful:
         return  # it opened no connections
-    protocol = -1 if rule.protocol is None else rule.protocol
-    if rule.family == 6 and protocol == 1:
-        protocol = 58
-    low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
+    given = (rule.ip_protocol, rule.port_min, rule.port_max)
+    protocol, low, high = (-1 if number is None else number for number in given)
     for remote in remotes:
         if remote and (":" in remote) != (rule.family == 6):
             continue

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from neutrino.agent.l2.local_vlans import Allocation, SegmentKey
 from neutrino.agent.l2.pipeline import TRANSIENT, Table
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
@@ -126,8 +127,10 @@ class EffectiveRule:
     remote: str | None  # "group:<id>" or "addresses:<id>"
     stateful: bool
 
-    def order(self) -> str:
-        return repr(self)
+    @property
+    def ip_protocol(self) -> int | None:
+        """The protocol number in packets: ICMP in a rule for IPv6 means ICMPv6."""
+        return ICMPV6 if self.family == 6 and self.protocol == ICMP else self.protocol
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +188,11 @@ class Desired:
     def objects(self) -> Mapping[str, Mapping[str, state.Object]]:
         """Feed objects by kind and id: those of the kinds that extensions declare."""
         return self.host_state.extension_objects
+
+    def without_ports(self, ports: frozenset[str], reason: str) -> Desired:
+        """The desired state with these ports not wired, for this reason."""
+        kept = tuple(port for port in self.ports if port.id not in ports)
+        return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
 
     @cached_property
     def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:

@@ -147,9 +147,8 @@ class RouterNamespaces:
         # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
         gone = [change.name for change in changes if isinstance(change, DeleteDevice)]
         new = [change.peer for change in changes if isinstance(change, SetVeth)]
-        wanted = {plug.name for plug in desired.plugs}
-        unplug = {*(plugged(each) for each in gone), *plan.namespace.stale} - wanted
-        changed += self._plugging.plug(desired.plugs, unplug=sorted(unplug), recreated=new)
+        unplug = [*(plugged(each) for each in gone), *plan.namespace.stale]
+        changed += self._plugging.plug(desired.plugs, unplug=unplug, recreated=new)
         self.announce_all(name, (change.address for change in changes if isinstance(change, SetAddress)))
         return Reconciled(changed, state, plan)
 
@@ -159,8 +158,8 @@ class RouterNamespaces:
         if not self.exists(name):
             return False
         devices = [each for each in netlink.read(name).devices.values() if each.name != "lo"]
-        ends = [plugged(each.name) for each in devices if each.kind == "veth"]
-        self._plugging.plug((), unplug=[*(each.name for each in devices), *ends])
+        names = [each.name for each in devices] + [plugged(each.name) for each in devices if each.kind == "veth"]
+        self._plugging.plug([], unplug=names)
         netlink.apply(name, [DeleteDevice(each.name) for each in devices if each.kind == "veth"])
         netlink.delete_namespace(name)
         return True

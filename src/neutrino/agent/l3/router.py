@@ -91,7 +91,7 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
             neighbours=frozenset(neighbour for each in parts for neighbour in each.neighbours),
             sysctls={name: value for each in parts for name, value in each.sysctls.items()},
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
-            others_addresses=frozenset(names if ha else ()),  # keepalived sets addresses on any of them
+            others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
         ),
         tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
         plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),

@@ -34,12 +34,6 @@ class ConntrackFlush:
     port_min: int = -1  # of the first packet's destination; of ICMP, the type
     port_max: int = -1  # of ICMP, the code
 
-    def text(self) -> str:
-        """A line of a plan."""
-        protocol = "any protocol" if self.protocol < 0 else f"protocol {self.protocol}"
-        ports = "" if self.port_min < 0 else f" {self.port_min}:{self.port_max}"
-        return f"flush zone {self.zone} {self.direction} {self.local or 'any'} {self.remote or 'any'} {protocol}{ports}"
-
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Connection:

@@ -100,6 +100,7 @@ class DhcpScheduler(AgentScheduler):
         if has and not had:
             self.schedule(network["id"])
         elif had and not has and after is not None:
+            # The network may have been placed while the subnet changed, with a port for the subnet as it was.
             self.settle(network["id"])
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:
@@ -150,7 +151,7 @@ class DhcpScheduler(AgentScheduler):
                     joining, steps = self._choose(connection, object_id, candidates, zones, hosted, leaving)
                     too_few = lacking(candidates, self._options.agents_per_object, hosted) > len(joining)
                     if too_few and not change.force and len(leaving) > len(joining):
-                        leaving = leaving[: len(joining)]  # the others keep it: nobody replaces them
+                        leaving = leaving[: len(joining)]  # the others keep it: there is no replacement for them
                         steps = self.ports.steps(connection, object_id, joining, leaving)
                 else:
                     steps = self.ports.steps(connection, object_id, joining, leaving)
@@ -164,7 +165,7 @@ class DhcpScheduler(AgentScheduler):
                     self._insert(tx, [object_id], agent_id, if_lacking=fill)
                 if joining or leaving:
                     tx.record("network", object_id, network.revision_number)
-            if steps and fill:
+            if steps and fill:  # a subnet may have changed meanwhile
                 self.settle(object_id)
             return Move(object_id, tuple(leaving), tuple(joining))
 
@@ -182,7 +183,7 @@ class DhcpScheduler(AgentScheduler):
         """Choose agents whose hosts can bind the DHCP port; gives them and the changes of the network's ports.
 
         An agent whose host cannot bind it would serve no port, so others are preferred. If the host's switch has not
-        reported yet nobody can know: such an agent is taken when there is no other, and its port bound after the report.
+        reported yet this is unknown: such an agent is taken when there is no other, and its port bound after the report.
         """
         wanted = self._options.agents_per_object
         candidates = [c for c in agents if c.id not in leaving]
@@ -271,6 +272,7 @@ class DhcpScheduler(AgentScheduler):
             found = connection.execute(sa.select(t.agents).where(_a.agent_type == words.DHCP, _a.host == host)).first()
         if found is None or not found.admin_state_up or not self._registry.alive(found._asdict()):
             return 0
+        # In batches: a cloud whose only DHCP agent was lost has thousands of networks to place.
         taken = 0
         last: str | None = ""
         while last is not None:
@@ -281,10 +283,7 @@ class DhcpScheduler(AgentScheduler):
         return taken
 
     def _take_batch(self, agent_id: str, host: str, zone: str | None, after: str) -> tuple[int, str | None]:
-        """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after.
-
-        In batches, as a cloud whose only DHCP agent was lost has thousands of them.
-        """
+        """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after."""
         for_zone = _n.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
         if not self._options.default_zones or zone in self._options.default_zones:
             for_zone = sa.or_(for_zone, _n.availability_zone_hints == "[]")

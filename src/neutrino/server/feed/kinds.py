@@ -12,21 +12,14 @@ from typing import Final
 
 from neutrino.model.kinds import KINDS
 from neutrino.model.state import Network, Port
+from neutrino.server.feed import stores
 from neutrino.server.feed.readers.agents import read_agents
 from neutrino.server.feed.readers.networks import read_networks
 from neutrino.server.feed.readers.ports import read_ports
 from neutrino.server.feed.readers.routers import read_routers
 from neutrino.server.feed.readers.security_groups import read_address_groups, read_security_groups
 from neutrino.server.feed.records import TUNNEL_TYPES
-from neutrino.server.feed.stores import (
-    ForwardingEntries,
-    HostObjects,
-    MemberSets,
-    PeerHosts,
-    Reader,
-    ServedKind,
-    SharedObjects,
-)
+from neutrino.server.feed.stores import Reader, ServedKind
 
 
 def _if_tunnelled(network: Network) -> Iterable[str]:
@@ -41,7 +34,7 @@ def _security_groups(port: Port) -> Iterable[str]:
 SERVED_KINDS: Final[Sequence[ServedKind]] = (
     ServedKind(
         KINDS["network"],
-        SharedObjects,
+        stores.SharedObjects,
         source="network",
         read=read_networks,
         value=attrgetter("network"),
@@ -49,7 +42,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
     ),
     ServedKind(
         KINDS["host"],
-        PeerHosts,
+        stores.PeerHosts,
         source="agent",
         read=read_agents,
         value=attrgetter("host"),
@@ -57,7 +50,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
     ),
     ServedKind(
         KINDS["forwarding"],
-        ForwardingEntries,
+        stores.ForwardingEntries,
         source="port",
         value=attrgetter("forwarding"),
         key=attrgetter("network_id"),
@@ -65,7 +58,7 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
     ),
     ServedKind(
         KINDS["address_group"],
-        SharedObjects,
+        stores.SharedObjects,
         source="address_group",
         read=read_address_groups,
         referenced_by={
@@ -74,33 +67,33 @@ SERVED_KINDS: Final[Sequence[ServedKind]] = (
     ),
     ServedKind(
         KINDS["group_members"],
-        MemberSets,
+        stores.MemberSets,
         source="port",
         referenced_by={"security_group": lambda group: filter(None, (rule.remote_group_id for rule in group.rules))},
     ),
     ServedKind(
         KINDS["security_group"],
-        SharedObjects,
+        stores.SharedObjects,
         source="security_group",
         read=read_security_groups,
         referenced_by={"port": _security_groups},
     ),
-    ServedKind(KINDS["port"], HostObjects, source="port", read=read_ports, value=attrgetter("bound")),
+    ServedKind(KINDS["port"], stores.HostObjects, source="port", read=read_ports, value=attrgetter("bound")),
     # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
-    ServedKind(KINDS["dhcp_network"], SharedObjects, source="network", value=attrgetter("dhcp")),
+    ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
     ServedKind(
         KINDS["dhcp_port"],
-        SharedObjects,
+        stores.SharedObjects,
         source="port",
         value=attrgetter("dhcp"),
         key=attrgetter("network_id"),
         referenced_by={"router": lambda router: (interface.network_id for interface in router.interfaces)},
     ),
-    ServedKind(KINDS["router"], HostObjects, source="router", read=read_routers, value=attrgetter("by_host")),
+    ServedKind(KINDS["router"], stores.HostObjects, source="router", read=read_routers, value=attrgetter("by_host")),
     # Every host with distributed routing receives the MACs of all such hosts, its own included.
     ServedKind(
         KINDS["dvr_mac"],
-        SharedObjects,
+        stores.SharedObjects,
         source="agent",
         value=attrgetter("dvr_mac"),
         key=lambda mac: "all",

@@ -1,7 +1,7 @@
 """Agent registry: the agents that have reported, written by their reports and read by everything that uses hosts.
 
 An agent is identified by its type and host, and has one row however many of its reports arrive at once. It is alive while
-its last report is not older than `down_time`. A heartbeat, a report without news, writes the time only: it is no entry
+its last report is not older than `down_time`. A heartbeat, a report without changes, writes the time only: it is no entry
 in the change log, or every host would be notified of every heartbeat.
 """
 
@@ -43,7 +43,7 @@ def timestamp(at: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The effect of a report: the agent, its status before, and whether it has just started."""
+    """The effect of a report: the agent, its status before, and whether it has started since."""
 
     agent_id: str
     agent_type: str
@@ -89,7 +89,7 @@ class Registry:
             return [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=refusal(s)) for s in states]
 
     def _is_heartbeat(self, state: AgentState, before: Row, now: float) -> bool:
-        """Whether a report has no news."""
+        """Whether a report changes nothing but the time."""
         return not state.start_flag and not _changes(state, before) and self.alive(before, now)
 
     def _write_one(self, tx: Transaction, state: AgentState, before: Row | None, now: float) -> Report:

@@ -1,7 +1,7 @@
 """Availability zones: a zone exists if an agent reports it.
 
 A zone of DHCP agents is one for networks, a zone of L3 agents one for routers. It is available while one such agent is
-enabled, alive or not: a zone says where objects may be placed, not whether they are served now.
+enabled, alive or not: a zone is a place for objects, it does not show whether they are served now.
 """
 
 from __future__ import annotations

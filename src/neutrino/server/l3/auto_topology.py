@@ -10,6 +10,7 @@ recorded stays, the others are deleted again.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,6 +36,7 @@ DRY_RUN = "dry-run"
 _t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
 
 
+@dataclass(frozen=True)
 class AutoTopology:
     collections = ()
     extensions = (
@@ -45,11 +47,10 @@ class AutoTopology:
         ),
     )
 
-    def __init__(self, db: Database, core: Any, routers: Routers, interfaces: Interfaces) -> None:
-        self._db = db
-        self._core = core
-        self._routers = routers
-        self._interfaces = interfaces
+    db: Database
+    core: Any
+    routers: Routers
+    interfaces: Interfaces
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         def show(request: Request) -> Reply:
@@ -79,7 +80,7 @@ class AutoTopology:
             return str(found.network_id)
         external, pools = self._requirements(context)
         network = {"name": "auto_allocated_network", "project_id": project_id}
-        network_id = self._core.networks.create(context, _with_defaults(NETWORK, context, network))["id"]
+        network_id = self.core.networks.create(context, _with_defaults(NETWORK, context, network))["id"]
         router_id = None
         try:
             router = {
@@ -87,11 +88,11 @@ class AutoTopology:
                 "project_id": project_id,
                 "external_gateway_info": {"network_id": external},
             }
-            router_id = self._routers.create(context, _with_defaults(ROUTER, context, router))["id"]
+            router_id = self.routers.create(context, _with_defaults(ROUTER, context, router))["id"]
             for pool in pools:
                 subnet_id = self._create_subnet(context, project_id, network_id, pool)
-                self._interfaces.add_router_interface(context, router_id, {"subnet_id": subnet_id})
-            recorded = self._db.retrying(lambda: self._record(project_id, network_id, router_id))
+                self.interfaces.add_router_interface(context, router_id, {"subnet_id": subnet_id})
+            recorded = self.db.retrying(lambda: self._record(project_id, network_id, router_id))
         except errors.ApiError as error:
             self._delete_parts(context, network_id, router_id)
             raise errors.AutoAllocationFailure(reason=error.message.rstrip(".")) from error
@@ -107,37 +108,37 @@ class AutoTopology:
             "subnetpool_id": pool["id"],
             "project_id": project_id,
         }
-        return str(self._core.subnets.create(context, _with_defaults(SUBNET, context, values))["id"])
+        return str(self.core.subnets.create(context, _with_defaults(SUBNET, context, values))["id"])
 
     def _record(self, project_id: str, network_id: str, router_id: str | None) -> str:
         """Record these as the project's topology, unless it has one; gives the recorded network."""
         found = self._find(project_id)
         if found is not None:
             return str(found.network_id)
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
             tx.insert(t.auto_allocated_topologies, [row])
         return network_id
 
     def _delete_parts(self, context: Context, network_id: str, router_id: str | None) -> None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             subnets = list(connection.execute(sa.select(_s.id).where(_s.network_id == network_id)).scalars())
         if router_id is not None:
             for subnet_id in subnets:
                 with contextlib.suppress(errors.NotFound):
-                    self._interfaces.remove_router_interface(context, router_id, {"subnet_id": subnet_id})
+                    self.interfaces.remove_router_interface(context, router_id, {"subnet_id": subnet_id})
             with contextlib.suppress(errors.NotFound):
-                self._routers.delete(context, router_id, None)
+                self.routers.delete(context, router_id, None)
         with contextlib.suppress(errors.NotFound):
-            self._core.networks.delete(context, network_id, None)
+            self.core.networks.delete(context, network_id, None)
 
     def _find(self, project_id: str) -> Any:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return connection.execute(sa.select(_t.network_id, _t.router_id).where(_t.project_id == project_id)).first()
 
     def _requirements(self, context: Context) -> tuple[str, list[Object]]:
         """The default external network and the default subnet pools."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             external = connection.execute(
                 sa.select(_n.id).where(_n.external, _n.is_default).order_by(_n.id).limit(1)
             ).scalar()

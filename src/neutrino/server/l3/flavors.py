@@ -7,6 +7,7 @@ for clients that set flavors or list providers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -127,38 +128,38 @@ class ServiceProfiles(ViewCollection):
         )
 
 
+@dataclass(frozen=True)
 class FlavorServiceProfiles:
     """The service profiles of a flavor: a row of their own each, and a list in the flavor's row."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    db: Database
 
     def create(self, context: Context, flavor_id: str, values: Object) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
                 key = _profile(connection, values["id"])["id"]
             if key in flavor["service_profiles"]:
                 raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 _bind(tx, flavor_id, [key])
                 _store_list(tx, flavor, [*flavor["service_profiles"], key])
             return {"id": key}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
             if key not in flavor["service_profiles"]:
                 raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 unbind = sa.delete(t.flavor_service_profiles)
                 tx.execute(unbind.where(_b.flavor_id == flavor_id, _b.service_profile_id == key))
                 _store_list(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
 
 class ServiceProviders:

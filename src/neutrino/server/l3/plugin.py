@@ -141,12 +141,7 @@ def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
     l3 = build_services(services)
     ha_networks = HaNetworks(
-        db,
-        core.networks,
-        core.subnets,
-        conf.l3_ha_net_cidr,
-        conf.l3_ha_network_type,
-        conf.l3_ha_network_physical_name,
+        db, core.networks, core.subnets, conf.l3_ha_net_cidr, conf.l3_ha_network_type, conf.l3_ha_network_physical_name
     )
     routers = Routers(
         db,

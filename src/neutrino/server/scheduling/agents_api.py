@@ -83,6 +83,7 @@ class Agents(ViewCollection):
 
         if values:
             self._db.retrying(attempt)
+        # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
             if scheduler.placements.agent_type != before["agent_type"]:

@@ -7,7 +7,7 @@
 An object leaves its agent only when another one takes it, in the same transaction. Without another agent it stays, and
 the agent finds it when it is back; only an agent that is being deleted loses its objects in any case.
 
-A subclass says how one object moves (`place`) and which objects an agent may take (`auto_schedule`).
+A subclass implements the move of one object (`place`) and the choice of objects for a new agent (`auto_schedule`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ allows must not wait for a packet of its opening side.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping
 
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
@@ -16,14 +17,16 @@ from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, plan_changes
 from neutrino.agent.l2.hybrid.render import (
     ENDED,
     FAMILIES,
+    ConflictingPorts,
     egress_chain,
     ingress_chain,
     is_our_chain,
-    protocol_of,
     render_match,
 )
-from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, MarkingConntrack, holds, within
-from neutrino.dataplane.iptables.api import Iptables, Tables, canonical_member
+from neutrino.dataplane.conntrack.api import Connection, ConntrackError, ConntrackFlush, MarkingConntrack, holds, within
+from neutrino.dataplane.iptables.api import Iptables, IptablesError, Tables, canonical_member
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +36,14 @@ class _Inputs:
     ports: tuple[LocalPort, ...]
     others: frozenset[str]  # plugged ports that must not talk
     remotes: Mapping[str, frozenset[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unfiltered:
+    """Hybrid ports without a filter, which therefore must not talk."""
+
+    ports: frozenset[str]
+    reason: str
 
 
 class HybridFirewall:
@@ -45,24 +56,40 @@ class HybridFirewall:
     def __init__(self, iptables: Iptables, conntrack: MarkingConntrack) -> None:
         self._iptables = iptables
         self._conntrack = conntrack
+        self._filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
         self._settled: _Inputs | None = None  # those for which the actual state was right
 
     def forget(self) -> None:
         """Read the actual state again before the next plan."""
         self._settled = None
 
-    def is_there(self) -> bool:
-        """Whether rules of ours are in the kernel: they outlive the agent, but not a reboot."""
-        return any(_is_ours(self._iptables.read_rules(family)) for family in FAMILIES)
-
-    def missing(self, desired: Desired) -> frozenset[str]:
-        """The ports that must be filtered and have no chains."""
-        secured = [port.id for port in desired.ports if port.hybrid and port.secured]
-        if not secured:
-            return frozenset()
-        chains = [{*chains} for family in FAMILIES for chains in self._iptables.read_rules(family).values()]
-        there = frozenset[str]().union(*chains)
-        return frozenset(each for each in secured if not {ingress_chain(each), egress_chain(each)} <= there)
+    def reconcile(self, desired: Desired, *, complete: bool) -> Unfiltered | None:
+        """Plan and apply; the ports that have no filter, if any."""
+        if not (complete or any(port.hybrid for port in desired.ports)):
+            return None
+        secured = frozenset(port.id for port in desired.ports if port.hybrid and port.secured)
+        try:
+            if not complete:
+                rules = [self._iptables.read_rules(family) for family in FAMILIES]
+                if any(map(_is_ours, rules)):
+                    # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
+                    chains = {name for tables in rules for chains in tables.values() for name in chains}
+                    self._filtered = frozenset(
+                        each for each in secured if {ingress_chain(each), egress_chain(each)} <= chains
+                    )
+                    missing = secured - self._filtered
+                    return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
+            difference = self.plan(desired)
+            if difference:
+                LOG.debug("%s", difference.text())
+                self.apply(difference)
+        except (IptablesError, ConntrackError, ConflictingPorts) as error:
+            self.forget()
+            return Unfiltered(
+                secured - self._filtered, str(error)
+            )  # ports that were filtered keep the filter they have
+        self._filtered = secured
+        return None
 
     def plan(self, desired: Desired) -> HybridPlan:
         inputs = _inputs(desired)
@@ -165,7 +192,7 @@ class _Rules:
     def _allows(self, rule: EffectiveRule, direction: str, remote: str, connection: Connection) -> bool:
         if rule.direction != direction or rule.family != connection.family:
             return False
-        protocol = protocol_of(rule)
+        protocol = rule.ip_protocol
         if protocol is not None:
             low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
             if protocol != connection.protocol or not within(connection, low, high):

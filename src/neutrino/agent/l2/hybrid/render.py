@@ -32,18 +32,16 @@ from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2.desired import EffectiveRule, LocalPort
+from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member
 
-ICMP, TCP, UDP, ICMPV6, SCTP = 1, 6, 17, 58, 132
 _OWN_MATCH = {TCP: "tcp", UDP: "udp", SCTP: "sctp"}
 _DCCP, _UDPLITE = 33, 136
 ENDED = 1  # the connmark of a connection that no rule allows any more
 CAPACITY = 1 << 20  # members of a set
 FAMILIES = (4, 6)
 
-# As in the native firewall: listener reports, solicitations, advertisements; and what routers send.
-_NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
-_NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
 _UNADDRESSED = (133, 135, 143)  # sent before an instance has an address
 _DHCP_CLIENT, _DHCP_SERVER = {4: 68, 6: 546}, {4: 67, 6: 547}
 
@@ -208,7 +206,7 @@ def _render_port(port: LocalPort, family: int) -> Chains:
     into.add(_udp(_DHCP_SERVER[family], _DHCP_CLIENT[family]), "RETURN")
     if family == 6:
         out.add(_icmp(134, family), "DROP")
-        for chain, kinds in ((out, _NEIGHBOUR_OUT), (into, _NEIGHBOUR_IN)):
+        for chain, kinds in ((out, NEIGHBOUR_OUT), (into, NEIGHBOUR_IN)):
             for kind in kinds:
                 chain.add(_icmp(kind, family), "RETURN")
     for chain, direction in ((out, "egress"), (into, "ingress")):
@@ -247,7 +245,7 @@ def _add_rules(chain: _Chain, port: LocalPort, family: int, direction: str) -> N
 
 def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[EffectiveRule]:
     chosen = (rule for rule in port.rules if rule.family == family and rule.stateful == stateful)
-    return sorted(chosen, key=EffectiveRule.order)
+    return sorted(chosen, key=repr)
 
 
 # --- sets ---
@@ -275,10 +273,6 @@ def _members(address: str, family: int) -> tuple[str, ...]:
 
 
 # --- matches ---
-
-
-def protocol_of(rule: EffectiveRule) -> int | None:
-    return ICMPV6 if rule.family == 6 and rule.protocol == ICMP else rule.protocol
 
 
 def _icmp(kind: int, family: int, code: int | None = None) -> str:
@@ -314,7 +308,7 @@ def _render_remote(rule: EffectiveRule) -> str | None:
 
 
 def _render_kind(rule: EffectiveRule) -> str | None:
-    protocol = protocol_of(rule)
+    protocol = rule.ip_protocol
     if protocol is None:
         return ""
     if protocol == 0:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption
 from neutrino.model.state import Network, Segment, Subnet
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.rows import Ids, build, read_rows, texts
+from neutrino.server.feed.readers.rows import Ids, build, grouped, read_rows, texts
 from neutrino.server.feed.records import NetworkRecord
 from neutrino.server.ipam.delegated import PROVISIONAL
 
@@ -36,6 +37,9 @@ _NETWORKS = sa.select(
     *(_n.id, _n.name, _n.project_id, _n.mtu, _n.admin_state_up, _n.external, _n.revision_number.label("revision")),
     *(_n.dns_domain, _n.extra_dhcp_opts),
 )
+_SEGMENTS = sa.select(
+    _seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id
+).order_by(_seg.position)
 _SUBNETS = (
     sa.select(
         *(_s.id, _s.network_id, _s.revision_number.label("revision"), _s.ip_version, _s.cidr, _s.gateway_ip),
@@ -52,7 +56,11 @@ def networks_of_subnets(connection: Connection, subnet_ids: Sequence[str]) -> li
 
 
 def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, NetworkRecord]]:
-    segments, subnets, agents = _segments(connection, ids), _subnets(connection, ids), _agents(connection, ids)
+    segment_rows = read_rows(connection, _SEGMENTS, _seg.network_id, ids)
+    segments = grouped(segment_rows, "network_id", lambda row: build(Segment, row))
+    subnets = grouped(read_rows(connection, _SUBNETS, _s.network_id, ids), "network_id", _subnet)
+    agent_rows = read_rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids)
+    agents = grouped(agent_rows, "network_id", attrgetter("agent_id"))
     for row in read_rows(connection, _NETWORKS, _n.id, ids):
         parts = {"segments": tuple(segments[row.id]), "subnets": tuple(subnets[row.id])}
         dhcp = None
@@ -61,28 +69,9 @@ def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Netwo
         yield row.id, NetworkRecord(build(Network, row, **parts), dhcp, frozenset(agents.get(row.id, ())))
 
 
-def _segments(connection: Connection, ids: Ids) -> defaultdict[str, list[Segment]]:
-    columns = (_seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id)
-    found: defaultdict[str, list[Segment]] = defaultdict(list)
-    for row in read_rows(connection, sa.select(*columns).order_by(_seg.position), _seg.network_id, ids):
-        found[row.network_id].append(build(Segment, row))
-    return found
-
-
-def _subnets(connection: Connection, ids: Ids) -> defaultdict[str, list[Subnet]]:
-    found: defaultdict[str, list[Subnet]] = defaultdict(list)
-    for row in read_rows(connection, _SUBNETS, _s.network_id, ids):
-        routes = tuple((r.destination, r.nexthop) for r in _routes.decode(row.routes))
-        subnet = build(Subnet, row, dns_nameservers=texts.decode(row.nameservers), host_routes=routes)
-        found[row.network_id].append(subnet)
-    return found
-
-
-def _agents(connection: Connection, ids: Ids) -> defaultdict[str, set[str]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for row in read_rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids):
-        found[row.network_id].add(row.agent_id)
-    return found
+def _subnet(row: Any) -> Subnet:
+    routes = tuple((r.destination, r.nexthop) for r in _routes.decode(row.routes))
+    return build(Subnet, row, dns_nameservers=texts.decode(row.nameservers), host_routes=routes)
 
 
 def dhcp_options(text: str) -> tuple[DhcpOption, ...]:

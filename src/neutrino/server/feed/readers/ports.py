@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.dvr import read_distributed_ports
 from neutrino.server.feed.readers.networks import dhcp_options
 from neutrino.server.feed.readers.routers import read_replicas
-from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, read_rows, texts
+from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_rows, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, PortRecord
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -51,9 +50,7 @@ _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_
 
 
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
-    bindings: defaultdict[str, list[Any]] = defaultdict(list)
-    for row in read_rows(connection, _BINDINGS, _b.port_id, ids):
-        bindings[row.port_id].append(row)
+    bindings = grouped(read_rows(connection, _BINDINGS, _b.port_id, ids), "port_id", lambda row: row)
     segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     replicas = read_replicas(connection, ids)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.state import AddressGroup, Rule, SecurityGroup
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.rows import Ids, build, read_rows
+from neutrino.server.feed.readers.rows import Ids, build, grouped, read_rows
 from neutrino.server.securitygroups.checks import protocol_number
 
 _g, _r, _ag = t.security_groups.c, t.security_group_rules.c, t.address_groups.c
@@ -25,13 +25,14 @@ _GROUPS = sa.select(_g.id, _g.stateful, _g.revision_number.label("revision"))
 
 
 def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, SecurityGroup]]:
-    rules: defaultdict[str, list[Rule]] = defaultdict(list)
-    for row in read_rows(connection, _RULES, _r.security_group_id, ids):
-        protocol = None if row.protocol_name is None else protocol_number(row.protocol_name)
-        prefix = row.normalized_cidr or row.given_prefix
-        rules[row.security_group_id].append(build(Rule, row, protocol=protocol, remote_ip_prefix=prefix))
+    rules = grouped(read_rows(connection, _RULES, _r.security_group_id, ids), "security_group_id", _rule)
     for row in read_rows(connection, _GROUPS, _g.id, ids):
         yield row.id, build(SecurityGroup, row, rules=tuple(rules[row.id]))
+
+
+def _rule(row: Any) -> Rule:
+    protocol = None if row.protocol_name is None else protocol_number(row.protocol_name)
+    return build(Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.given_prefix)
 
 
 def read_address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, AddressGroup]]:

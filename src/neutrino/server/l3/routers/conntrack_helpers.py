@@ -26,9 +26,7 @@ _c, _r = t.conntrack_helpers.c, t.routers.c
 SHOWN_IN_ROUTER = ("protocol", "port", "helper")
 VIEW = View(
     t.conntrack_helpers,
-    computed={
-        "ext_parent:project_id": sa.select(_r.project_id).where(_r.id == _c.router_id).scalar_subquery(),
-    },
+    computed={"ext_parent:project_id": sa.select(_r.project_id).where(_r.id == _c.router_id).scalar_subquery()},
     scope=sa.true(),
     hidden=("ext_parent:project_id", "router_id"),
 )

@@ -84,6 +84,7 @@ class L3Scheduler(AgentScheduler):
     def _keep_fitting(self, connection: Connection, router: Object, current: tuple[RouterAgent, ...]) -> Assignment:
         """The agents that can keep a router of another kind. They get it as if it were new: HA ports are another kind's."""
         able = {agent.id for agent in self._candidates(connection) if fits(agent, router)}
+        # The active agent first: if the router is not HA any more it stays on the host that forwards its traffic now.
         fitting = sorted((a for a in current if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
         staying = fitting if router["ha"] else fitting[:1]
         renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
@@ -136,7 +137,7 @@ class L3Scheduler(AgentScheduler):
                     added = self._add_lacking(connection, router, agents, leave)
                     agents, writes = added.agents, writes + added.writes
                     if leave and not agents and not change.force:
-                        return None  # nobody takes over: the agent finds the router when it is back
+                        return None  # no other agent: this one finds the router when it is back
                 writes += self._ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
             if not writes:
                 return None
@@ -160,7 +161,7 @@ class L3Scheduler(AgentScheduler):
                 return status
             reason = self._why_down(connection, router_id)
         if reason and self._reasons.get(router_id) != reason:
-            if len(self._reasons) >= MAX_REASONS:
+            if len(self._reasons) >= MAX_REASONS:  # deleted routers stay in it
                 self._reasons.clear()
             self._reasons[router_id] = reason
             LOG.warning("router %s is DOWN: %s", router_id, reason)
@@ -233,6 +234,7 @@ class L3Scheduler(AgentScheduler):
             .group_by(_b.router_id)
             .subquery()
         )
+        # HA routers lack agents also while they have some; others only without any that is alive.
         number = sa.func.coalesce(live.c.number, 0)
         most = self._options.agents_per_object or 2**31 - 1
         has_ports = sa.exists().where(_rp.router_id == _r.id)
@@ -302,6 +304,7 @@ class L3Scheduler(AgentScheduler):
                     if done.rowcount:
                         changed.append(router_id)
                         if state == ACTIVE:
+                            # With two active agents `central_host` would leave the ports on the lost host.
                             others = sa.and_(_b.router_id == router_id, _b.agent_id != agent, _b.ha_state == ACTIVE)
                             tx.execute(sa.update(t.router_l3_agents).where(others).values(ha_state=STANDBY))
                         revision = tx.execute(sa.select(_r.revision_number).where(_r.id == router_id)).scalar_one()
@@ -310,7 +313,7 @@ class L3Scheduler(AgentScheduler):
 
         changed = self._db.retrying(attempt)
         for router_id, state in sorted(states.items()):
-            if state == ACTIVE:  # also if it is no news: a repeated report may follow one whose ports were not moved
+            if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
                 self._try_place(router_id, PlacementChange())
         return len(changed)
 
