@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, FlowOptions, LocalNetwork, LocalPort, Uplink
+from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, LocalPort, Uplink
 from neutrino.agent.l2.extension_api import (
     Contribution,
     L2Extension,
@@ -143,7 +143,7 @@ def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
 # --- the integration bridge ---
 
 
-def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: FlowOptions) -> Iterator[Flow]:
+def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: L2Options) -> Iterator[Flow]:
     """The bridge without any port. Nothing crosses from a physical bridge untranslated; only tunnels bring local VLANs.
 
     A device that is plugged and not wired yet has no tag, so the switch would accept any tag from it.
@@ -162,7 +162,7 @@ def _dead_port(bridge: str, ofport: int) -> Contribution:
     return Contribution({bridge: [pipeline.LOCAL_SWITCHING.flow(65534, f"in_port={ofport}", "drop")]})
 
 
-def _port(options: FlowOptions, port: LocalPort) -> Contribution:
+def _port(options: L2Options, port: LocalPort) -> Contribution:
     """Packets from a port. It may not send tags: they would name other networks' local VLANs."""
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
