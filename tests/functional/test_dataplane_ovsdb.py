@@ -124,7 +124,7 @@ def test_qos_rows_of_a_deleted_port_are_unused_until_they_are_deleted(ovsdb):
 
 
 def test_qos_changes_in_place_and_that_of_others_stays(switch):
-    """On the real database: rows keep their uuid, which the switch's counters depend on."""
+    """On the real database: no row is replaced or left behind."""
     driver = RealOvsdb(switch.database)
     try:
         driver.apply([INT, TAP])

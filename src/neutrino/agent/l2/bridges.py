@@ -59,7 +59,7 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
         ends = (options.integration_bridge, options.int_peer_patch_port)
         wanted += _patch(ends, (options.tunnel_bridge, options.tun_peer_patch_port))
     for physical_network, bridge in options.bridge_mappings:
-        if bridge not in snapshot.bridges:
+        if bridge not in snapshot.bridges:  # the operator's to create: it holds the uplink, which we do not know
             problems[physical_network] = f"bridge {bridge} does not exist"
             continue
         inner, outer = patch_names(bridge)
@@ -125,12 +125,14 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
             if complete and ours and port.name not in rendered.rows:
                 changes.append(DeletePort(bridge.name, port.name))
                 continue
+            # All ports, not only those with contributions: settings that nobody contributes any more are stale.
             settings = rendered.ports.get(port.name, PortSettings())
             if settings.qos is not None and port.foreign_qos:
                 problems[f"port {port.name}"] = "it has a QoS row that is not ours, which is not replaced"
                 settings = dataclasses.replace(settings, qos=None)
             if settings != port.settings and (complete or port.settings == PortSettings()):
                 changes.append(ConfigurePort(port.name, settings))
+    # The switch collects a deleted port's interface, but QoS and Queue are root tables: their rows would stay for ever.
     if complete and snapshot.unused:
         changes.append(DeleteUnused(snapshot.unused))
     return ConfigurationPlan(tuple(changes), problems)
@@ -218,6 +220,8 @@ def _device_name(prefix: str, name: str) -> str:
 
 
 def _own_bridge(name: str, options: L2Options) -> SetBridge:
+    # fail_mode secure: a bridge without flows, as after a restart of the switch, must drop packets and not act as NORMAL,
+    # which would pass all firewalls.
     return SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
 
 
@@ -252,7 +256,7 @@ def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
     settings = {
         "remote_ip": host.tunneling_ip,
         "local_ip": options.local_ip,
-        "in_key": "flow",
+        "in_key": "flow",  # the flows set and match the tunnel id: one port serves all networks
         "out_key": "flow",
         "df_default": str(options.dont_fragment).lower(),
         "csum": str(options.tunnel_csum).lower(),

@@ -103,6 +103,7 @@ class Renderer:
 
     def _render_unit(self, extension: str, unit: Unit, problems: dict[str, str]) -> _Entry | None:
         known = self._cache.get((extension, unit.owner))
+        # Inputs are mostly tuples of values that are the same objects as before: comparing them costs next to nothing.
         if known is not None and known.inputs == unit.inputs:
             return known
         try:
@@ -117,6 +118,7 @@ class Renderer:
             return None
 
     def _merge(self, into: dict[Place, dict[Any, Any]], key: UnitKey, entry: _Entry) -> None:
+        # First all checks: a unit is merged as a whole or not at all.
         for place, values in entry.parts.items():
             if not into[place].keys().isdisjoint(values):
                 taken = next(each for each in values if each in into[place])

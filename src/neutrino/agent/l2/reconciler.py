@@ -166,7 +166,7 @@ class Reconciler:
         changed += self._configure(tunnels)
         snapshot = self._ovsdb.read()
         faults = {**bridges.problems, **tunnels.problems}
-        if unnumbered(self._options, snapshot):
+        if unnumbered(self._options, snapshot):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
         changed += self._configure(plan_tags(desired, snapshot))
@@ -188,6 +188,7 @@ class Reconciler:
         }
         problems = {**desired.problems, **rejected_ports, **unrendered}
         wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
+        # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
         for port_id in read_ancillary(self._options, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
@@ -274,6 +275,7 @@ class Reconciler:
         for bridge, flows in rendered.flows.items():
             actual = self._read_flows(bridge)
             known = self._rejected.get(bridge, {})
+            # A rejected flow that is not wanted any more, or has changed, is forgotten; the others are left out again.
             known = self._rejected[bridge] = {flow: why for flow, why in known.items() if flows.get(flow.key) == flow}
             wanted = without(flows, actual, known, ports)
             difference = self._bridge_plan(bridge, wanted, rendered, desired, complete)
@@ -298,6 +300,7 @@ class Reconciler:
         try:
             self._openflow.apply_meters(bridge, add=delta.add, change=changed, delete=delta.remove)
         except MetersRejected as error:
+            # The flows that use it are rejected in turn, so the port that needs the meter is reported as well.
             self._meters.pop(bridge, None)
             return {f"{bridge} meter {number}": reason for number, reason in error.reasons.items()}
         kept = {number: meter for number, meter in self._meters[bridge].items() if number not in delta.remove}
@@ -394,7 +397,7 @@ class Reconciler:
         """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many."""
         found = {}
         for bridge, flows in self._flows.items():
-            meters = self._meters.get(bridge)
+            meters = self._meters.get(bridge)  # none wanted: a host without such extensions starts no extra process
             actual = _our_meters(self._openflow.read_meters(bridge)) if meters else {}
             actual_flows = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             difference = plan(bridge, flows, actual_flows, meters, actual)

@@ -68,6 +68,7 @@ class OvsOfctl:
         return int(found[1])
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
+        # Deletions first: delete_strict ignores cookies, so it would delete a flow that was just added under the same key.
         stale, new = [*delete], [*add]
         lines = [*(_delete_line(flow) for flow in stale), *(f"add {flow.text()}" for flow in new)]
         if not lines:
@@ -76,7 +77,9 @@ class OvsOfctl:
             self._run(["--bundle", "add-flows", self._address(bridge), "-"], "\n".join(lines) + "\n")
         except OpenFlowError as error:
             reasons = _parse_rejections(str(error), new, first_line=len(stale) + 1)
-            if reasons or "OFP" in str(error):
+            if reasons or "OFP" in str(
+                error
+            ):  # an OpenFlow error: the switch has judged the flows, so it can be reached
                 raise FlowsRejected(str(error), reasons) from error
             raise
 

@@ -151,6 +151,7 @@ def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: L2Options) 
     entry = pipeline.LOCAL_SWITCHING
     yield from pipeline.miss_flows(Bridge.INTEGRATION)
     yield from (table.flow(0, "", then=options.after_extension(table)) for table in options.extension_tables)
+    # Above everything else: ports in the dead VLAN must not reach each other, whatever flows of theirs are left.
     yield entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop")
     yield from (entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks)
     if patch_tun:
@@ -212,7 +213,7 @@ def _render_delivery(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Ite
     owners: defaultdict[str, list[LocalPort]] = defaultdict(list)
     for port in sorted((each for each in ports if not each.replicated), key=lambda entry: entry.ofport):
         for mac in port.macs:
-            if mac == port.mac or mac not in own:
+            if mac == port.mac or mac not in own:  # a pair must not divert packets for another port's own MAC
                 owners[mac].append(port)
     entering = _from_uplink(network, ports)
     for mac, holders in sorted(owners.items()):

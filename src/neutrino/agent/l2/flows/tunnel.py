@@ -120,6 +120,7 @@ def _render_flood(network: LocalNetwork, ofports: list[int]) -> tuple[Flow, ...]
 
 def _render_unicast(network: LocalNetwork, tunnels: Mapping[str, int], known: Iterable[state.Forwarding]) -> list[Flow]:
     where: dict[str, int] = {}
+    # In order of ids: for a MAC with several entries, such as during a live migration, the choice must be stable.
     for entry in sorted(known, key=lambda item: item.id):
         if entry.host in tunnels:
             where.setdefault(entry.mac_address.lower(), tunnels[entry.host])
