@@ -8,6 +8,7 @@ one query, however many rows it has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,6 +79,7 @@ class View:
         own = table.c.keys() if columns is None else columns
         fields: dict[str, sa.ColumnElement[Any]] = {name: table.c[name] for name in own if name not in other.values()}
         fields |= {name: table.c[column] for name, column in other.items()}
+        # Both names are shown; clients of either age find theirs.
         if "project_id" in fields:
             fields["tenant_id"] = fields["project_id"]
         fields |= computed or {}
@@ -89,6 +91,16 @@ class View:
         self.names = tuple(name for name in fields if name not in set(hidden))
         self._shows: dict[tuple[Any, ...], _Prepared] = {}
         self._loads: dict[str, _Prepared] = {}
+
+    def extended(self, computed: Mapping[str, sa.ColumnElement[Any]], filters: Mapping[str, FilterRule]) -> View:
+        """A copy with further attributes."""
+        view = copy(self)
+        view.fields = {**self.fields, **computed}
+        view.json = self.json | {name for name, column in computed.items() if isinstance(column.type, sa.Text)}
+        view.filters = {**self.filters, **filters}
+        view.names = (*self.names, *computed)
+        view._shows, view._loads = {}, {}
+        return view
 
     # --- one object -----------------------------------------------------------------------------------------------
 
@@ -165,6 +177,7 @@ class View:
         parameters: Mapping[str, Any],
     ) -> sa.Select[Any]:
         """The statement for one page: ordered, after the marker, up to the limit. Adds the marker to `where`."""
+        # The key makes the order total: pages neither repeat nor skip rows that are equal in all sort keys.
         sorts = [*query.sorts, Sort(self.key.name)]
         if query.reverse:
             sorts = [Sort(s.key, not s.descending) for s in sorts]
