@@ -61,6 +61,14 @@ def feed_of(server: Neutrino) -> int:
     return 0
 
 
+def kill_feed(server: Neutrino) -> int:
+    """Never process 0: that is the process group of the tests themselves."""
+    wait(lambda: feed_of(server) != 0, "a process with the title of the feed")
+    pid = feed_of(server)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
 def there(path: str | Path) -> bool:
     return Path(path).exists()
 
@@ -95,7 +103,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
             binding = {"binding:host_id": "h1", "device_owner": "compute:x", "network_id": network["id"]}
             first = await asyncio.to_thread(lambda: call.create("port", **binding))
             await until(lambda: client.state.get("port", first["id"]) is not None, "the port", 30)
-            os.kill(feed_of(server), signal.SIGKILL)
+            kill_feed(server)
             await until(lambda: not client.connected, "the host to see it", 30)
             second = await asyncio.to_thread(lambda: call.create("port", **binding))
             assert client.state.get("port", first["id"]) is not None
@@ -121,8 +129,7 @@ def test_the_feed_runs_by_default_and_is_respawned() -> None:
     with Neutrino({"feed": {"run": default}}) as server:
         wait(lambda: served(server.directory / "feed.sock"), "the feed")
         for _ in range(2):
-            first = feed_of(server)
-            os.kill(first, signal.SIGKILL)
+            first = kill_feed(server)
             wait(lambda gone=first: feed_of(server) not in (0, gone), "another feed")  # type: ignore[misc]
             wait(lambda: served(server.directory / "feed.sock"), "the feed")
 
@@ -130,7 +137,7 @@ def test_the_feed_runs_by_default_and_is_respawned() -> None:
 def test_it_ends_when_the_server_is_killed() -> None:
     with Neutrino(FEED) as server:
         wait(lambda: served(server.directory / "feed.sock"), "the feed")
-        os.kill(feed_of(server), signal.SIGKILL)
+        kill_feed(server)
         wait(lambda: feed_of(server) != 0 and served(server.directory / "feed.sock"), "another feed")
         pid = feed_of(server)
         os.kill(server.pids[0], signal.SIGKILL)
