@@ -1,4 +1,4 @@
-"""A database that cuts its connections: the feed finds it again, its hosts stay, and what they said is not lost."""
+"""The database closes its connections: the feed reconnects, hosts stay connected, no report is lost."""
 
 from __future__ import annotations
 

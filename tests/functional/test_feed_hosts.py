@@ -1,4 +1,4 @@
-"""Hosts on a real feed: what they are told, what they may say, and what happens when one of the two is lost."""
+"""Hosts on a real feed: scope, reports, and lost connections."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def bound(server: Server, network: dict[str, Any], host: str, **values: Any) -> 
     return Api(server.app, project=network["project_id"]).as_admin().port(network, binding__host_id=host, **owner)
 
 
-def test_a_host_hears_what_its_ports_need(server: Server, keys: dict[str, str], address: Address) -> None:
+def test_a_host_receives_what_its_ports_need(server: Server, keys: dict[str, str], address: Address) -> None:
     api = Api(server.app).as_admin()
 
     async def test() -> None:
@@ -95,7 +95,7 @@ def test_a_host_hears_what_its_ports_need(server: Server, keys: dict[str, str], 
 
 @pytest.mark.parametrize("server", DATABASES, indirect=True)
 def test_after_any_changes_every_host_equals_the_database(server: Server, keys: dict[str, str], tmp_path: Path) -> None:
-    """Two feeds on one database, hosts that come and go between them, changes all the while."""
+    """Two feed processes on one database; hosts reconnect from one to the other during changes."""
     first, second = Address(path=str(tmp_path / "a.sock")), Address(path=str(tmp_path / "b.sock"))
     changes = RandomChanges(server, 7)
 
@@ -119,7 +119,7 @@ def test_after_any_changes_every_host_equals_the_database(server: Server, keys: 
     run(test())
 
 
-def test_a_lost_connection_goes_on_where_it_was(server: Server, keys: dict[str, str], address: Address) -> None:
+def test_a_lost_connection_resumes_with_the_difference(server: Server, keys: dict[str, str], address: Address) -> None:
     api = Api(server.app).as_admin()
     network = api.network()
     ports = [bound(server, network, "h1") for _ in range(3)]
@@ -132,22 +132,22 @@ def test_a_lost_connection_goes_on_where_it_was(server: Server, keys: dict[str, 
             await until(lambda: not h1.client.connected, "the host to see that the server is gone")
             assert h1.client.state.get("port", ports[0]["id"]) is not None
             assert not h1.client.is_synced
-            h1.heard.clear()
+            h1.changes.clear()
             api.delete(f"/ports/{ports[0]['id']}").expect(204)
             changed = api.change("port", ports[1]["id"], name="changed")
             api.delete(f"/ports/{elsewhere[0]['id']}").expect(204)
             async with serving(server, address):
                 await h1.equals_the_database(server)
-            told = {(c.kind, c.id, c.new is None) for c in h1.heard}
+            told = {(c.kind, c.id, c.new is None) for c in h1.changes}
             assert told >= {("port", ports[0]["id"], True), ("forwarding", elsewhere[0]["id"], True)}
             assert {key for kind, key, _ in told if kind == "port"} == {ports[0]["id"], ports[1]["id"]}
-            assert len([c for c in h1.heard if c.kind == "forwarding"]) == 1
+            assert len([c for c in h1.changes if c.kind == "forwarding"]) == 1
             assert h1.client.state.get("port", ports[1]["id"]).revision == changed["revision_number"]
 
     run(test())
 
 
-def test_nothing_new_after_a_restart_means_nothing_is_said(
+def test_nothing_is_sent_after_a_restart_without_changes(
     server: Server, keys: dict[str, str], address: Address, tmp_path: Path
 ) -> None:
     """An agent that starts again has its cache, and the server finds no difference, however old the cursor is."""
@@ -168,10 +168,10 @@ def test_nothing_new_after_a_restart_means_nothing_is_said(
             await asyncio.sleep(0)
             async with serving(server, address), Raw(address, "h1", keys["h1"]) as raw:
                 await again.client.wait_synced()
-                assert all(c.old is None for c in again.heard)
-                assert len(again.heard) == len(objects)
-                await raw.say(Hello(host="h1", have=again.client.state.have()))
-                kinds = [type(m).__name__ for m in await raw.hear_until_synced()]
+                assert all(c.old is None for c in again.changes)
+                assert len(again.changes) == len(objects)
+                await raw.send(Hello(host="h1", have=again.client.state.have()))
+                kinds = [type(m).__name__ for m in await raw.receive_until_synced()]
                 assert kinds == ["Welcome", "Synced"]
 
     run(test())
@@ -204,8 +204,8 @@ def test_a_slow_host_gets_the_newest_of_each(server: Server, keys: dict[str, str
 
     async def test() -> None:
         async with serving(server, address) as feed, Raw(address, "h1", keys["h1"]) as raw:
-            await raw.say(Hello(host="h1"))
-            await raw.hear_until_synced()
+            await raw.send(Hello(host="h1"))
+            await raw.receive_until_synced()
             session = next(iter(feed._sessions))
             most = 0
             for i in range(1, steps + 1):
@@ -216,7 +216,7 @@ def test_a_slow_host_gets_the_newest_of_each(server: Server, keys: dict[str, str
             assert most <= 2  # the port, and at first its network
             heard = []
             while not heard or heard[-1].revision < steps:
-                heard += [msgspec.json.decode(m.object, type=Port) for m in await raw.hear() if isinstance(m, Put)]
+                heard += [msgspec.json.decode(m.object, type=Port) for m in await raw.receive() if isinstance(m, Put)]
             assert len(heard) < steps / 2
             assert [p.revision for p in heard] == sorted({p.revision for p in heard})
 
@@ -226,21 +226,19 @@ def test_a_slow_host_gets_the_newest_of_each(server: Server, keys: dict[str, str
 # --- who is it, and what may it say -----------------------------------------------------------------------------------
 
 
-def test_without_the_right_credential_nobody_comes_in(server: Server, keys: dict[str, str], address: Address) -> None:
+def test_a_wrong_credential_is_refused(server: Server, keys: dict[str, str], address: Address) -> None:
     async def test() -> None:
         async with serving(server, address):
             for host, credential in (("h1", "wrong"), ("h1", keys["h2"]), ("nobody", keys["h1"]), ("h1", "")):
                 assert await Raw(address, host, credential).refused() == 401
             async with Raw(address, "h1", keys["h1"]) as raw:
-                await raw.say(Hello(host="h2"))
-                assert isinstance((await raw.hear())[0], Refused)
+                await raw.send(Hello(host="h2"))
+                assert isinstance((await raw.receive())[0], Refused)
 
     run(test())
 
 
-def test_a_credential_that_is_taken_back_ends_the_connection(
-    server: Server, keys: dict[str, str], address: Address
-) -> None:
+def test_a_withdrawn_credential_closes_the_connection(server: Server, keys: dict[str, str], address: Address) -> None:
     credentials = Credentials(server.db)
 
     async def test() -> None:
@@ -262,7 +260,7 @@ def test_a_credential_that_is_taken_back_ends_the_connection(
     run(test())
 
 
-def test_a_host_speaks_only_for_itself(server: Server, keys: dict[str, str], address: Address) -> None:
+def test_a_host_reports_only_on_itself(server: Server, keys: dict[str, str], address: Address) -> None:
     api = Api(server.app).as_admin()
     network = api.network()
     mine, others = bound(server, network, "h1"), bound(server, network, "h2")
@@ -270,10 +268,10 @@ def test_a_host_speaks_only_for_itself(server: Server, keys: dict[str, str], add
 
     async def test() -> None:
         async with serving(server, address), Raw(address, "h1", keys["h1"]) as raw:
-            await raw.say(Hello(host="h1"))
-            await raw.hear_until_synced()
-            await raw.say(Report(serial=1, states=(foreign,)))
-            answer = await raw.hear()
+            await raw.send(Hello(host="h1"))
+            await raw.receive_until_synced()
+            await raw.send(Report(serial=1, states=(foreign,)))
+            answer = await raw.receive()
             assert isinstance(answer[0], Problem)
             assert isinstance(answer[1], Ack)
             async with HostEnd(address, "h1", keys["h1"]) as h1:
@@ -289,7 +287,7 @@ def test_a_host_speaks_only_for_itself(server: Server, keys: dict[str, str], add
     run(test())
 
 
-def test_reports_are_kept_until_they_are_done(server: Server, keys: dict[str, str], address: Address) -> None:
+def test_reports_are_kept_until_acknowledged(server: Server, keys: dict[str, str], address: Address) -> None:
     api = Api(server.app).as_admin()
     port = bound(server, api.network(), "h1")
     state = AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={"devices": 1, "tunneling_ip": "192.0.2.7"})
@@ -315,10 +313,10 @@ def test_reports_are_kept_until_they_are_done(server: Server, keys: dict[str, st
     run(test())
 
 
-def test_a_start_that_no_server_heard_of_is_told_when_one_is_there(
+def test_an_unacknowledged_start_is_reported_to_the_next_server(
     server: Server, keys: dict[str, str], address: Address
 ) -> None:
-    """More may have been said before that: its first report is not replaced by the next one."""
+    """Later reports do not replace the first one."""
     api = Api(server.app).as_admin()
     started = AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={"devices": 0}, start_flag=True)
     wired = AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={"devices": 7})
@@ -339,7 +337,7 @@ def test_a_start_that_no_server_heard_of_is_told_when_one_is_there(
     assert after["configurations"]["devices"] == 7
 
 
-def test_an_agent_that_is_behind_is_shown_so(server: Server, keys: dict[str, str], address: Address) -> None:
+def test_an_agent_that_is_behind_shows_feed_behind(server: Server, keys: dict[str, str], address: Address) -> None:
     api = Api(server.app).as_admin()
     network = api.network()
     state = AgentState(OVS, "neutrino-agent", "h1", "N/A", configurations={"tunnel_types": ["vxlan"]})
@@ -358,10 +356,10 @@ def test_an_agent_that_is_behind_is_shown_so(server: Server, keys: dict[str, str
     run(test())
 
 
-def test_a_socket_is_not_taken_from_who_serves_it(
+def test_a_served_socket_is_taken_over_only_when_its_server_ends(
     server: Server, keys: dict[str, str], address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second feed serves where it can, and comes into the first one's place when that ends."""
+    """The second feed serves its other address, and takes the socket over when the first one ends."""
     monkeypatch.setattr(feed_server, "RETRY_SECONDS", 0.02)
     other = Address(path=str(tmp_path / "other.sock"))
 
@@ -396,7 +394,7 @@ def test_a_file_that_is_no_socket_is_left_alone(
 
 
 @pytest.mark.parametrize("server", DATABASES[:2], indirect=True)  # MariaDB has nothing to tell with
-def test_nobody_has_to_ask_where_the_database_tells(
+def test_changes_arrive_without_polling_where_the_database_notifies(
     server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wake, "FALLBACK", 3600.0)

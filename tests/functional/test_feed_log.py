@@ -132,7 +132,7 @@ def test_more_than_one_batch(db: Database, log: ChangeLog) -> None:
     assert len(first) == BATCH
 
 
-def test_old_rows_are_removed_and_that_is_known(db: Database, log: ChangeLog) -> None:
+def test_old_rows_are_removed_and_the_head_says_so(db: Database, log: ChangeLog) -> None:
     with db.transaction() as tx:
         tx.insert(t.changes, [row(f"old{i}") for i in range(BATCH + 20)])
     write(db, "new")
@@ -146,7 +146,7 @@ def test_old_rows_are_removed_and_that_is_known(db: Database, log: ChangeLog) ->
     assert log.compact(3600) == 0
 
 
-def test_databases_are_told_apart(db: Database, log: ChangeLog) -> None:
+def test_each_database_has_its_own_identity(db: Database, log: ChangeLog) -> None:
     heads: list[str] = []
     threads = [threading.Thread(target=lambda: heads.append(ChangeLog(db).head().identity)) for _ in range(4)]
     for thread in threads:

@@ -61,6 +61,14 @@ def feed_of(server: Neutrino) -> int:
     return 0
 
 
+def kill_feed(server: Neutrino) -> int:
+    """Never process 0: that is the process group of the tests themselves."""
+    wait(lambda: feed_of(server) != 0, "a process with the title of the feed")
+    pid = feed_of(server)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
 def there(path: str | Path) -> bool:
     return Path(path).exists()
 
@@ -95,7 +103,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
             binding = {"binding:host_id": "h1", "device_owner": "compute:x", "network_id": network["id"]}
             first = await asyncio.to_thread(lambda: call.create("port", **binding))
             await until(lambda: client.state.get("port", first["id"]) is not None, "the port", 30)
-            os.kill(feed_of(server), signal.SIGKILL)
+            kill_feed(server)
             await until(lambda: not client.connected, "the host to see it", 30)
             second = await asyncio.to_thread(lambda: call.create("port", **binding))
             assert client.state.get("port", first["id"]) is not None
@@ -115,14 +123,13 @@ def test_beside_the_api_killed_and_started_again() -> None:
         call.close()
 
 
-def test_it_is_there_by_default_and_comes_again_each_time() -> None:
+def test_the_feed_runs_by_default_and_is_respawned() -> None:
     """The first is forked by the main thread, the others by the one that watches."""
     default = next(option.default for option in OPTIONS if option.name == "run")
     with Neutrino({"feed": {"run": default}}) as server:
         wait(lambda: served(server.directory / "feed.sock"), "the feed")
         for _ in range(2):
-            first = feed_of(server)
-            os.kill(first, signal.SIGKILL)
+            first = kill_feed(server)
             wait(lambda gone=first: feed_of(server) not in (0, gone), "another feed")  # type: ignore[misc]
             wait(lambda: served(server.directory / "feed.sock"), "the feed")
 
@@ -130,7 +137,7 @@ def test_it_is_there_by_default_and_comes_again_each_time() -> None:
 def test_it_ends_when_the_server_is_killed() -> None:
     with Neutrino(FEED) as server:
         wait(lambda: served(server.directory / "feed.sock"), "the feed")
-        os.kill(feed_of(server), signal.SIGKILL)
+        kill_feed(server)
         wait(lambda: feed_of(server) != 0 and served(server.directory / "feed.sock"), "another feed")
         pid = feed_of(server)
         os.kill(server.pids[0], signal.SIGKILL)
@@ -187,18 +194,18 @@ def test_versions_and_messages_that_are_not_understood() -> None:
         async def test() -> None:
             await until(lambda: there(address.path), "the feed", 30)
             async with Raw(address, "h1", credential) as raw:
-                await raw.say(Hello(host="h1", version=0))
-                assert isinstance((await raw.hear())[0], Refused)
+                await raw.send(Hello(host="h1", version=0))
+                assert isinstance((await raw.receive())[0], Refused)
             async with Raw(address, "h1", credential) as raw:
-                await raw.send(b'[{"type":"sing"}]')
-                assert isinstance((await raw.hear())[0], Refused)
+                await raw.send_data(b'[{"type":"sing"}]')
+                assert isinstance((await raw.receive())[0], Refused)
             async with Raw(address, "h1", credential) as raw:
-                await raw.say(Hello(host="h1", version=99))
-                welcome = (await raw.hear_until_synced())[0]
+                await raw.send(Hello(host="h1", version=99))
+                welcome = (await raw.receive_until_synced())[0]
                 assert isinstance(welcome, Welcome)
                 assert welcome.version == 1
-                await raw.send(b'[{"type":"sing"}]')
-                assert isinstance((await raw.hear())[0], Problem)
+                await raw.send_data(b'[{"type":"sing"}]')
+                assert isinstance((await raw.receive())[0], Problem)
 
         asyncio.run(test())
 
@@ -207,7 +214,7 @@ def test_versions_and_messages_that_are_not_understood() -> None:
     "bind, words", [("0.0.0.0:1", "without TLS"), ("wss://127.0.0.1:1", "tls_cert_file"), ("nonsense", "bind")]
 )
 @pytest.mark.parametrize("program", ["server", "feed"])
-def test_what_is_refused(tmp_path: Path, program: str, bind: str, words: str) -> None:
+def test_options_that_are_refused(tmp_path: Path, program: str, bind: str, words: str) -> None:
     path = tmp_path / "neutrino.conf"
     path.write_text(f"[DEFAULT]\nstate_path={tmp_path}\nauth_strategy=noauth\n[feed]\nrun=true\nbind={bind}\n")
     argv = [PROGRAM, program, "--config-file", path]

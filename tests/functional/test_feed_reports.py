@@ -1,4 +1,4 @@
-"""What hosts say of their ports and of themselves, and what becomes of it."""
+"""Reports of hosts on ports and agents, and their effect."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bound(api: Api, host: str = "h1", **values: Any) -> Object:
 
 
 def up(server: Server, port: Object, host: str = "h1") -> bool:
-    """The host says that it has wired the port as it was then."""
+    """The host reports the port as wired at an old revision."""
     made: bool = server.core.provisioning.complete(port["id"], "L2", host, port["revision_number"])
     return made
 
@@ -85,7 +85,7 @@ def test_news_of_an_older_binding_elsewhere_changes_nothing(server: Server, api:
 
 
 def test_an_ordinary_change_is_answered_for_too(server: Server, api: Api, address: Address) -> None:
-    """A host that wires a port while its name changes hears of that, and what it then says makes the port ACTIVE."""
+    """The port is renamed while the host wires it: the report on the new revision sets it ACTIVE."""
     port = bound(api)
     credential = Credentials(server.db).add("h1")
 
@@ -173,7 +173,7 @@ def counted(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int
 def test_a_host_that_starts_with_many_ports(
     server: Server, api: Api, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of its ports in a few transactions; when it starts again and says it again, in none."""
+    """All its ports in a few transactions; repeated after a restart, in none."""
     network = api.network()
     body = [
         {"network_id": network["id"], "binding:host_id": "h1", "device_owner": "compute:x", "security_groups": []}
@@ -204,7 +204,7 @@ def test_a_host_that_starts_with_many_ports(
 
 
 def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Api, address: Address) -> None:
-    """A late heartbeat, a dataplane that is down and being behind are three things, and each is seen by itself."""
+    """A late heartbeat, a dataplane that is down and being behind are shown separately."""
     network = api.network()
     credential = Credentials(server.db).add("h1")
 
@@ -252,9 +252,7 @@ def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Ap
     asyncio.run(test())
 
 
-def test_what_a_host_could_not_do_is_in_the_log(
-    server: Server, address: Address, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_of_a_host_is_logged(server: Server, address: Address, caplog: pytest.LogCaptureFixture) -> None:
     credential = Credentials(server.db).add("h1")
 
     async def test() -> None:

@@ -44,7 +44,7 @@ def test_every_host_equals_the_database(server: Server, tmp_path: Path) -> None:
             one.step()
 
     async def roam(host: str, stack: AsyncExitStack, done: asyncio.Event) -> HostEnd:
-        """Connect now to this feed and now to that, with what was heard so far."""
+        """Reconnect to another feed process with the state so far."""
         end = HostEnd(rng.choice(addresses), host, keys[host])
         while not done.is_set():
             async with end:

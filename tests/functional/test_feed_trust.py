@@ -82,14 +82,14 @@ def test_a_wrong_report_is_refused_whole_and_reaches_no_other_host(server: Serve
     async def test() -> None:
         async with serving(server, address), HostEnd(address, "h2", keys["h2"]) as h2:
             async with Raw(address, "h1", keys["h1"]) as raw:
-                await raw.say(Hello(host="h1"))
-                await raw.hear_until_synced()
-                await raw.say(Report(serial=5, states=(good, wrong)))
-                answer = await raw.hear()
+                await raw.send(Hello(host="h1"))
+                await raw.receive_until_synced()
+                await raw.send(Report(serial=5, states=(good, wrong)))
+                answer = await raw.receive()
                 assert [type(each) for each in answer] == [Problem, Ack]
                 assert "tunneling_ip" in answer[0].text
-                await raw.say(PortUp(serial=6, port_id="a\x00b", revision=2**70))
-                assert isinstance((await raw.hear())[0], Problem)
+                await raw.send(PortUp(serial=6, port_id="a\x00b", revision=2**70))
+                assert isinstance((await raw.receive())[0], Problem)
             await h2.equals_the_database(server)
             peer = h2.client.state.get("host", "h1")
             assert isinstance(peer, Host)
@@ -99,7 +99,7 @@ def test_a_wrong_report_is_refused_whole_and_reaches_no_other_host(server: Serve
     run(test())
 
 
-def test_what_an_older_server_has_stored_is_not_told(server: Server, api: Api, address: Address) -> None:
+def test_invalid_values_of_an_older_release_are_not_sent(server: Server, api: Api, address: Address) -> None:
     switch(server, "h1", tunneling_ip="x", tunnel_types=["vxlan", "y"])
     shared(api)
     key = Credentials(server.db).add("h2")
@@ -140,8 +140,8 @@ def test_a_compute_host_cannot_subscribe_as_another_role(
                 assert not client.connected
             for roles in (("dhcp",), ("admin",)):
                 async with Raw(address, "h1", key) as raw:
-                    await raw.say(Hello(host="h1", roles=roles))
-                    assert isinstance((await raw.hear())[0], Refused)
+                    await raw.send(Hello(host="h1", roles=roles))
+                    assert isinstance((await raw.receive())[0], Refused)
             async with agent(address, key, *COMPUTE) as client:
                 await client.wait_synced()
 
@@ -178,7 +178,7 @@ def test_a_compute_host_gets_no_routers_and_registers_no_other_agent(
             await asyncio.to_thread(credentials.set_roles, "h1", ("l2", "l3"))
             await until(lambda: h1.client.state.get("router", router["id"]) is not None, "it has the role now")
             assert h1.client.state.get("dhcp_port", port["id"]) is not None
-            assert all(change.kind != "router" or change.new.name == "another" for change in h1.heard)  # type: ignore[union-attr]
+            assert all(change.kind != "router" or change.new.name == "another" for change in h1.changes)  # type: ignore[union-attr]
             await asyncio.to_thread(credentials.set_roles, "h1", COMPUTE)
             await until(lambda: h1.client.state.get("router", router["id"]) is None, "it has the role no more")
 
@@ -189,7 +189,7 @@ def test_a_compute_host_gets_no_routers_and_registers_no_other_agent(
 
 
 class SlowCredentials(Credentials):
-    """Whose database takes its time once it is told to."""
+    """Whose database can be made slow."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server.db)
@@ -234,7 +234,7 @@ def test_wrong_credentials_delay_no_report(
     run(test())
 
 
-def test_an_address_that_guesses_is_turned_away_and_its_host_is_not(server: Server) -> None:
+def test_an_address_that_guesses_is_blocked_and_its_host_is_not(server: Server) -> None:
     key = Credentials(server.db).add("h1")
     somewhere = Address(host="127.0.0.1", port=0)
 
@@ -250,7 +250,7 @@ def test_an_address_that_guesses_is_turned_away_and_its_host_is_not(server: Serv
     run(test())
 
 
-def test_connections_that_say_nothing_are_few_and_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_are_limited_and_closed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key = Credentials(server.db).add("h1")
     monkeypatch.setattr("neutrino.server.feed.server.HANDSHAKE_SECONDS", 1.0)
     somewhere = Address(host="127.0.0.1", port=0)

@@ -1,4 +1,4 @@
-"""Both ends of the feed for tests: servers in the test's own loop, hosts that keep what they heard."""
+"""Both ends of the feed for tests: servers in the test's own loop, hosts that record changes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def serving(
 
 
 class HostEnd:
-    """A host that keeps the changes it was told of."""
+    """A host that records the changes it received."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Changes through the API, at random, of every kind that hosts hear of."""
+"""Random changes through the API, of every kind that hosts receive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTS = ("h1", "h2", "h3")
 
 
 class RandomChanges:
-    """Changes through the API, of every kind that hosts hear of."""
+    """Changes through the API, of every kind that hosts receive."""
 
     def __init__(self, server: Server, seed: int, hosts: Sequence[str] = HOSTS) -> None:
         self.server = server
@@ -119,7 +119,7 @@ class RandomChanges:
         switch(self.server, host, tunneling_ip=f"192.0.2.{self.rng.randrange(100)}")
 
     def _dhcp_agent(self) -> None:
-        """One is new or back, or set down or up, or goes."""
+        """One is registered, set down or up, or deleted."""
         found = self.admin.get("/agents", {"agent_type": DHCP}).body["agents"]
         if not found or self.rng.random() < 0.4:
             report(self.server, DHCP, self.rng.choice(self.hosts), dhcp_port_by_server=True)

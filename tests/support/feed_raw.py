@@ -1,4 +1,4 @@
-"""A host that says what it is told to, for what a right one would not do."""
+"""A host that sends any message, also those that a correct client would not."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class Raw:
             await self._connection.close()
 
     async def refused(self) -> int:
-        """The status with which we are turned away."""
+        """The HTTP status of the refusal."""
         try:
             async with self:
                 return 0
         except InvalidStatus as error:
             return error.response.status_code
 
-    async def say(self, *messages: Message) -> None:
-        await self.send(encode(messages))
+    async def send(self, *messages: Message) -> None:
+        await self.send_data(encode(messages))
 
-    async def send(self, data: bytes) -> None:
+    async def send_data(self, data: bytes) -> None:
         assert self._connection is not None
         await self._connection.send(data, text=True)
 
-    async def hear(self) -> list[Any]:
+    async def receive(self) -> list[Any]:
         assert self._connection is not None
         async with asyncio.timeout(10):
             return self._reader.read(await self._connection.recv())
 
-    async def hear_until_synced(self) -> list[Any]:
+    async def receive_until_synced(self) -> list[Any]:
         out: list[Any] = []
         while not (out and isinstance(out[-1], Synced)):
-            out += await self.hear()
+            out += await self.receive()
         return out

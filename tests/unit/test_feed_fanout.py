@@ -222,7 +222,7 @@ def source(request: pytest.FixtureRequest) -> Random:
     return Random(random.Random(request.param))
 
 
-def test_every_step_leads_to_what_the_definition_says(source: Random) -> None:
+def test_hosts_equal_their_scope_after_every_change(source: Random) -> None:
     fanout = Fanout()
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(300):
@@ -232,8 +232,8 @@ def test_every_step_leads_to_what_the_definition_says(source: Random) -> None:
         check(source.records, ends)
 
 
-def test_hosts_that_are_slow_or_lose_the_connection(source: Random) -> None:
-    """Changes meet hosts in the middle of hearing the ones before; nothing is missed, nothing stays."""
+def test_slow_hosts_and_lost_connections_miss_nothing(source: Random) -> None:
+    """Changes happen while earlier ones are being sent: nothing is missed, nothing stale stays."""
     fanout, rng = Fanout(), source.rng
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(400):
@@ -249,8 +249,8 @@ def test_hosts_that_are_slow_or_lose_the_connection(source: Random) -> None:
             check(source.records, ends)
 
 
-def test_a_new_server_finds_only_what_differs(source: Random) -> None:
-    """The fanout read from scratch is the one that was followed: hosts that heard all have nothing to hear."""
+def test_a_new_server_sends_only_differences(source: Random) -> None:
+    """A fan-out read from scratch equals one that followed changes: synced hosts get nothing."""
     fanout = Fanout()
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(200):
@@ -267,7 +267,7 @@ def test_a_new_server_finds_only_what_differs(source: Random) -> None:
     check(source.records, ends)
 
 
-def test_a_cache_is_as_good_as_the_memory(source: Random) -> None:
+def test_a_host_resumes_from_its_cache_file(source: Random) -> None:
     fanout = Fanout()
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(100):
@@ -283,7 +283,7 @@ def test_a_cache_is_as_good_as_the_memory(source: Random) -> None:
     check(source.records, ends)
 
 
-def test_what_waits_does_not_outgrow_the_objects(source: Random) -> None:
+def test_a_send_queue_does_not_outgrow_the_objects(source: Random) -> None:
     fanout = Fanout()
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for _ in range(3000):

@@ -1,4 +1,4 @@
-"""The messages: they come back as they went, and the two sides may be one release apart."""
+"""Messages: encoding, and compatibility between adjacent releases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FROM_SERVER = [
 
 
 @pytest.mark.parametrize("messages, types", [(FROM_HOST, m.FROM_HOST), (FROM_SERVER, m.FROM_SERVER)])
-def test_they_come_back_as_they_went(messages: list[m.Message], types: dict[Any, Any]) -> None:
+def test_messages_survive_encoding(messages: list[m.Message], types: dict[Any, Any]) -> None:
     assert {type(message) for message in messages} | {m.Problem} == set(types.values())
     assert m.Reader(types).read(m.encode(messages)) == messages
     assert m.Reader(types).read(m.frame(map(m.encode_one, messages)).decode()) == messages
@@ -113,7 +113,7 @@ def up(port: str) -> Any:
     return m.PortUp(port_id=port)
 
 
-def test_what_was_not_acknowledged_is_said_again() -> None:
+def test_unacknowledged_reports_are_sent_again() -> None:
     box = UnacknowledgedReports()
     box.put(("port", "a"), up("a"))
     box.put(("port", "b"), up("b"))
@@ -136,7 +136,7 @@ def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
     assert len(box) == 0
 
 
-def test_what_waits_is_bounded_and_errors_go_first() -> None:
+def test_reports_are_bounded_and_errors_are_dropped_first() -> None:
     box = UnacknowledgedReports(most=2)
     box.put(("port", "a"), up("a"))
     box.put(("error", "port", "b"), m.Problem(text="x"))

@@ -1,4 +1,4 @@
-"""What a host may say: every field of every message, with what is wrong in it, and what each role may say and be told."""
+"""Rules for reports: every field of every message, and the roles that messages need."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ BAD: list[tuple[HostMessage, str]] = [
 
 
 @pytest.mark.parametrize("message", GOOD, ids=str)
-def test_what_agents_say_is_taken(message: HostMessage) -> None:
+def test_valid_messages_are_accepted(message: HostMessage) -> None:
     assert refusal(message, "h1", ROLES) == ""
 
 
 @pytest.mark.parametrize(("message", "reason"), BAD, ids=lambda value: str(value)[:60])
-def test_what_is_wrong_is_refused_with_the_reason(message: HostMessage, reason: str) -> None:
+def test_invalid_messages_are_refused_with_the_reason(message: HostMessage, reason: str) -> None:
     found = refusal(message, "h1", ROLES)
     assert reason in found
     assert len(found) < 600
@@ -127,12 +127,12 @@ def test_what_is_wrong_is_refused_with_the_reason(message: HostMessage, reason: 
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_compute_host_does_not_speak_for_roles_that_it_has_not(message: HostMessage, needed: str) -> None:
+def test_reports_of_roles_that_the_credential_lacks_are_refused(message: HostMessage, needed: str) -> None:
     assert needed in refusal(message, "h1", LEAST)
     assert refusal(message, "h1", ROLES) == ""
 
 
-def test_a_compute_host_is_told_of_no_routers() -> None:
+def test_a_compute_host_receives_no_routers_and_dhcp_networks() -> None:
     assert not any(KINDS[kind].is_for(LEAST) for kind in ("router", "dhcp_network", "dhcp_port"))
     assert all(KINDS[kind].is_for(LEAST) for kind in ("port", "network", "security_group", "host", "forwarding"))
     assert KINDS["dhcp_port"].is_for(["l3"])
@@ -149,7 +149,7 @@ def test_roles_are_a_closed_list() -> None:
 # --- the limits ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_address_that_misses_is_not_looked_up_for_a_while() -> None:
+def test_an_address_with_failed_logins_is_blocked_for_a_while() -> None:
     now = [0.0]
     limits = LoginLimits(lambda: now[0])
     for _ in range(FAILURES):

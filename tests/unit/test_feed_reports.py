@@ -1,4 +1,4 @@
-"""What many hosts say at once: written together, in each one's order, and nobody suffers for another's nonsense."""
+"""Reports of many hosts: batched, in each host's order, one host's invalid report not affecting others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def report(host: str, *, started: bool = False) -> list[HostReport]:
 
 
 class Writer:
-    """Writes when it is let, and remembers what came together."""
+    """Writes when allowed, and records the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -57,12 +57,12 @@ async def batches(writer: Writer, delay: float = 3600.0) -> AsyncIterator[Report
 
 
 async def turns() -> None:
-    """Everybody who can go on does."""
+    """Let all tasks run that can."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-def test_what_comes_while_it_writes_is_written_together() -> None:
+def test_reports_during_a_write_are_written_together() -> None:
     async def test() -> None:
         writer = Writer()
         async with batches(writer) as batch:
@@ -78,7 +78,7 @@ def test_what_comes_while_it_writes_is_written_together() -> None:
     asyncio.run(test())
 
 
-def test_only_a_plain_report_waits_for_others() -> None:
+def test_only_a_heartbeat_waits_for_others() -> None:
     async def test() -> None:
         writer = Writer()
         writer.may.set()
@@ -95,7 +95,7 @@ def test_only_a_plain_report_waits_for_others() -> None:
     asyncio.run(test())
 
 
-def test_one_that_cannot_be_written_is_alone_with_that() -> None:
+def test_only_the_host_whose_report_fails_gets_the_error() -> None:
     async def test() -> None:
         writer = Writer()
         writer.may.set()
@@ -109,7 +109,7 @@ def test_one_that_cannot_be_written_is_alone_with_that() -> None:
     asyncio.run(test())
 
 
-def test_without_the_database_nobody_is_told_that_it_is_done() -> None:
+def test_nothing_is_acknowledged_without_the_database() -> None:
     async def test() -> None:
         writer = Writer()
         writer.may.set()
@@ -125,7 +125,7 @@ def test_without_the_database_nobody_is_told_that_it_is_done() -> None:
     asyncio.run(test())
 
 
-def test_a_host_that_left_meanwhile_keeps_nobody() -> None:
+def test_a_host_that_disconnects_does_not_block_the_batch() -> None:
     async def test() -> None:
         writer = Writer()
         async with batches(writer) as batch:
@@ -186,7 +186,7 @@ def reports(agents: Agents, ports: Ports) -> Reports:
     return Reports(agents, lambda report: None, ports, Statuses())
 
 
-def test_ports_that_come_up_are_taken_together_and_in_order(reports: Reports, ports: Ports) -> None:
+def test_port_up_reports_are_written_together_and_in_order(reports: Reports, ports: Ports) -> None:
     first = [
         HostReport(PortUp(serial=1, port_id="a", revision=3)),
         HostReport(PortUp(serial=2, port_id="b", revision=4)),
@@ -197,7 +197,7 @@ def test_ports_that_come_up_are_taken_together_and_in_order(reports: Reports, po
     assert ports.calls == [[("a", "h1", 3), ("b", "h1", 4), ("b", "h2", 9)], ("c", "h2"), [("c", "h3", 1)]]
 
 
-def test_reports_of_all_hosts_are_one_write_without_what_is_wrong(reports: Reports, agents: Agents) -> None:
+def test_reports_of_all_hosts_are_one_write_without_the_invalid_ones(reports: Reports, agents: Agents) -> None:
     behind = [HostReport(Report(serial=1, states=(state("h1", devices=1),)), behind=7)]
     foreign = [HostReport(Report(serial=1, states=(state("h1"),)))]
     wrong = [HostReport(Report(serial=1, states=(state("h3", bad=object()),)))]
@@ -211,7 +211,7 @@ def test_reports_of_all_hosts_are_one_write_without_what_is_wrong(reports: Repor
     ]
 
 
-def test_a_start_is_not_lost_behind_the_next_report(reports: Reports, agents: Agents) -> None:
+def test_the_next_report_does_not_hide_a_start(reports: Reports, agents: Agents) -> None:
     reports.write([("h1", [*report("h1", started=True), *report("h1")])])
     ((only,),) = agents.written
     assert only.start_flag

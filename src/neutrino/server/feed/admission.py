@@ -14,7 +14,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -36,12 +35,6 @@ MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credent
 MAX_UNAUTHENTICATED_ALL: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Failures:
-    count: float
-    at: float
-
-
 class LoginLimits:
     """Counts failed logins and unauthenticated connections by source address. A Unix socket has no address and no limits:
     the mode of its file decides who may connect. `clock`: monotonic seconds."""
@@ -52,7 +45,7 @@ class LoginLimits:
         self._clock = clock
         self._most = most
         self._most_all = most_all
-        self._failures: dict[str, _Failures] = {}
+        self._failures: dict[str, tuple[float, float]] = {}  # number, time of the last one
         self._unauthenticated: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
@@ -78,13 +71,13 @@ class LoginLimits:
             return
         count = self._recent(address) + 1
         self._failures.pop(address, None)  # re-inserted at the end: the dict is in order of the last failure
-        self._failures[address] = _Failures(count, self._clock())
+        self._failures[address] = count, self._clock()
         if len(self._failures) > MAX_ADDRESSES:
             del self._failures[next(iter(self._failures))]
 
     def _recent(self, address: str) -> float:
-        known = self._failures.get(address)
-        return max(0.0, known.count - (self._clock() - known.at) / FAILURE_SECONDS) if known is not None else 0.0
+        count, at = self._failures.get(address, (0.0, 0.0))
+        return max(0.0, count - (self._clock() - at) / FAILURE_SECONDS)
 
 
 def source_address(peer: object) -> str:

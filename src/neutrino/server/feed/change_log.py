@@ -58,16 +58,14 @@ class ChangeLog:
         self._db = db
 
     def head(self) -> Head:
-        with self._db.read() as connection:
-            found = _read_head(connection)
-        return found if found is not None else self._db.retrying(self._first_head)
+        return self._db.retrying(self._read_or_create_head)
 
-    def _first_head(self) -> Head:
+    def _read_or_create_head(self) -> Head:
         with self._db.read() as connection:
-            found = _read_head(connection)
-        if found is not None:  # created by another process meanwhile
-            return found
-        first = Head(str(uuid.uuid4()), 0, 0)
+            found = connection.execute(_HEAD).first()
+        if found is not None:
+            return Head(*found)
+        first = Head(str(uuid.uuid4()), 0, 0)  # of a new database; if another process creates it first, this is retried
         with self._db.transaction() as tx:
             row = {"id": 1, "identity": first.identity, "position": first.position, "removed": first.removed}
             tx.insert(t.change_head, [row])
@@ -141,11 +139,6 @@ def _older(rows: Sequence[Any], cutoff: str) -> list[Any]:
         if row.at >= cutoff:
             return list(rows[:i])
     return list(rows)
-
-
-def _read_head(connection: Connection) -> Head | None:
-    found = connection.execute(_HEAD).first()
-    return None if found is None else Head(*found)
 
 
 class Pace:

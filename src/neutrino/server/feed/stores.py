@@ -96,6 +96,8 @@ class Store:
 
 
 class SharedObjects(Store):
+    """One value for all hosts subscribed to the object's topic."""
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._items: dict[str, Item] = {}
@@ -115,20 +117,16 @@ class SharedObjects(Store):
             self._drop(old)
         if new is not None:
             self._store(Item(self.name, new))
-        for key, object_id in {(self._key(value), value.id) for value in (old, new) if value is not None}:
+        affected = {(self._key(value), value.id): value for value in (old, new) if value is not None}
+        for (key, object_id), value in affected.items():
             self._touch_hosts(key, object_id)
             if self._rules:
-                self._subscriptions.link((self.name, object_id), self._references(self._value(object_id)))
-        if self._served.subscriber is not None:
-            for value in (old, new):
-                if value is not None:
-                    topics = {(self.name, self._key(value))} if self._value(value.id) is not None else ()
-                    cause = (self.name, f"of {value.id}")
-                    self._subscriptions.refer(self._served.subscriber(value), cause, frozenset(topics))
-
-    def _value(self, object_id: str) -> Object | None:
-        item = self._items.get(object_id)
-        return item.object if item is not None else None
+                item = self._items.get(object_id)
+                references = self._references(item.object if item is not None else None)
+                self._subscriptions.link((self.name, object_id), references)
+            if self._served.subscriber is not None:
+                topics = frozenset({(self.name, key)}) if object_id in self._items else NO_TOPICS
+                self._subscriptions.refer(self._served.subscriber(value), (self.name, f"of {object_id}"), topics)
 
     def _store(self, item: Item) -> None:
         self._items[item.object.id] = item
@@ -138,9 +136,9 @@ class SharedObjects(Store):
     def _drop(self, value: Any) -> None:
         self._items.pop(value.id, None)
         if self._served.key is not None:
-            there = self._by_key[self._key(value)]
-            there.pop(value.id, None)
-            if not there:
+            objects = self._by_key[self._key(value)]
+            objects.pop(value.id, None)
+            if not objects:
                 del self._by_key[self._key(value)]
 
     def _touch_hosts(self, key: str, object_id: str) -> None:
@@ -298,6 +296,8 @@ class MemberSets(Store):
 
 
 class HostObjects(Store):
+    """A value per host; the host receives it without a subscription."""
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._additional: dict[str, Mapping[str, Object]] = {}  # id → host → object, from other rules than the record
