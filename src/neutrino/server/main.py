@@ -83,7 +83,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     config.check_listening(conf)
     backend = build_backend(conf)
     services = backend.services
-    db, quotas, registry, core = services.db, services.quotas, services.registry, services.core
+    db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
@@ -104,7 +104,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
     served = serve(plugins)
     aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
-    authorizer = Authorizer(conf)
+    authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
@@ -142,7 +142,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         db,
         core,
         registry,
-        backend.dhcp,
+        dhcp,
         quotas,
         close,
         stop,

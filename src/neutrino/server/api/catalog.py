@@ -62,14 +62,8 @@ class MissingMethod(Exception):
     """A plugin offers a resource with a collection that lacks a method for it."""
 
 
-def serve(plugins: Iterable[Any]) -> list[Served]:
-    served = []
-    for plugin in plugins:
-        if hasattr(plugin, "collections"):
-            served += [bind(resource, *objects) for resource, *objects in plugin.collections]
-        else:
-            served += [bind(resource, _ByName(plugin, resource)) for resource in plugin.resources]
-    return served
+def serve(plugins: Iterable[Plugin]) -> list[Served]:
+    return [bind(resource, *objects) for plugin in plugins for resource, *objects in plugin.collections]
 
 
 def bind(resource: Resource, *objects: Any) -> Served:
@@ -89,24 +83,3 @@ def bind(resource: Resource, *objects: Any) -> Served:
         actions={action.name: required(action.name) for action in resource.actions},
         **{verb: required(verb) for verb in resource.verbs},
     )
-
-
-class _ByName:
-    """A plugin with methods named after its resources (get_routers, create_router): not yet a collection."""
-
-    def __init__(self, plugin: Any, resource: Resource) -> None:
-        infix = f"{resource.parent.name}_" if resource.parent else ""
-        single = f"{infix}{resource.name}".replace("-", "_")
-        several = f"{infix}{resource.collection}".replace("-", "_")
-        names = {
-            "index": f"get_{several}",
-            "show": f"get_{single}",
-            "create": f"create_{single}",
-            "create_several": f"create_{single}_bulk",
-            "update": f"update_{single}",
-            "delete": f"delete_{single}",
-            "target": f"{single}_target",
-        } | {action.name: action.name for action in resource.actions}
-        for verb, name in names.items():
-            if hasattr(plugin, name):
-                setattr(self, verb, getattr(plugin, name))

@@ -449,6 +449,12 @@ change_head = table(
     sa.Column("removed", sa.BigInteger, nullable=False),
 )
 
+# Values of attributes that extension drivers add, by resource.
+network_attributes, subnet_attributes, port_attributes = (
+    table(f"{kind}_attributes", owner("object_id", f"{kind}s"), text(64, "name", primary_key=True), json("value"))
+    for kind in ("network", "subnet", "port")
+)
+
 # A postcommit that has not run yet: inserted with the change, deleted after the postcommit, replayed after a crash.
 journal = table(
     "journal",

@@ -8,6 +8,7 @@ one query, however many rows it has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +91,16 @@ class View:
         self.names = tuple(name for name in fields if name not in set(hidden))
         self._shows: dict[tuple[Any, ...], _Prepared] = {}
         self._loads: dict[str, _Prepared] = {}
+
+    def extended(self, computed: Mapping[str, sa.ColumnElement[Any]], filters: Mapping[str, FilterRule]) -> View:
+        """A copy with further attributes."""
+        view = copy(self)
+        view.fields = {**self.fields, **computed}
+        view.json = self.json | {name for name, column in computed.items() if isinstance(column.type, sa.Text)}
+        view.filters = {**self.filters, **filters}
+        view.names = (*self.names, *computed)
+        view._shows, view._loads = {}, {}
+        return view
 
     # --- one object -----------------------------------------------------------------------------------------------
 

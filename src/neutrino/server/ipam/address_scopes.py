@@ -1,8 +1,7 @@
-"""Address scopes: within one, no prefix stands twice, so its networks can route to each other without NAT."""
+"""Address scopes: prefixes are unique within one, so that its networks route to each other without NAT."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,33 +15,25 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import shareable_view
-from neutrino.server.query import Query
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c = t.address_scopes.c
 VIEW = shareable_view(t.address_scopes, hidden=("description", "created_at", "updated_at", "tags"))
 
 
-class AddressScopes:
+class AddressScopes(ViewCollection):
     extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
 
     def __init__(self, db: Database) -> None:
+        super().__init__(db, VIEW)
         self.collections = ((ADDRESS_SCOPE, self),)
-        self._db = db
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> Object:
             made = fresh(values)
             with self._db.transaction() as tx:
-                tx.execute(sa.insert(t.address_scopes).values(as_row(t.address_scopes, made)))
+                tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
                 if made["shared"]:
                     sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
             return {**made, "tenant_id": made["project_id"]}

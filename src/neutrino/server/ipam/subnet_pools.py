@@ -1,9 +1,9 @@
-"""Subnet pools: address space from which subnets are cut, so that no two of them overlap.
+"""Subnet pools: prefixes from which subnets are allocated without overlap.
 
-Which prefix a new subnet gets is decided on what was read beforehand (`choose_prefix`); the transaction that inserts
-the subnet then raises the pool's allocation version, if it still is what it was (`claim`). Of any number of writers
-that chose from the same free space one succeeds, and the others choose again. Whatever else must not happen between
-choice and insert, such as taking prefixes away or moving the pool to another address scope, claims the pool as well.
+The prefix of a new subnet is chosen by what was read before the transaction (`choose_prefix`). The transaction that inserts
+the subnet then raises the pool's `allocation_version` if it is unchanged (`claim`). Of several writers that chose from the
+same free space one succeeds, and the others choose again. Other changes that must not happen between choice and insert,
+such as removing prefixes or moving the pool to another address scope, claim the pool as well.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
 VIEW = shareable_view(t.subnetpools, hidden=("allocation_version",))
 
 
-# --- for whoever makes subnets ----------------------------------------------------------------------------------------
+# --- allocation, for subnets ------------------------------------------------------------------------------------------
 
 
 def load(connection: Connection, key: str, project: str | None = None, *, everyone: bool = True) -> Object | None:
-    """The pool with all that `choose_prefix` and `claim` need; without `everyone`, only if the project may use it."""
+    """The pool as `choose_prefix` and `claim` need it; without `everyone`, only if the project may use it."""
     names = (*VIEW.names, "allocation_version")
     found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
     return None if found is None else VIEW.decoded(found)
@@ -53,7 +53,7 @@ def load(connection: Connection, key: str, project: str | None = None, *, everyo
 def load_default(
     connection: Connection, ip_version: int, project: str | None = None, *, everyone: bool = True
 ) -> Object | None:
-    """The pool for subnets that name none, if there is one that the project may use."""
+    """The default pool of an IP version, if there is one and the project may use it."""
     key = connection.execute(
         sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version).order_by(_c.id)
     ).scalar()
@@ -65,7 +65,7 @@ def choose_prefix(
 ) -> str:
     """The CIDR for a new subnet: the lowest free one of the length, or the given one if it is free.
 
-    `pool` must have been read before, by `load`; the choice holds if `claim` succeeds with the same `pool`.
+    `pool` is the result of `load`; the choice holds if `claim` succeeds with the same value.
     """
     wanted = prefixes.length(cidr) if cidr is not None else prefixlen
     if wanted is None:
@@ -91,7 +91,7 @@ def choose_prefix(
 
 
 def claim(tx: Transaction, pool: Object) -> None:
-    """Make what was decided on `pool` hold in this transaction; Stale if another writer claimed the pool meanwhile."""
+    """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
     done = tx.execute(
         sa.update(t.subnetpools)
@@ -150,7 +150,7 @@ class SubnetPools:
                 for scope in scopes.values():
                     update_row(tx, t.address_scopes, scope, {})
                 for pool in made:
-                    tx.execute(sa.insert(t.subnetpools).values(as_row(t.subnetpools, pool)))
+                    tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)])
                     if pool["shared"]:
                         sharing.share_with_all(tx, "subnetpool", pool["id"], pool["project_id"])
                     tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
@@ -174,7 +174,7 @@ class SubnetPools:
 
         self._db.retrying(attempt)
 
-    # --- its own verbs ------------------------------------------------------------------------------------------------
+    # --- actions ------------------------------------------------------------------------------------------------------
 
     def add_prefixes(self, context: Context, key: str, body: Any) -> Object:
         more = _prefixes_of(body)
@@ -202,8 +202,6 @@ class SubnetPools:
             return {"prefixes": left}
 
         return self._db.retrying(attempt)
-
-    # --- their parts --------------------------------------------------------------------------------------------------
 
     def _update(
         self, context: Context, key: str, wanted: Callable[[Object], Object], revision: int | None = None
@@ -233,7 +231,7 @@ class SubnetPools:
 
 
 def _as_shown(pool: Object) -> Object:
-    """The API has lengths of prefixes as texts, but for the answer to a change, and clients compare them as such."""
+    """Prefix lengths are strings, as in Neutron, except in the answer to an update: clients compare them as such."""
     return {name: str(value) if name in LENGTHS else value for name, value in pool.items()}
 
 
@@ -247,7 +245,7 @@ def _existing(connection: Connection, key: str, revision: int | None = None, pro
 
 
 def _new_pool(values: Object) -> Object:
-    """The pool that a request describes, with what it leaves open filled in."""
+    """The pool of a create request, with defaults for what the request leaves out."""
     given = values["prefixes"]
     if not given:
         raise errors.EmptySubnetPoolPrefixList()
@@ -293,7 +291,7 @@ def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
 
 
 def _few(cidrs: list[str]) -> list[str]:
-    """Refuse more prefixes than a pool may have: one request more at a time, they would grow without end."""
+    """Refuse more prefixes than a pool may have: a request is limited, but their sum would grow without end."""
     if len(cidrs) > MAX_PREFIXES:
         raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MAX_PREFIXES}.")
     return cidrs
@@ -310,7 +308,7 @@ def _check_default(connection: Connection, pool: Object, made: Sequence[Object] 
 
 
 def _scope_for(connection: Connection, context: Context, pool: Object, made: Sequence[Object] = ()) -> Object | None:
-    """The address scope that the pool is to be in, if it may be; no prefix may stand twice in a scope."""
+    """The address scope of a pool, if the pool may be in it: prefixes are unique within a scope."""
     key = pool["address_scope_id"]
     if key is None:
         return None
@@ -330,7 +328,7 @@ def _scope_for(connection: Connection, context: Context, pool: Object, made: Seq
 
 
 def _check_shared_scope(connection: Connection, pool: Object) -> None:
-    """Whoever may use a shared pool must see its address scope too."""
+    """Refuse a shared pool in a scope that is not shared: its users could not see the scope."""
     c, key = t.rbac_policies.c, pool["address_scope_id"]
     if pool["shared"] and key is not None:
         found = sa.select(c.id).where(c.object_id == key, c.target_project == sharing.EVERYONE).limit(1)
@@ -339,7 +337,7 @@ def _check_shared_scope(connection: Connection, pool: Object) -> None:
 
 
 def _check_update(connection: Connection, context: Context, before: Object, after: Object) -> Object | None:
-    """Refuse a change that other objects forbid; the address scope, if the change must not be made beside another's."""
+    """Refuse an update that conflicts with other objects. The address scope if it must be unchanged at the write."""
     if after["is_default"] and not before["is_default"]:
         _check_default(connection, after)
     if before["address_scope_id"] is not None and not context.is_admin:
@@ -357,7 +355,7 @@ def _check_update(connection: Connection, context: Context, before: Object, afte
 
 
 def _shares_a_network(connection: Connection, pool: Object) -> bool:
-    """Whether a network has subnets of this pool and of elsewhere: they would come to be in different scopes."""
+    """Whether a network has subnets of this pool and others: moving the pool would put them in different scopes."""
     networks = sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"])
     elsewhere = sa.or_(_s.subnetpool_id.is_(None), _s.subnetpool_id != pool["id"])
     others = sa.select(_s.id).where(_s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
@@ -365,7 +363,7 @@ def _shares_a_network(connection: Connection, pool: Object) -> bool:
 
 
 def _rescope_networks(tx: Transaction, pool: Object) -> None:
-    """Networks show the address scope of their subnets: those with subnets of this pool follow it."""
+    """Write the pool's address scope into the networks that have subnets of the pool."""
     n = t.networks.c
     affected = n.id.in_(sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"]))
     tx.execute(

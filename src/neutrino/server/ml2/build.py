@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.ml2 import drivers
+from neutrino.server.ml2.extension_attributes import ExtensionAttributes
 from neutrino.server.ml2.extension_drivers.dns import Dns
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
@@ -37,11 +38,26 @@ class Core:
     bindings: PortBindings
     provisioning: Provisioning
     renumbering: Renumbering
-    extensions: Sequence[Extension] = ()
+    attributes: ExtensionAttributes
 
     @property
     def collections(self) -> Sequence[tuple[Any, ...]]:
-        return (NETWORK, self.networks), (SUBNET, self.subnets), (PORT, self.ports), (BINDING, self.bindings)
+        extended = self.attributes.resource
+        return (
+            (extended(NETWORK), self.networks),
+            (extended(SUBNET), self.subnets),
+            (extended(PORT), self.ports),
+            (BINDING, self.bindings),
+        )
+
+    @property
+    def extensions(self) -> Sequence[Extension]:
+        return self.attributes.extensions
+
+    @property
+    def policy_rules(self) -> Mapping[str, str]:
+        """Default rules of attributes that extension drivers add."""
+        return self.attributes.policy_rules
 
 
 def build(services: Services) -> Core:
@@ -75,6 +91,7 @@ def build(services: Services) -> Core:
         subnets,
         ports,
         PortBindings(db, operations, networks, ports, binder),
-        Provisioning(db, operations, services.dhcp_readiness, services.port_changed),
+        Provisioning(db, operations, services.dhcp_readiness, services.port_changed, ports.view),
         Renumbering(networks, ports, extensions, services.port_changed),
+        extensions.attributes,
     )

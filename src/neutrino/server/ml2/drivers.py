@@ -13,6 +13,7 @@ from neutrino.server import errors
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.entry_points import load
 from neutrino.server.ml2.driver_api import DriverContext, TypeDriver
+from neutrino.server.ml2.extension_attributes import ExtensionAttributes
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -85,14 +86,22 @@ class Extensions:
 
     def __init__(self, drivers: Sequence[Any]) -> None:
         self._drivers = list(drivers)
+        self.attributes = ExtensionAttributes(drivers)
 
     def process(self, operation: str, kind: str, values: Mapping[str, Any], current: Object, **about: Any) -> Object:
         """The object with the attribute values that the drivers decide, each seeing those of the drivers before it."""
+        if operation == "create":
+            current = {**self.attributes.defaults(kind), **current}
         for method in self._methods(f"process_{operation}_{kind}"):
             current = {**current, **method(values, current, **about)}
         return current
 
-    def store(self, operation: str, kind: str, tx: Transaction, current: Mapping[str, Any]) -> None:
+    def store(
+        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write what the drivers keep of an object, in its transaction; `before`: its state before an update."""
+        operation = "create" if before is None else "update"
+        self.attributes.store(tx, kind, current, before)
         for method in self._methods(f"store_{operation}_{kind}"):
             method(tx, current)
 

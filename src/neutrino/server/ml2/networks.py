@@ -57,6 +57,7 @@ class Networks:
         self._operations = operations
         self._segments = segments
         self._extensions = extensions
+        self._view = extensions.attributes.view("network", VIEW)
         self._quotas = quotas
         self._zones_of = zones_of  # availability zones of the agents that serve networks
         self._check_zone_hints = check_zone_hints
@@ -70,13 +71,13 @@ class Networks:
 
     def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
         with self._db.read() as connection:
-            rows = VIEW.many(connection, with_id(query), context.project_id, *conditions)
+            rows = self._view.many(connection, with_id(query), context.project_id, *conditions)
             return self._finished(connection, rows, query.fields)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         names = fields if fields is None else tuple(dict.fromkeys([*fields, "id"]))
         with self._db.read() as connection:
-            row = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
+            row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
             return None if row is None else self._finished(connection, [row], fields)[0]
 
     def _finished(self, connection: Connection, rows: list[Object], fields: Sequence[str] | None) -> list[Object]:
@@ -90,7 +91,7 @@ class Networks:
         return rows
 
     def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
-        found = VIEW.load(connection, key, project)
+        found = self._view.load(connection, key, project)
         if found is None:
             raise errors.NetworkNotFound(id=key)
         return found
@@ -98,10 +99,10 @@ class Networks:
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
         with self._db.read() as connection:
-            found = VIEW.show(connection, key, project=context.project_id, everyone=everyone)
+            found = self._view.show(connection, key, project=context.project_id, everyone=everyone)
         if found is None:
             raise errors.NetworkNotFound(id=key)
-        self._cache.put((key, context.project_id), VIEW.decoded(found))
+        self._cache.put((key, context.project_id), self._view.decoded(found))
         return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
 
     def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
@@ -140,7 +141,7 @@ class Networks:
         for name, action in _SHARING.items():
             if network[name]:
                 sharing.share_with_all(tx, "network", key, project, action)
-        self._extensions.store("create", "network", tx, network)
+        self._extensions.store("network", tx, network)
         tx.use("network", project, 1, limit)
         tx.record("network", key, network["revision_number"])
 
@@ -202,7 +203,7 @@ class Networks:
                 for one in unused:
                     one.write(tx)
                     delete_ports(tx, one.ports)
-                self._extensions.store("update", "network", tx, after)
+                self._extensions.store("network", tx, after, before)
                 tx.record("network", key, after["revision_number"])
             return api_network({**after, **zones}, new_segments)
 

@@ -33,7 +33,7 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
-DELEGATION: Final[Object] = {"id": delegated.POOL}  # in place of a pool
+DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Subnets:
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
+        self._view = extensions.attributes.view("subnet", VIEW)
         self._quotas = quotas
         self._slaac = slaac
         self._options = options
@@ -84,14 +85,14 @@ class Subnets:
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+            return self._view.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def load(self, connection: Connection, key: str) -> Object:
-        found = VIEW.load(connection, key)
+        found = self._view.load(connection, key)
         if found is None:
             raise errors.SubnetNotFound(id=key)
         return found
@@ -126,7 +127,7 @@ class Subnets:
                 self._slaac.add(tx, subnet, addressed)
                 for pending in writes:
                     pending.write(tx)
-                self._extensions.store("create", "subnet", tx, subnet)
+                self._extensions.store("subnet", tx, subnet)
                 tx.use("subnet", subnet["project_id"], 1, limit)
                 tx.record("subnet", subnet["id"], subnet["revision_number"])
                 tx.record("network", network["id"], stamp["revision_number"])
@@ -155,7 +156,7 @@ class Subnets:
             delegated.check_request(values)
             return DELEGATION
         pool_id = values.get("subnetpool_id")
-        if pool_id == delegated.POOL:  # with a prefix that is the caller's own choice
+        if pool_id == delegated.POOL:  # with a requested prefix nothing is delegated
             pool_id = None
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
@@ -220,7 +221,7 @@ class Subnets:
             self._options.max_host_routes,
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
-        if not subnet["allocation_pools"]:  # a new subnet without any: clients send an empty list for "as usual"
+        if not subnet["allocation_pools"]:  # clients send an empty list for the default
             subnet["allocation_pools"] = rules.default_pools(prefix, subnet["gateway_ip"])
         else:
             rules.check_pools(subnet["allocation_pools"], prefix)
@@ -265,7 +266,7 @@ class Subnets:
                 update_row(tx, t.subnets, before, stored(after))
                 for pending in writes:
                     pending.write(tx)
-                self._extensions.store("update", "subnet", tx, after)
+                self._extensions.store("subnet", tx, after, before)
                 tx.record("subnet", key, after["revision_number"])
             return network, before, after, writes
 
@@ -337,7 +338,7 @@ def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
 
 
 def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> None:
-    """All subnets of a network and an IP version come from one pool, or all from none."""
+    """Refuse a subnet from another pool than the network's other subnets of its IP version."""
     pool_id = pool["id"] if pool else None
     for other in siblings:
         if other["ip_version"] == ip_version and other["subnetpool_id"] != pool_id:

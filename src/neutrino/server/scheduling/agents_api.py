@@ -47,16 +47,9 @@ def agent_view(registry: Registry) -> View:
     def by_alive(values: tuple[Any, ...]) -> Condition:
         return sa.or_(*(recent if value else sa.not_(recent) for value in set(values)))
 
-    return View(
-        t.agents,
-        computed={
-            "alive": recent,
-            **{name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")},
-        },
-        filters={"alive": by_alive},
-        scope=sa.false(),
-        hidden=("load",),
-    )
+    computed: dict[str, sa.ColumnElement[Any]] = {"alive": recent}
+    computed |= {name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
+    return View(t.agents, computed=computed, filters={"alive": by_alive}, scope=sa.false(), hidden=("load",))
 
 
 def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
@@ -90,6 +83,7 @@ class Agents(ViewCollection):
 
         if values:
             self._db.retrying(attempt)
+        # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
             if scheduler.placements.agent_type != before["agent_type"]:

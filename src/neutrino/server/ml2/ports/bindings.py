@@ -29,8 +29,8 @@ from neutrino.server.query import Query
 
 Object = dict[str, Any]
 _b = t.port_bindings.c
-HIDDEN = ("port_id", "levels")
-VIEW = View(t.port_bindings, key="host", scope=sa.true(), hidden=HIDDEN)
+NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
+VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
 _UNBOUND = {
     "binding:host_id": "",
@@ -219,4 +219,4 @@ def _existing(connection: Connection, port_id: str, host: str) -> Object:
 
 
 def _api(row: Object) -> Object:
-    return {name: value for name, value in row.items() if name not in HIDDEN}
+    return {name: row[name] for name in NAMES}

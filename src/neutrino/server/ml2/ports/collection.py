@@ -79,6 +79,7 @@ class Ports:
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
+        self.view = extensions.attributes.view("port", VIEW)
         self._quotas = quotas
         self._binder = binder
         self._ensure_default_group = ensure_default_group
@@ -96,16 +97,16 @@ class Ports:
         """Streamed: lists of ports are the long ones."""
         with self._db.read() as connection:
             if query.reverse:
-                yield from VIEW.many(connection, query, context.project_id)
+                yield from self.view.many(connection, query, context.project_id)
             else:
-                yield from VIEW.stream(connection, query, context.project_id)
+                yield from self.view.stream(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def load(self, connection: Connection, key: str) -> Object:
-        found = VIEW.load(connection, key)
+        found = self.view.load(connection, key)
         if found is None:
             raise errors.PortNotFound(id=key)
         return found
@@ -208,7 +209,7 @@ class Ports:
         insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self._binder.store(tx, port, binding)
-            self._extensions.store("create", "port", tx, port)
+            self._extensions.store("port", tx, port)
             tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
             tx.record("port", port["id"], port["revision_number"])
 
@@ -332,7 +333,7 @@ class Ports:
             replace_parts(tx, before, now)
             if binding is not None:
                 self._binder.store(tx, now, binding)
-            self._extensions.store("update", "port", tx, now)
+            self._extensions.store("port", tx, now, before)
             tx.record("port", now["id"], now["revision_number"])
 
         return PendingWrite(DriverContext("update", "port", now, before, network=network), write)

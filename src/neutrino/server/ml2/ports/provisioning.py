@@ -22,6 +22,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.network_view import VIEW as NETWORKS
 from neutrino.server.ml2.operations import Operations
@@ -85,13 +86,19 @@ class DhcpReadiness:
 
 class Provisioning:
     def __init__(
-        self, db: Database, operations: Operations, dhcp: DhcpReadiness, notify: Callable[[Object, Object], None]
+        self,
+        db: Database,
+        operations: Operations,
+        dhcp: DhcpReadiness,
+        notify: Callable[[Object, Object], None],
+        view: View = VIEW,
     ) -> None:
         """`notify(before, after)` is called for every change of a port's status."""
         self._db = db
         self._operations = operations
         self._dhcp = dhcp
         self._notify = notify
+        self._view = view  # of ports, with the attributes of extension drivers
 
     # --- a component has finished ---------------------------------------------------------------------------------
 
@@ -113,7 +120,7 @@ class Provisioning:
                 unfinished = [row.id for row in rows if (row.id, row.host) in reports]
                 if not unfinished:
                     continue
-                ports = {port["id"]: port for port in VIEW.load_in(connection, "id", unfinished)}
+                ports = {port["id"]: port for port in self._view.load_in(connection, "id", unfinished)}
                 networks = self._networks_for_drivers(connection, ports.values())
             complete = partial(self._complete, unfinished, reports, component, ports, networks)
             for key, before in self._db.retrying(complete).items():
@@ -180,7 +187,7 @@ class Provisioning:
     def lost(self, port_id: str, host: str) -> bool:
         """The port is no longer wired on its host: it is DOWN until it is wired again. Whether the status changed."""
         with self._db.read() as connection:
-            before = VIEW.load(connection, port_id)
+            before = self._view.load(connection, port_id)
             is_blocked = L2 in connection.execute(_BLOCKS, {"port": port_id}).scalars()
             if before is None or before["binding:host_id"] != host:
                 return False  # stale report: the port has been rebound since

@@ -1,4 +1,4 @@
-"""Local networks: of one host alone, with nothing to share and so nothing to run out of."""
+"""Local networks: confined to one host, without an id, so any number of them can exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tunnel networks: an id that packets carry between hosts in GRE, VXLAN or Geneve."""
+"""Tunnel networks: GRE, VXLAN and Geneve, with an id in the encapsulation between hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IP_HEADER = {4: 20, 6: 40}
 
 
 class TunnelType:
-    """One kind of tunnel: its widest id, and what its headers take of each packet besides the outer IP header."""
+    """One kind of tunnel: its highest id, and the bytes that its headers add besides the outer IP header."""
 
     def __init__(self, conf: cfg.ConfigOpts, type_: str, highest: int, overhead: int, option: str) -> None:
         self.type = type_

@@ -294,6 +294,13 @@ table(
     reference("port_id", "ports", "CASCADE", primary_key=True),
     reference("security_group_id", "security_groups", primary_key=True, index=True),
 )
+for kind in ("network", "subnet", "port"):
+    table(
+        f"{kind}_attributes",
+        reference("object_id", f"{kind}s", "CASCADE", primary_key=True),
+        key(64, "name"),
+        columns(JSON, "value"),
+    )
 table("provisioning_blocks", reference("port_id", "ports", "CASCADE", primary_key=True), key(32, "component"))
 table(
     "router_l3_agents",

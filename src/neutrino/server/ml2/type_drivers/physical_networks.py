@@ -1,4 +1,4 @@
-"""VLAN networks: an 802.1Q tag on a physical network."""
+"""Flat and VLAN networks: segments on a physical network, untagged or with an 802.1Q tag."""
 
 from __future__ import annotations
 
@@ -9,10 +9,40 @@ from oslo_config import cfg
 
 from neutrino.server import errors
 from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
-from neutrino.server.ml2.type_drivers.physical import physical_mtu
 from neutrino.server.ml2.type_drivers.ranges import Range, parse_ranges, pick_free
 
 LOWEST, HIGHEST = 1, 4094
+
+
+class FlatType:
+    type = "flat"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._any = "*" in conf.ml2_type_flat.flat_networks
+        self._names = frozenset(conf.ml2_type_flat.flat_networks) - {"*"}
+
+    def check(self, segment: Segment) -> None:
+        if not segment.physical_network:
+            raise errors.InvalidInput("provider:physical_network is required for a flat network.")
+        if not self._any and segment.physical_network not in self._names:
+            raise errors.InvalidInput(
+                f"provider:physical_network {segment.physical_network!r} is not configured for flat networks."
+            )
+        if segment.segmentation_id is not None:
+            raise errors.InvalidInput("provider:segmentation_id has no meaning for a flat network.")
+
+    def identity(self, segment: Segment) -> str:
+        return f"flat/{segment.physical_network}"
+
+    def in_use(self, segment: Segment) -> Exception:
+        return errors.FlatNetworkInUse(physical_network=segment.physical_network)
+
+    def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
+        return None  # a whole physical network is given by an administrator only
+
+    def mtu(self, physical_network: str | None) -> int:
+        return _mtu(self._conf, physical_network)
 
 
 class VlanType:
@@ -51,7 +81,7 @@ class VlanType:
 
     def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         names = [physical_network] if physical_network else [n for n, ranges in self._ranges.items() if ranges]
-        random.shuffle(names)
+        random.shuffle(names)  # writers on several servers spread over the physical networks
         for name in names:
             vlan = self._free_on(name, in_use)
             if vlan is not None:
@@ -66,4 +96,11 @@ class VlanType:
         return pick_free(self._ranges.get(name, ()), among, lambda: in_use.ids("vlan", name))
 
     def mtu(self, physical_network: str | None) -> int:
-        return physical_mtu(self._conf, physical_network)
+        return _mtu(self._conf, physical_network)
+
+
+def _mtu(conf: cfg.ConfigOpts, physical_network: str | None) -> int:
+    """MTU of a physical network: its own if configured, else the one for all."""
+    pairs = (text.rpartition(":") for text in conf.ml2.physical_network_mtus)
+    own = {name: int(mtu) for name, _, mtu in pairs}
+    return int(own.get(physical_network or "", conf.global_physnet_mtu))
