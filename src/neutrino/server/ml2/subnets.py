@@ -29,8 +29,8 @@ from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.subnet_ports import SlaacAddresses, check_gateway_unused, ports_on
 from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
@@ -59,7 +59,7 @@ class SubnetObserver(Protocol):
         """After the commit of a subnet's change and of these writes."""
 
 
-class Subnets:
+class Subnets(ViewCollection):
     def __init__(
         self,
         db: Database,
@@ -70,11 +70,11 @@ class Subnets:
         slaac: SlaacAddresses,
         options: SubnetOptions,
     ) -> None:
-        self._db = db
+        self._subnet_view = extensions.attributes.view("subnet", VIEW)
+        super().__init__(db, self._subnet_view)
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
-        self._view = extensions.attributes.view("subnet", VIEW)
         self._quotas = quotas
         self._slaac = slaac
         self._options = options
@@ -83,16 +83,8 @@ class Subnets:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return self._view.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
     def load(self, connection: Connection, key: str) -> Object:
-        found = self._view.load(connection, key)
+        found = self._subnet_view.load(connection, key)
         if found is None:
             raise errors.SubnetNotFound(id=key)
         return found
@@ -241,7 +233,7 @@ class Subnets:
         rules.check_overlap(prefix, siblings)
         return prefix
 
-    # --- changing -------------------------------------------------------------------------------------------------
+    # --- updating -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object, Object, list[PendingWrite]]:
