@@ -3,17 +3,17 @@
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
-# Tests wait for other processes most of the time: more of them at once than there are cores. A file's tests stay together.
+# More workers than cores, as tests mostly wait for other processes. Tests of one file run in one worker.
 TEST_WORKERS ?= 4
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: ## the whole service on this machine until Ctrl-C: API on 127.0.0.1:9696, Open vSwitch, the agent
+up: ## run the whole service on this machine until Ctrl-C: API on 127.0.0.1:9696, Open vSwitch, agent
 	@scripts/setup run
 	@.venv/bin/neutrino up
 
-demo: ## a tour on real packets: two hosts, a router, a floating IP, with the openstack client
+demo: ## demonstrate it with real packets: two hosts, a router, a floating IP, the openstack client
 	@scripts/setup demo
 	@.venv/bin/neutrino lab demo
 
@@ -22,10 +22,10 @@ test: ## install what is missing, check the code, run the whole test suite
 	@$(MAKE) --no-print-directory check
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-fresh: ## follow the README on a bare Debian, in namespaces of its own (DEBIAN=12|13, TESTS=some|all, KEEP=1)
+fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
 	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
 
-kernel: ## ask the kernel's Open vSwitch datapath, in a guest: every flow of ours, and packets (a quarter of an hour)
+kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, and packets (15 minutes)
 	@scripts/setup kernel
 	@.venv/bin/python -m tests.kernel.run $(PYTEST_ARGS)
 
@@ -36,18 +36,18 @@ check: ## lint, format, types, import rules
 	.venv/bin/mypy --strict src/neutrino
 	.venv/bin/lint-imports
 
-bench: ## measure the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host
+bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with a thousand hosts, and a host
 	@scripts/setup test
 	.venv/bin/python -m tests.bench.run
 	.venv/bin/python -m tests.bench.hosts
 	.venv/bin/python -m tests.bench.wiring
 
-format: ## format the code, and repair what the linter can
+format: ## format the code, and fix what the linter can
 	@scripts/setup test
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-clean: ## remove .venv and everything that was generated
+clean: ## remove .venv and all generated files
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -100,7 +100,7 @@ class Fleet:
         clients = [host.client for host in self._hosts.values()]
         return {
             "synced": sum(client.is_synced for client in clients),
-            "unsaid": sum(client.unsaid for client in clients),
+            "unsaid": sum(client.unacknowledged for client in clients),
             "objects": sum(len(client.state) for client in clients),
             "waiting": sum(client.state.has_changes for client in clients),
         }

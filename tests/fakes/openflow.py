@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from neutrino.dataplane.openflow.actions import arguments, parse_set_field, split_actions
 from neutrino.dataplane.openflow.api import (
     DatapathFeatures,
     Flow,
@@ -22,7 +21,7 @@ from neutrino.dataplane.openflow.api import (
     OpenFlowError,
     flow,
 )
-from neutrino.dataplane.openflow.fields import field_name
+from neutrino.dataplane.openflow.text import arguments, field_name, parse_set_field, split_actions
 from tests.fakes.openflow_conntrack import FakeConntrack
 from tests.fakes.openflow_tables import FakeTables
 from tests.fakes.packet import Packet

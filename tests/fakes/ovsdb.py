@@ -113,8 +113,6 @@ def _set_bridge(change: SetBridge, bridge: Bridge | None) -> Bridge:
         bridge,
         datapath_type=change.datapath_type or bridge.datapath_type,
         fail_mode=change.fail_mode or bridge.fail_mode,
-        protocols=change.protocols or bridge.protocols,
-        controllers=() if change.no_controllers else bridge.controllers,
         external_ids={**bridge.external_ids, **change.external_ids},
     )
 
@@ -125,7 +123,7 @@ def _set_port(change: SetPort, bridge: Bridge) -> Port:
     interface = dataclasses.replace(
         interface,
         type=change.type or interface.type,
-        ofport=interface.ofport or change.ofport_request or _free_number(bridge),
+        ofport=interface.ofport or _free_number(bridge),
         options={**interface.options, **change.options},
         external_ids={**interface.external_ids, **change.external_ids},
     )

@@ -1,4 +1,4 @@
-"""Daemons in memory: they run until a test ends them, or until they are stopped."""
+"""Daemons in memory: they run until a test ends or the driver stops them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KILLED = ExitStatus(signal=signal.SIGKILL)
 
 
 class FakeProcesses:
-    """`started` and `signals` are what was asked for, for tests to look at."""
+    """`started` and `signals` record the calls."""
 
     def __init__(self, *, namespace_exists: Callable[[str], bool] = lambda _: True) -> None:
         self._namespace_exists = namespace_exists

@@ -151,16 +151,16 @@ class Storm:
                 if over.is_set():
                     return await self._right(client)
             self.tally.moves += 1
-            known, said = client.state, client._outbox
+            known, said = client.state, client._reports
             client = make()
-            client.state, client._outbox = known, said
+            client.state, client._reports = known, said
 
     async def _right(self, client: FeedClient) -> FeedClient:
         """Until the host has what the database says, or far too long."""
         host, give_up = client._settings.host, time.monotonic() + SETTLE_SECONDS
         while True:
             wanted = await asyncio.to_thread(self._needed, host)
-            if client.is_synced and not client.unsaid and known(client) == wanted:
+            if client.is_synced and not client.unacknowledged and known(client) == wanted:
                 return client
             if time.monotonic() > give_up:
                 raise AssertionError(f"host {host} is not right: {difference(known(client), wanted)}")

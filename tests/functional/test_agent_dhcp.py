@@ -50,7 +50,7 @@ def agent(server: Neutrino, switch: OpenVSwitch) -> Iterator[Agent]:
         finally:
             left = service(running)
             for network_id in left.networks():  # by tests that failed
-                left.stop_others(network_id)
+                left.stop_others(network_id, scan=True)
                 run("ip", "netns", "del", f"qdhcp-{network_id}", check=False)
 
 
@@ -78,7 +78,7 @@ def service(agent: Agent) -> Dnsmasq:
 
 
 def pid(agent: Agent, network: dict[str, Any]) -> int | None:
-    return next(service(agent)._pids(network["id"]), None)
+    return next(service(agent).pids(network["id"]), None)
 
 
 def until(condition: Any, what: str) -> None:
@@ -86,7 +86,7 @@ def until(condition: Any, what: str) -> None:
 
 
 class _Here:
-    """What a client of the lab needs of it."""
+    """The part of a lab that a client uses."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -159,7 +159,7 @@ def _device(line: str) -> str:
     return line.split(":")[1].strip().partition("@")[0]
 
 
-def test_the_agent_is_told_of_by_its_name(api: Caller, agent: Agent, network: dict[str, Any]) -> None:
+def test_the_agent_has_neutrons_names(api: Caller, agent: Agent, network: dict[str, Any]) -> None:
     until(lambda: pid(agent, network) is not None, "served")
     agents = api("GET", f"/v2.0/agents?host={agent.host}").json()["agents"]
     (dhcp,) = (a for a in agents if a["agent_type"] == "DHCP agent")

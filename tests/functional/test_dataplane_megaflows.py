@@ -1,4 +1,4 @@
-"""That a switch which is told to forget its decisions does so, on a real one; and which switches are told."""
+"""The flush of the megaflow cache of a real switch, and which versions need it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def remembered(switch: OpenVSwitch) -> list[str]:
     return [line for line in switch.appctl("dpctl/dump-flows").splitlines() if "actions:" in line]
 
 
-def test_what_was_decided_is_forgotten(switch: OpenVSwitch) -> None:
+def test_megaflows_are_flushed(switch: OpenVSwitch) -> None:
     OvsOfctl(switch.run_directory).apply_flows("br-test", add=[flow(0, 1, "", "drop")], delete=[])
     switch.appctl("netdev-dummy/receive", "p1", PACKET)
     assert len(remembered(switch)) == 1
@@ -46,7 +46,7 @@ def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said, right",
+    "version, right",
     [
         ("ovs-vswitchd (Open vSwitch) 3.1.0", False),
         ("ovs-vswitchd (Open vSwitch) 2.17.9", False),
@@ -56,5 +56,5 @@ def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
         ("something else", False),
     ],
 )
-def test_which_need_help(said: str, right: bool) -> None:
-    assert revalidates_correctly(said) is right
+def test_versions_that_need_a_flush(version: str, right: bool) -> None:
+    assert revalidates_correctly(version) is right

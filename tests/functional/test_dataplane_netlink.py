@@ -470,6 +470,8 @@ def test_traffic_control_is_read_back_as_it_was_set(link):
     moved = u32_filter("qr", 0x20, priority=5, source="10.0.0.10/32")
     assert shape(link, classes[0], classes[2], moved) == (0, 1)
     assert shape(link, classes[0], classes[2], u32_filter("qr", 0x20, priority=5, source="10.0.0.11/32")) == (1, 1)
+    # Another default class needs another qdisc, which loses its classes: these are set again.
+    assert shape(link, htb("qr", default=0x21), classes[2]) == (1, 2)
     # Another kind of root qdisc takes the classes and filters along.
     bucket = tbf("qr", kbit=5_000, burst=32_768, limit=60_000)
     assert shape(link, bucket, Qdisc("qr", "ingress", 0xFFFF)) == (1, 2)

@@ -167,7 +167,7 @@ ANSWERS = [
 ]
 
 
-def test_flows_that_the_datapath_cannot_carry_out_are_rejected_by_name_and_undo_the_whole_change(restricted):
+def test_flows_that_the_datapath_does_not_support_are_named_and_undo_the_whole_bundle(restricted):
     assert restricted.read_features("br-test") == DatapathFeatures(nd_extension=False)
     apply(restricted, ours(FLOWS[0]))
     with pytest.raises(FlowsRejected) as caught:
@@ -177,7 +177,7 @@ def test_flows_that_the_datapath_cannot_carry_out_are_rejected_by_name_and_undo_
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_flows_of_a_restricted_datapath_are_taken_by_it(restricted, name):
+def test_a_restricted_datapath_accepts_the_flows_rendered_for_it(restricted, name):
     host = hosts(DatapathFeatures(nd_extension=False))[name]
     for wanted in host.renderer.render(host.desired).flows.values():
         apply(restricted, *wanted.values())
@@ -210,7 +210,7 @@ def test_a_flow_too_many_for_its_table_is_rejected_by_name(switch):
         switch.vsctl("del-br", "br-test")
 
 
-def test_a_refused_flow_undoes_the_whole_change(switch):
+def test_a_rejected_flow_undoes_the_whole_bundle(switch):
     switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
     try:
         real = OvsOfctl(switch.run_directory)
@@ -394,7 +394,7 @@ def test_the_real_switch_agrees_with_the_fake(twin, bridge, entry, sent):
     assert traced(server, host, bridge, entry, sent) == expected
 
 
-def test_both_learn_the_same_and_forget_it_with_the_flows_that_learned(twin):
+def test_both_learn_the_same_flows_and_delete_them_with_the_learning_flow(twin):
     cloud, server = twin
     host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
     forget(host, server)

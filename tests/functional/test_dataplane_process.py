@@ -107,7 +107,7 @@ def test_it_is_not_started_twice(place):
         place.again().start(place.daemon())
 
 
-def test_a_digest_tells_how_it_was_started(place):
+def test_the_digest_changes_with_the_way_it_is_started(place):
     one = place.daemon()
     assert one.digest() == place.daemon().digest()
     others = [
@@ -132,7 +132,7 @@ def test_a_daemon_needs_a_name_and_a_program(name, argv):
         Daemon(name, argv)
 
 
-def test_signals_reach_it_and_nobody_else(place):
+def test_signals_reach_only_the_daemon(place):
     process = place.processes.start(place.daemon())
     assert place.processes.send(process, signal.SIGTERM)
     eventually(lambda: place.processes.running() == {})
@@ -145,7 +145,7 @@ def test_signals_reach_it_and_nobody_else(place):
     assert place.processes.running() == {"sleeper": again}
 
 
-def test_its_end_is_told(place):
+def test_an_exit_is_notified(place):
     async def run() -> None:
         process = place.processes.start(place.daemon())
         waiting = asyncio.create_task(place.processes.wait(process))
@@ -159,7 +159,7 @@ def test_its_end_is_told(place):
     asyncio.run(run())
 
 
-def test_an_end_that_came_first_is_told_too(place):
+def test_an_earlier_exit_is_notified_too(place):
     async def run() -> None:
         process = place.processes.start(place.daemon())
         place.kill(process)
@@ -261,7 +261,7 @@ def test_daemons_of_other_agents_are_not_ours(real):
         other.stop(process)
 
 
-def test_output_goes_to_the_log_and_is_added(real):
+def test_output_is_appended_to_the_log(real):
     log = real.directory / "log"
     for number in (1, 2):
         process = real.processes.start(
@@ -274,7 +274,7 @@ def test_output_goes_to_the_log_and_is_added(real):
 
 
 def test_what_it_inherits(real):
-    """A session of its own, none of our files, the environment that was asked for, and no signal ignored."""
+    """A session of its own, none of our descriptors, the given environment, and no signal ignored."""
     log = real.directory / "log"
     script = "ps -o pid=,sid= -p $$; readlink /proc/$$/fd/*; env; exec grep -E 'Sig(Ign|Blk)' /proc/self/status"
     daemon = real.daemon(argv=("sh", "-c", script), log_file=str(log), environment={"LANG": "C"})

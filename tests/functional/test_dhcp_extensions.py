@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from oslo_config import cfg
 
 from neutrino.agent.supervisor import Action
 from tests.support.dhcp import option
@@ -15,7 +16,7 @@ from tests.support.openvswitch import OpenVSwitch
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    extension = python_of("design/dhcp-extensions.md")["NtpServer"]()
+    extension = python_of("design/dhcp-extensions.md")["NtpServer"](cfg.ConfigOpts())
     with OpenVSwitch() as switch, Lab(switch, [extension]) as made:
         yield made
 

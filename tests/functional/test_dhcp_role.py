@@ -1,4 +1,4 @@
-"""The DHCP role on a real feed, switch and dnsmasq: from a request to the API to a lease, and what survives what."""
+"""The DHCP role on a real feed, switch and dnsmasq: from an API request to a lease; restarts and failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from neutrino.agent import loop
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.report import Reporter
+from neutrino.agent.loop import Reporter
 from neutrino.agent.supervisor import EXIT, DaemonExited, write_file
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -55,7 +55,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 
 class Host:
-    """The server's side and the agent's, with what lies between."""
+    """Server, feed and agent."""
 
     def __init__(self, server: Server, lab: Lab, directory: Path) -> None:
         self.server = server
@@ -74,7 +74,6 @@ class Host:
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
         role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), self.lab.processes, state, **more)
         reporter = Reporter(client, lambda: 30.0)
-        reporter.roles = [role]
         stop = asyncio.Event()
         self.life = task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
         try:
@@ -193,7 +192,7 @@ def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
     within(60, test())
 
 
-def test_one_that_we_start_anew_has_not_ended_by_itself(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restart_by_the_agent_is_no_unexpected_exit(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with host.feed(), host.agent() as role:
             await until(
@@ -214,8 +213,8 @@ def test_one_that_we_start_anew_has_not_ended_by_itself(host: Host, caplog: pyte
     within(60, test())
 
 
-def test_the_agent_ends_with_a_dnsmasq_where_the_operator_wants_that(host: Host) -> None:
-    """Not with one that it starts anew itself."""
+def test_with_action_exit_the_agent_exits_with_a_dnsmasq(host: Host) -> None:
+    """Not with one that it restarts itself."""
     survived: list[bool] = []
 
     async def test() -> None:
@@ -265,7 +264,7 @@ def test_an_agents_restart_restarts_nothing(host: Host) -> None:
     within(60, test())
 
 
-def test_without_a_server_what_ended_is_served_from_memory(host: Host) -> None:
+def test_without_a_server_a_missing_dnsmasq_is_started_from_the_cache(host: Host) -> None:
     async def test() -> None:
         async with host.feed(), host.agent():
             await until(
@@ -290,7 +289,7 @@ def test_without_a_server_what_ended_is_served_from_memory(host: Host) -> None:
     within(60, test())
 
 
-def test_what_fails_is_said_and_tried_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_reported_and_retried(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with host.feed(), host.agent() as role:
             await until(
@@ -309,7 +308,7 @@ def test_what_fails_is_said_and_tried_again(host: Host, monkeypatch: pytest.Monk
     within(60, test())
 
 
-def test_a_switch_port_that_somebody_removed_is_back(host: Host) -> None:
+def test_a_removed_switch_port_is_plugged_again(host: Host) -> None:
     async def test() -> None:
         async with host.feed(), host.agent():
             await until(
@@ -325,7 +324,7 @@ def test_a_switch_port_that_somebody_removed_is_back(host: Host) -> None:
 
 
 def test_objects_are_what_the_role_expects(host: Host) -> None:
-    """The DHCP port of this host is among the ports that the feed tells of."""
+    """The DHCP port of this host is among the ports of the feed."""
 
     async def test() -> None:
         async with host.feed(), host.agent() as role:
@@ -342,7 +341,7 @@ def test_objects_are_what_the_role_expects(host: Host) -> None:
     within(60, test())
 
 
-def test_what_dnsmasq_may_not_be_told_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_are_left_out_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the network is served, and nothing is tried again."""
     monkeypatch.setattr("neutrino.agent.dhcp.extension_api.MAX_LINE_BYTES", 200)
 

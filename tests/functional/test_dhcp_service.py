@@ -1,4 +1,4 @@
-"""A network served by a real dnsmasq over a real switch, asked by the DHCP clients that instances have."""
+"""A network served by a real dnsmasq over a real switch, with real DHCP clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def vm(lab: Lab, number: int = 1, address: str = "10.0.0.11", **more: object) ->
 
 
 def is_running(pid: int) -> bool:
-    """Whoever has to take notice of its end may be slow to: a process that has ended has no command line."""
+    """A process that has exited and is not reaped yet has no command line."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def test_a_lease_with_its_options(lab: Lab) -> None:
     assert second["staticroutes"] == "10.0.0.0/24 0.0.0.0 0.0.0.0/0 10.0.1.1"
 
 
-def test_nobody_else_gets_an_answer(lab: Lab) -> None:
+def test_unknown_clients_get_no_reply(lab: Lab) -> None:
     one = vm(lab)
     lab.serve(simple(lab, one))
     assert lab.client("fa:16:3e:99:99:99").udhcpc(tries=2) == {}
@@ -104,7 +104,7 @@ def cut(before: str, tail: str) -> str:
     return "a" * rest + "\U0001f600" * count + tail
 
 
-def test_what_one_port_says_is_none_of_anothers(lab: Lab) -> None:
+def test_options_of_a_port_cannot_affect_other_ports(lab: Lab) -> None:
     """The tail of a long line of options would be an option for all clients; of hosts, another client's address."""
     victim, plain = vm(lab, 2, "10.0.0.12"), vm(lab, 3, "10.0.0.13")
     client = lab.client(victim)
@@ -145,7 +145,7 @@ def test_names_are_answered(lab: Lab) -> None:
     assert "10.0.0.12" in answer
 
 
-def test_other_names_are_asked_of_the_configured_servers(switch: OpenVSwitch) -> None:
+def test_other_names_are_forwarded_to_the_configured_servers(switch: OpenVSwitch) -> None:
     with Lab(switch, dnsmasq_dns_servers=("10.0.0.99",)) as lab:
         one = vm(lab)
         lab.serve(simple(lab, one))
@@ -203,7 +203,7 @@ def test_stateless_ipv6_beside_ipv4(lab: Lab) -> None:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_twice_does_nothing(lab: Lab) -> None:
+def test_a_second_reconciliation_does_nothing(lab: Lab) -> None:
     this = simple(lab, vm(lab))
     first = lab.serve(this)
     assert (first.action, first.changed) == (Action.START, True)
@@ -212,7 +212,7 @@ def test_twice_does_nothing(lab: Lab) -> None:
     assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
 
 
-def test_a_port_that_comes_is_a_reload(lab: Lab) -> None:
+def test_a_new_port_is_a_reload(lab: Lab) -> None:
     one, two = vm(lab), vm(lab, 2, "10.0.0.12")
     first = lab.serve(simple(lab, one))
     second = lab.serve(simple(lab, one, two))
@@ -222,7 +222,7 @@ def test_a_port_that_comes_is_a_reload(lab: Lab) -> None:
     assert lab.serve(simple(lab, one, changed)).action is Action.RELOAD
 
 
-def test_the_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
+def test_the_lease_of_a_deleted_port_is_released(lab: Lab) -> None:
     one = vm(lab)
     lab.serve(simple(lab, one))
     assert lab.client(one).dhclient("-4")["new_ip_address"] == "10.0.0.11"
@@ -233,7 +233,7 @@ def test_the_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
     assert lab.client(heir).udhcpc()["ip"] == "10.0.0.11"
 
 
-def test_the_ipv6_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
+def test_the_ipv6_lease_of_a_deleted_port_is_released(lab: Lab) -> None:
     network = lab.network
     v6 = network.subnet(4, "2001:db8:4::/64", **STATEFUL)
     own = network.dhcp_port(0xD1, "2001:db8:4::2", on=(v6,))
@@ -269,7 +269,7 @@ def test_another_address_of_a_port(lab: Lab) -> None:
     assert client.udhcpc()["ip"] == "10.0.0.44"
 
 
-def test_a_killed_dnsmasq_comes_back_with_its_leases(lab: Lab) -> None:
+def test_a_killed_dnsmasq_is_started_with_its_leases(lab: Lab) -> None:
     this = simple(lab, vm(lab))
     first = lab.serve(this)
     client = lab.client(vm(lab))
@@ -293,7 +293,7 @@ def test_a_new_subnet_is_served(lab: Lab) -> None:
     assert lab.client(port).udhcpc()["serverid"] == "10.0.1.2"
 
 
-def test_nothing_is_left_of_a_network_that_went(lab: Lab) -> None:
+def test_nothing_is_left_of_a_removed_network(lab: Lab) -> None:
     pid = lab.serve(simple(lab, vm(lab))).pid
     assert lab.reconciler.known() == {lab.network.id}
     assert lab.reconciler.remove(lab.network.id)
@@ -329,7 +329,7 @@ def test_a_network_that_is_down_is_not_served(lab: Lab) -> None:
     assert lab.reconciler.known() == frozenset()
 
 
-def test_the_switch_port_says_whose_it_is(lab: Lab) -> None:
+def test_the_switch_port_has_the_ids_of_its_port(lab: Lab) -> None:
     this = simple(lab, vm(lab))
     lab.serve(this)
     assert this.own is not None
@@ -339,7 +339,7 @@ def test_the_switch_port_says_whose_it_is(lab: Lab) -> None:
         assert word in ids
 
 
-def test_an_internal_port_where_it_is_asked_for(switch: OpenVSwitch) -> None:
+def test_an_internal_port_on_the_kernel_datapath(switch: OpenVSwitch) -> None:
     with Lab(switch, use_veth=False) as lab:
         this = simple(lab, vm(lab))
         lab.serve(this)
@@ -368,15 +368,15 @@ def test_a_dnsmasq_of_neutrons_agent_is_replaced(lab: Lab) -> None:
     argv = Path(f"/proc/{lab.pid(this.id)}/cmdline").read_text().split("\0")[:-1]
     lab.processes.stop(lab.processes.running()[f"dnsmasq {this.id}"])
     run("ip", "netns", "exec", this.namespace, *(word for word in argv if word != "--keep-in-foreground"))
-    (foreign,) = lab.dnsmasq._pids(this.id)
+    (foreign,) = lab.dnsmasq.pids(this.id)
     assert lab.reconciler.is_running(this.id)
     assert lab.serve(this).action is Action.START
     assert not is_running(foreign)
-    assert list(lab.dnsmasq._pids(this.id)) == [lab.pid(this.id)]
+    assert list(lab.dnsmasq.pids(this.id, scan=True)) == [lab.pid(this.id)]
     assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
 
 
-def test_a_dnsmasq_that_cannot_start_says_why(switch: OpenVSwitch, tmp_path: Path) -> None:
+def test_a_failed_start_has_the_reason(switch: OpenVSwitch, tmp_path: Path) -> None:
     wrong = tmp_path / "dnsmasq.conf"
     wrong.write_text("no-such-option\n")
     with Lab(switch, dnsmasq_config_file=str(wrong)) as lab, pytest.raises(ProcessError, match="bad option at line 1"):

@@ -140,7 +140,10 @@ def test_the_api_port_of_a_lab_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         message = refused(None, "lab", "up", "--state", tmp_path / "lab", "--port", str(port))
-    assert message == f"the API cannot listen on 127.0.0.1 port {port}: Address already in use; use --port"
+    assert (
+        message
+        == f"cannot listen on 127.0.0.1 port {port}: Address already in use; stop what listens there, or use --port"
+    )
     assert not (tmp_path / "lab").exists()
 
 
@@ -234,7 +237,7 @@ def test_an_agent_without_its_programs(tmp_path: Path) -> None:
 
 def test_a_lab_without_open_vswitch(tmp_path: Path) -> None:
     message = refused(None, "lab", "up", "--state", tmp_path / "lab", before=without("ovs-vswitchd"))
-    assert message == "the lab needs ovs-vswitchd: apt-get install openvswitch-switch"
+    assert message == "ovs-vswitchd not found: apt-get install openvswitch-switch"
     assert not (tmp_path / "lab").exists()
 
 

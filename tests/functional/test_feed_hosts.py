@@ -279,7 +279,7 @@ def test_a_host_speaks_only_for_itself(server: Server, keys: dict[str, str], add
             async with HostEnd(address, "h1", keys["h1"]) as h1:
                 h1.client.port_up(others["id"], others["revision_number"])
                 h1.client.port_up(mine["id"], mine["revision_number"])
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert h1.client.state.get("port", others["id"]) is None
         assert api.show("port", mine["id"])["status"] == "ACTIVE"
         assert api.show("port", others["id"])["status"] == "DOWN"
@@ -299,16 +299,16 @@ def test_reports_are_kept_until_they_are_done(server: Server, keys: dict[str, st
             h1.client.report([state])
             h1.client.port_up(port["id"], port["revision_number"])
             h1.client.error("port", port["id"], "no such tap yet")
-            assert h1.client.unsaid == 3
+            assert h1.client.unacknowledged == 3
             async with serving(server, address):
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert api.show("port", port["id"])["status"] == "ACTIVE"
                 h1.client.port_down(port["id"], "unplugged")
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert api.show("port", port["id"])["status"] == "DOWN"
                 await h1.equals_the_database(server)
                 h1.client.report([state])
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
         agent = next(a for a in api.as_admin().all("/agents", {"host": "h1"}))
         assert agent["configurations"] == {**state.configurations, "feed_behind": 0}
 
@@ -331,7 +331,7 @@ def test_a_start_that_no_server_heard_of_is_told_when_one_is_there(
             h1.client.report([started])
             h1.client.report([wired])
             async with serving(server, address):
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
 
     run(test())
     after = next(a for a in api.all("/agents", {"host": "h1"}))
@@ -351,7 +351,7 @@ def test_an_agent_that_is_behind_is_shown_so(server: Server, keys: dict[str, str
             await asyncio.to_thread(bound, server, network, "h1")
             await h1.equals_the_database(server)
             h1.client.report([state], applied)
-            await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
         agent = next(a for a in api.as_admin().all("/agents", {"host": "h1"}))
         assert agent["configurations"]["feed_behind"] >= 1
 

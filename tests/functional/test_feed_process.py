@@ -36,7 +36,7 @@ from tests.support.ports import free_port
 from tests.support.process import wait_until
 
 FEED = {"feed": {"run": True}}
-AT = "the feed is at unix:"
+AT = "the feed listens on unix:"
 STATE = AgentState(
     OVS,
     "neutrino-agent",
@@ -90,7 +90,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
         async def test() -> None:
             running = asyncio.create_task(client.run())
             client.report([STATE])
-            await until(lambda: client.unsaid == 0 and client.is_synced, "the agent to be known", 30)
+            await until(lambda: client.unacknowledged == 0 and client.is_synced, "the agent to be known", 30)
             network = await asyncio.to_thread(call.create, "network", name="n")
             binding = {"binding:host_id": "h1", "device_owner": "compute:x", "network_id": network["id"]}
             first = await asyncio.to_thread(lambda: call.create("port", **binding))
@@ -101,7 +101,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
             assert client.state.get("port", first["id"]) is not None
             await until(lambda: client.state.get("port", second["id"]) is not None, "the second port", 30)
             client.port_up(second["id"], client.state.get("port", second["id"]).revision)
-            await until(lambda: client.unsaid == 0, "the port to be up", 30)
+            await until(lambda: client.unacknowledged == 0, "the port to be up", 30)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

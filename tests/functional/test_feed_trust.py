@@ -168,7 +168,7 @@ def test_a_compute_host_gets_no_routers_and_registers_no_other_agent(
             await h1.client.wait_synced()
             for state in (dhcp, l3):
                 h1.client.report([state])
-                await until(lambda: h1.client.unsaid == 0, "the server to have answered")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have answered")
             assert agents(api, "h1").keys() == {OVS, L3}
             assert agents(api, "h1")[L3].get("agent_mode") != "dvr_snat"
             assert h1.client.state.get("router", router["id"]) is None
@@ -225,7 +225,7 @@ def test_wrong_credentials_delay_no_report(
             try:
                 await until(lambda: slow.looks > 0, "the credentials to be looked up")
                 h1.client.report([state])
-                await until(lambda: h1.client.unsaid == 0, "the report to be written", seconds=10)
+                await until(lambda: h1.client.unacknowledged == 0, "the report to be written", seconds=10)
             finally:
                 slow.go_on.set()
             assert set(await asyncio.gather(*strangers)) == {401}

@@ -1,4 +1,4 @@
-"""`neutrino host`: credentials with their roles, as an operator makes, sees and changes them."""
+"""`neutrino host`: an operator creates, lists and changes credentials with their roles."""
 
 from __future__ import annotations
 

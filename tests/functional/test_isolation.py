@@ -1,4 +1,4 @@
-"""The tests pass on a machine that has devices, switches and servers with the names and ports that tests use."""
+"""The tests pass on a machine with devices, switches and servers that have the names and ports of the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.openvswitch import OpenVSwitch
 
 ROOT = Path(__file__).parents[2]
 LOOKING = (
-    "tests/lab/test_lab.py::test_three_hosts_come_up_and_go_without_a_trace",  # for devices that a lab left behind
+    "tests/lab/test_lab.py::test_three_hosts_are_created_and_removed_completely",  # checks for leftover devices
     "tests/functional/test_dataplane_conntrack.py::test_several_datapaths_want_a_name",  # a bridge of type netdev
 )
 

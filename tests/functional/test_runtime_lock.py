@@ -1,4 +1,4 @@
-"""An environment with what requirements.lock names and nothing else: every command works in it.
+"""A virtual environment with only the packages of requirements.lock: every command works in it.
 
 All other tests run where the test packages are installed too, which hide a dependency that requirements.lock lacks.
 """
@@ -40,7 +40,7 @@ for name in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `neutrino` command of a virtual environment that was built from requirements.lock alone."""
+    """The `neutrino` command of a virtual environment with only the packages of requirements.lock."""
     directory = tmp_path_factory.mktemp("runtime")
     environment = directory / "venv"
     _run(sys.executable, "-m", "venv", "--without-pip", str(environment))
@@ -64,15 +64,15 @@ def _run(*argv: str) -> str:
     return done.stdout
 
 
-def test_no_test_package_is_there(program: Path) -> None:
-    """Otherwise this file shows nothing."""
+def test_no_test_package_is_installed(program: Path) -> None:
+    """Otherwise the other tests of this file prove nothing."""
     python = program.with_name("python")
     done = subprocess.run([python, "-c", "import pytest"], capture_output=True, text=True, timeout=60, check=False)
     assert "No module named 'pytest'" in done.stderr
 
 
-def test_every_module_that_the_code_imports_is_there(program: Path) -> None:
-    """Also those that a function imports when it is called."""
+def test_every_imported_module_is_installed(program: Path) -> None:
+    """Also modules that are imported inside functions."""
     _run(str(program.with_name("python")), "-c", IMPORT, *sorted(_imported()))
 
 
@@ -93,7 +93,7 @@ def test_every_command_has_help(program: Path) -> None:
 
 
 def _commands(program: str, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All commands, as their help tells them: argparse lists the commands below one indented by four columns."""
+    """All commands by their help, where argparse lists subcommands indented by four columns."""
     for name in re.findall(r"^    ([a-z][a-z-]*)(?=\s|$)", _run(program, *words, "--help"), re.MULTILINE):
         yield (*words, name)
         yield from _commands(program, (*words, name))

@@ -1,4 +1,4 @@
-"""The servers that other tests build on start, answer, and leave nothing behind."""
+"""The servers of tests/support start, respond, and leave nothing behind."""
 
 import socket
 from pathlib import Path
@@ -131,5 +131,5 @@ def _is_running(pid: int) -> bool:
         status = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
-    # One that only waits to be collected by init has ended.
+    # A zombie, not yet reaped by init, has ended.
     return status.rpartition(")")[2].split()[0] != "Z"

@@ -1,4 +1,4 @@
-"""What `neutrino up` prints, typed into a shell, and its files."""
+"""`neutrino up` without a dataplane: the printed commands work, and its files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.support.ports import free_port, listening
 from tests.support.up import commands, up
 
 
-def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: Path) -> None:
+def test_the_printed_commands_work_and_objects_survive_a_restart(tmp_path: Path) -> None:
     with up(tmp_path) as running:
         assert "no authentication, this machine only" in running.text
-        assert Caller(running.url)("GET", "/v2.0/networks").status_code == 200  # it said so when it was true
+        assert Caller(running.url)("GET", "/v2.0/networks").status_code == 200  # it was ready when it printed this
         typed = commands(running.text)
         assert len(typed) == 5
         environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
@@ -55,19 +55,19 @@ def test_what_it_prints_works_as_printed_and_stays_for_the_next_start(tmp_path: 
         assert running.ctrl_c() == 0
 
 
-def test_ctrl_c_ends_it_at_once_also_before_all_workers_serve(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_also_before_all_workers_serve(tmp_path: Path) -> None:
     (tmp_path / "more.conf").write_text("[DEFAULT]\napi_workers = 4\n")
     for _ in range(3):
         with up(tmp_path, "--config-file", "more.conf") as running:
             started = time.monotonic()
             assert running.ctrl_c() == 0
             took = time.monotonic() - started
-            # Granian may say that a worker refused which has just ended; one that did is killed after ten seconds.
+            # Granian may log a refusal for a worker that has just ended; a real one is killed after ten seconds.
             assert took < 10 or "refused to gracefully stop" not in running.text
             assert took < 20, running.text
 
 
-def test_the_files_go_where_state_says(tmp_path: Path) -> None:
+def test_the_state_option_sets_the_directory(tmp_path: Path) -> None:
     state = tmp_path / "of mine" / "here"
     with up(tmp_path, "--state", str(state)) as running:
         assert "OS_CLIENT_CONFIG_FILE='" in running.text
@@ -75,7 +75,7 @@ def test_the_files_go_where_state_says(tmp_path: Path) -> None:
         assert not (tmp_path / "state").exists()
 
 
-def test_a_configuration_file_goes_over_the_defaults(tmp_path: Path) -> None:
+def test_a_configuration_file_overrides_the_defaults(tmp_path: Path) -> None:
     port = free_port()
     more = tmp_path / "more.conf"
     more.write_text(f"[DEFAULT]\nbind_port = {port}\napi_workers = 1\n[quotas]\nquota_network = 1\n")
@@ -89,7 +89,7 @@ def test_a_configuration_file_goes_over_the_defaults(tmp_path: Path) -> None:
         assert caller("POST", "/v2.0/networks", {"network": {}}).status_code == 409
 
 
-def test_where_there_is_no_client_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_client_it_prints_how_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from neutrino.cli.up import next_steps as module
 
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -98,7 +98,7 @@ def test_where_there_is_no_client_it_says_how_to_get_one(tmp_path: Path, monkeyp
     assert "pip install python-openstackclient" in module.client()[1]
 
 
-def test_beyond_loopback_if_it_is_meant(tmp_path: Path) -> None:
+def test_listening_beyond_loopback_needs_an_option(tmp_path: Path) -> None:
     from neutrino.server.config import RefusedToStart, check_listening
     from neutrino.server.main import configuration
 
@@ -112,7 +112,7 @@ def test_beyond_loopback_if_it_is_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.keystone
-def test_with_keystone_it_does_not_claim_that_there_is_no_authentication(tmp_path: Path, keystone: Keystone) -> None:
+def test_with_keystone_it_requires_authentication(tmp_path: Path, keystone: Keystone) -> None:
     more = tmp_path / "keystone.conf"
     more.write_text(configuration(with_keystone(keystone)))
     with up(tmp_path, "--config-file", str(more)) as running:
@@ -123,7 +123,7 @@ def test_with_keystone_it_does_not_claim_that_there_is_no_authentication(tmp_pat
         assert Caller(running.url)("GET", "/v2.0/networks").status_code == 401
 
 
-def test_two_runs_with_one_directory_are_refused(tmp_path: Path) -> None:
+def test_a_second_run_with_the_same_directory_is_refused(tmp_path: Path) -> None:
     with up(tmp_path):
         command = [PROGRAM, "up", "--no-dataplane", "--port", str(free_port())]
         second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
@@ -133,6 +133,6 @@ def test_two_runs_with_one_directory_are_refused(tmp_path: Path) -> None:
     )
 
 
-def test_the_state_directory_is_its_owners_alone(tmp_path: Path) -> None:
+def test_the_state_directory_is_private(tmp_path: Path) -> None:
     with up(tmp_path):
         assert (tmp_path / "state").stat().st_mode & 0o066 == 0

@@ -1,4 +1,4 @@
-"""`neutrino up` on a machine: it wires networks, removes at its end what it created, and restores it at the next start."""
+"""`neutrino up` with a dataplane: it wires networks, removes everything at its end, and restores it at the next start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def here() -> Iterator[Machine]:
 
 
 def typed(here: Machine, directory: Path, lines: Sequence[str]) -> str:
-    """What commands print in another terminal."""
+    """The output of commands in another terminal."""
     environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}
     shell = subprocess.run(
         here.inside(["bash", "-euc", "\n".join(lines)]),
@@ -42,7 +42,7 @@ def typed(here: Machine, directory: Path, lines: Sequence[str]) -> str:
 
 
 def make_router(here: Machine, url: str, **kind: bool) -> tuple[str, str, str]:
-    """A network with a router to the outside: their ids, and the router's outside address."""
+    """A network with a router and external gateway: their ids, and the router's external address."""
     url = f"{url}/v2.0"
     (public,) = here.ask(f"{url}/networks?router:external=true")["networks"]
     network = here.ask(f"{url}/networks", "POST", {"network": {"name": "green"}})["network"]
@@ -54,19 +54,19 @@ def make_router(here: Machine, url: str, **kind: bool) -> tuple[str, str, str]:
     return network["id"], router["id"], router["external_gateway_info"]["external_fixed_ips"][0]["ip_address"]
 
 
-def answers(here: Machine, address: str) -> bool:
+def replies(here: Machine, address: str) -> bool:
     return ", 0% packet loss" in here.run("ping", "-c", "1", "-W", "1", address, check=False)
 
 
-def wait_for_answer(here: Machine, address: str) -> None:
-    wait_until(lambda: answers(here, address), timeout=30, what=f"an answer of {address}", failed=lambda: None)
+def wait_for_reply(here: Machine, address: str) -> None:
+    wait_until(lambda: replies(here, address), timeout=30, what=f"a reply of {address}", failed=lambda: None)
 
 
-def test_it_wires_networks_removes_them_at_its_end_and_restores_them(tmp_path: Path, here: Machine) -> None:
+def test_networks_are_wired_removed_at_the_end_and_restored(tmp_path: Path, here: Machine) -> None:
     with up(tmp_path, on=here) as running:
         assert typed(here, tmp_path, commands(running.text)).count(", 0% packet loss") == 1
         network_id, router_id, address = make_router(here, running.url)
-        wait_for_answer(here, address)
+        wait_for_reply(here, address)
         assert {f"qrouter-{router_id}", f"qdhcp-{network_id}", "vm-web", "vm-db"} <= here.named_namespaces()
         agents = here.ask(f"{running.url}/v2.0/agents")["agents"]
         wanted = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
@@ -75,8 +75,8 @@ def test_it_wires_networks_removes_them_at_its_end_and_restores_them(tmp_path: P
         assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
     with up(tmp_path, on=here) as running:
-        wait_for_answer(here, address)
-        assert ", 0% packet loss" in typed(here, tmp_path, [commands(running.text)[-1]])  # the VMs of the last run
+        wait_for_reply(here, address)
+        assert ", 0% packet loss" in typed(here, tmp_path, [commands(running.text)[-1]])  # the VMs of the previous run
         vm = f"neutrino vm --state {tmp_path}/state"
         assert "web is deleted" in typed(here, tmp_path, [f"{vm} delete web", f"{vm} list"])
         assert running.ctrl_c() == 0
@@ -87,17 +87,17 @@ def test_after_a_reboot_everything_is_wired_again(tmp_path: Path) -> None:
     """The state directory stays; devices, namespaces and processes are gone, as in a new network namespace."""
     with Machine() as before, up(tmp_path, on=before) as running:
         _, router_id, address = make_router(before, running.url)
-        wait_for_answer(before, address)
-        running.process.kill()  # a power failure: nothing is removed in order
+        wait_for_reply(before, address)
+        running.process.kill()  # a power failure: no cleanup
         running.process.wait(timeout=20)
         assert f"qrouter-{router_id}" in before.named_namespaces()
     with Machine() as after, up(tmp_path, on=after) as running:
         assert "not wired" not in running.text
-        wait_for_answer(after, address)
+        wait_for_reply(after, address)
 
 
 def test_a_new_database_with_the_old_state_directory(tmp_path: Path, here: Machine) -> None:
-    """The agent's credential is of the old database: it gets one that the new one knows."""
+    """The agent's credential is of the old database: it is issued a new one."""
     with up(tmp_path, on=here) as running:
         assert running.ctrl_c() == 0
     for path in (tmp_path / "state").glob("neutrino.sqlite*"):
@@ -106,11 +106,11 @@ def test_a_new_database_with_the_old_state_directory(tmp_path: Path, here: Machi
         assert typed(here, tmp_path, commands(running.text)).count(", 0% packet loss") == 1
 
 
-def test_a_run_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path, here: Machine) -> None:
+def test_the_next_run_cleans_up_after_a_killed_one(tmp_path: Path, here: Machine) -> None:
     with up(tmp_path, on=here) as running:
         typed(here, tmp_path, commands(running.text))
         network_id, router_id, address = make_router(here, running.url, distributed=True)
-        wait_for_answer(here, address)
+        wait_for_reply(here, address)
         assert f"snat-{router_id}" in here.named_namespaces()
         running.process.send_signal(signal.SIGKILL)
         running.process.wait(timeout=20)
@@ -119,14 +119,14 @@ def test_a_run_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path, her
         assert dnsmasq
     with up(tmp_path, on=here) as running:
         assert "not restored" not in running.text
-        wait_for_answer(here, address)
+        wait_for_reply(here, address)
         assert ", 0% packet loss" in typed(here, tmp_path, [commands(running.text)[-1]])
         assert running.ctrl_c() == 0
         assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
 def test_a_start_that_fails_late_leaves_nothing(tmp_path: Path, here: Machine) -> None:
-    """The switch runs already when granian refuses; a module that does not import makes it refuse."""
+    """The switch runs already when granian fails, because of a module that cannot be imported."""
     broken = tmp_path / "modules"
     broken.mkdir()
     (broken / "setproctitle.py").write_text("raise ImportError('broken for a test')\n")
@@ -146,7 +146,7 @@ def test_a_start_that_fails_late_leaves_nothing(tmp_path: Path, here: Machine) -
     assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
-def test_a_bridge_of_somebody_else_is_left_alone(tmp_path: Path, here: Machine) -> None:
+def test_a_foreign_bridge_is_not_touched(tmp_path: Path, here: Machine) -> None:
     here.run("ip", "link", "add", "br-ex", "type", "bridge")
     with up(tmp_path, on=here) as running:
         assert "networks are not wired on this machine" in running.text
@@ -156,7 +156,7 @@ def test_a_bridge_of_somebody_else_is_left_alone(tmp_path: Path, here: Machine) 
     assert here.devices() == {"br-ex"}
 
 
-def test_the_switchs_database_is_served_where_nova_looks_for_it(tmp_path: Path, here: Machine) -> None:
+def test_ovsdb_managers_are_served_for_nova(tmp_path: Path, here: Machine) -> None:
     more = tmp_path / "agent.conf"
     more.write_text("[ovs]\novsdb_managers = ptcp:6640:127.0.0.1\n")
     with up(tmp_path, "--agent-config-file", str(more), on=here) as running:
@@ -176,7 +176,7 @@ def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, here: Machine) -> None:
     assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
-def test_vm_without_a_run_says_so(tmp_path: Path) -> None:
+def test_vm_without_a_running_up_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [PROGRAM, "vm", "web", "--network", "blue"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.lab.errors import wait_until
-from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import DATABASE
 from tests.faults.outage import without_server
 from tests.support.lab import temporary_lab
-from tests.support.lab_control import Lab
+from tests.support.lab_control import Lab, end
 from tests.support.lab_faults import (
     BRIDGES,
     QUICK_AGENT,
@@ -158,7 +157,7 @@ def test_an_agent_that_remembers_nothing_deletes_nothing_until_the_server_has_to
         since = now()
         log.forget()
         lab.start_agent("h1", wait=False)
-        log.wait_for("no server at")
+        log.wait_for("no connection to the server at")
         with foreign_port(lab, "br-int", "theirs"):  # something to look at
             log.wait_for("the dataplane is up")
             assert site.changed(before) == []
@@ -273,7 +272,7 @@ def test_a_restarted_database_costs_no_packet(site: Site, lab: Lab, before: Wiri
     with Traffic(site, plugs=True) as traffic:
         pid = switch.pid(DATABASE)
         assert pid is not None
-        processes.end(pid)
+        end(pid)
         switch.start()
         # The agent has found it again: a device that is plugged now is wired.
         lab.vm("after", network=site.networks["vxlan"]["id"], host="h1", security_groups=[site.group])

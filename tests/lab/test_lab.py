@@ -424,7 +424,8 @@ def test_each_test_finds_the_lab_clean_and_running(lab: Lab) -> None:
     lab.stop_ovs("h2", kill=True)
     lab.stop_server(kill=True)
     clean(lab)
-    assert read_status(lab).is_healthy
+    text, healthy = read_status(lab)
+    assert healthy, text
     assert lab.vms.all() == []
     assert [lab.api.list(kind) for kind in ("port", "subnet", "network", "address_group")] == [[], [], [], []]
     assert {group["name"] for group in lab.api.list("security_group")} <= {"default"}

@@ -1,11 +1,12 @@
-"""What a lab is told to do, worked out without doing it."""
+"""Rendered commands and configuration of a lab, and the checks before it starts; nothing is executed."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from neutrino.lab import requirements
+from neutrino.cli import preflight
+from neutrino.cli.errors import CommandError
 from neutrino.lab.config_files import render_agent
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
@@ -14,6 +15,7 @@ from neutrino.lab.instances.addressing import render_static
 from neutrino.lab.instances.plug import render_devices, render_ports, render_removal
 from neutrino.lab.instances.records import Vm
 from neutrino.lab.settings import MAX_HOSTS, UPLINKS, LabPaths, LabSettings, bridge_mac, check, check_vm_name
+from tests.support.ports import free_port
 
 VM = Vm(
     name="vm1",
@@ -117,40 +119,42 @@ def test_the_first_hosts_take_routers_of_every_kind() -> None:
     assert modes(LabSettings(roles=("l2", "dhcp"))) == []
 
 
-def test_a_kernel_without_the_datapath_is_refused_with_what_to_do() -> None:
+def test_a_kernel_without_the_datapath_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def missing(module: str) -> str | None:
+    def missing(module: str) -> str:
         asked.append(module)
         return "modprobe: FATAL: Module openvswitch not found"
 
-    with pytest.raises(LabError) as refused:
-        requirements.check_datapath("system", missing)
+    monkeypatch.setattr(preflight, "load_module", missing)
+    with pytest.raises(CommandError) as refused:
+        preflight.check_lab(free_port(), "system")
     assert str(refused.value) == (
         "--datapath system: this kernel has no module openvswitch (modprobe: FATAL: Module openvswitch not found); "
         "use --datapath netdev, the userspace datapath"
     )
-    requirements.check_datapath("netdev", missing)
+    preflight.check_lab(free_port(), "netdev")
     assert asked == ["openvswitch"]
-    requirements.check_datapath("system", lambda module: None)
 
 
-def test_each_host_has_its_own_mac_address_on_each_wire() -> None:
+def test_each_host_has_its_own_mac_address_on_each_uplink() -> None:
     names = LabSettings(hosts=MAX_HOSTS).host_names
-    assert len({bridge_mac(host, wire) for host in names for wire in ("underlay", "provider", "external")}) == 3 * 64
+    assert (
+        len({bridge_mac(host, uplink) for host in names for uplink in ("underlay", "provider", "external")}) == 3 * 64
+    )
 
 
-def test_only_root_may(tmp_path: Path) -> None:
+def test_without_privileges_a_command_is_refused(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tneutrino\nCapEff:\t0000000000000000\n")
-    with pytest.raises(LabError, match="root"):
-        requirements.check_root(str(status))
+    with pytest.raises(CommandError, match="root"):
+        preflight.check_privileges("neutrino lab", str(status))
 
 
 def test_a_missing_program_is_named_with_its_package() -> None:
-    with pytest.raises(LabError) as refused:
-        requirements.check_programs(lambda program: None if program in ("ethtool", "ovs-vswitchd") else "/bin/it")
-    assert str(refused.value) == "the lab needs ovs-vswitchd, ethtool: apt-get install ethtool openvswitch-switch"
+    with pytest.raises(CommandError) as refused:
+        preflight.check_programs({"ip": "iproute2", "no-such-one": "some-package", "no-such-two": "another"})
+    assert str(refused.value) == "no-such-one, no-such-two not found: apt-get install another some-package"
 
 
 def test_a_process_of_ours_that_is_no_labs_is_no_member(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Addresses that a test may name: a port gets any of its subnet's pool, by chance the very one that a test counts on."""
+"""Allocation pools that leave addresses for tests: a port may be allocated any address of its subnet's pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FREE = 56  # of a /24: from .200 to the end
 
 
 def pool(cidr: str) -> dict[str, Any]:
-    """What a subnet is made with so that its last addresses are nobody's until a test gives them to somebody."""
+    """Attributes of a subnet that keep its last addresses out of the allocation pool."""
     network = ipaddress.ip_network(cidr)
     if network.version == 6 or network.prefixlen > 24:
         return {}

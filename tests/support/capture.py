@@ -1,4 +1,4 @@
-"""Watching packets on a device, for as long as a `with` lasts."""
+"""Capture packets on a device with tcpdump, for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READY = "listening on"
 
 
 class Capture:
-    """`lines` is what tcpdump printed so far; `wait_for` waits until it printed something."""
+    """`lines`: the output of tcpdump so far; `wait_for` waits for a text in it."""
 
     def __init__(self, start: Callable[[Sequence[str]], subprocess.Popen[str]], device: str, expression: str) -> None:
         options = ["-i", device, "-n", "-e", "-l", "--immediate-mode", "-Z", "root"]
@@ -26,18 +26,18 @@ class Capture:
         self._changed = threading.Condition()
         self._lines: list[str] = []
         self._ready = False
-        self._complaint = ""
+        self._stderr = ""
 
     def __enter__(self) -> Self:
         self._process = self._start(self._argv)
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_packets, self._read_words)]
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_packets, self._read_stderr)]
         for reader in self._readers:
             reader.start()
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._process.poll() is not None, START_SECONDS)
         if not self._ready:
             self.stop()
-            raise LabError(f"tcpdump does not start: {self._complaint.strip()}")
+            raise LabError(f"tcpdump does not start: {self._stderr.strip()}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -53,14 +53,14 @@ class Capture:
         return "\n".join(self.lines)
 
     def wait_for(self, wanted: str, timeout: float = 5.0) -> None:
-        """Until a line with this text has come."""
+        """Wait for a line with this text."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(wanted in line for line in self._lines), timeout):
                 seen = "\n".join(self._lines[-50:])
                 raise LabError(f"no packet with {wanted!r} was seen in {timeout:.0f} s, only:\n{seen}")
 
     def wait_until_quiet(self, seconds: float = 0.3, timeout: float = 5.0) -> None:
-        """Until nothing came for a while; what comes without end is not waited for."""
+        """Wait until no packet is seen for a while; returns at the timeout if packets never cease."""
         give_up = time.monotonic() + timeout
         with self._changed:
             while time.monotonic() < give_up and self._changed.wait(seconds):
@@ -87,11 +87,11 @@ class Capture:
                 self._lines.append(line.rstrip("\n"))
                 self._changed.notify_all()
 
-    def _read_words(self) -> None:
+    def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             with self._changed:
-                self._complaint += line
+                self._stderr += line
                 self._ready = self._ready or READY in line
                 self._changed.notify_all()
         self._process.wait()

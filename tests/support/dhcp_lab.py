@@ -1,4 +1,4 @@
-"""A switch, a network that is served on it, and clients that ask: everything real, under names of its own."""
+"""A switch, a network that is served on it, and DHCP clients: all real, with unique names."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,14 @@ import pytest
 from neutrino.feed.address import Address, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
+from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Object
 from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.port_status import DistributedPortStatus
 from neutrino.server.feed.reports import Reports
 from neutrino.server.feed.server import FeedOptions, FeedServer
+from neutrino.server.feed.stores import ServedKind
 from neutrino.server.l3.reports import RouterReports
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
@@ -51,7 +54,9 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0)
 
 
 @contextlib.asynccontextmanager
-async def serving(server: Server, address: Address, **settings: Any) -> AsyncIterator[FeedServer]:
+async def serving(
+    server: Server, address: Address, kinds: Sequence[ServedKind] = SERVED_KINDS, **settings: Any
+) -> AsyncIterator[FeedServer]:
     """The feed of a server, in this loop."""
     ports = DistributedPortStatus(server.db, server.core.provisioning)
 
@@ -64,7 +69,7 @@ async def serving(server: Server, address: Address, **settings: Any) -> AsyncIte
     statuses = RouterReports(server.db, None, delegation.set_prefix)
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
-    made = FeedServer(server.db, Credentials(server.db), reports, how)
+    made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)
     stop = asyncio.Event()
     task = asyncio.create_task(made.run(stop))
     try:
@@ -80,11 +85,18 @@ async def serving(server: Server, address: Address, **settings: Any) -> AsyncIte
 class HostEnd:
     """A host that keeps the changes it was told of."""
 
-    def __init__(self, address: Address | str, host: str, credential: str, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        address: Address | str,
+        host: str,
+        credential: str,
+        cache: Path | None = None,
+        kinds: Mapping[str, Kind] = KINDS,
+    ) -> None:
         where = parse(address) if isinstance(address, str) else address
         settings = ClientOptions(where, host, credential, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         self.host = host
-        self.client = FeedClient(settings, cache=cache)
+        self.client = FeedClient(settings, cache=cache, kinds=kinds)
         self.heard: list[StateChange] = []
         self._tasks: list[asyncio.Task[Any]] = []
 

@@ -1,9 +1,9 @@
-"""Network and mount namespaces of its own for each process that runs tests.
+"""Separate network and mount namespaces for each process that runs tests.
 
-Tests make bridges, veth pairs, named namespaces and listening sockets. In the machine's own namespaces these would collide
-with what is there already (a bridge `br-ex`, a service on port 9696, the switch of the distribution, `make up` in another
-terminal) and with those of other test processes. Where namespaces may not be made, without root or in a closed container,
-nothing is isolated, and only the tests that make no devices can pass.
+Tests create bridges, veth pairs, named namespaces and listening sockets. In the machine's namespaces these would collide
+with existing ones (a bridge `br-ex`, a service on port 9696, the Open vSwitch of the distribution, `make up` in another
+terminal) and with those of other test processes. If namespaces cannot be created, without root or in a restricted
+container, nothing is isolated, and only tests that create no devices can pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _outside: list[int] = []  # a descriptor of the machine's network namespace, onc
 
 
 def isolate() -> None:
-    """Leave the machine's namespaces. Called by the main thread, before it starts any other: threads do not follow."""
+    """Leave the machine's namespaces. Call it in the main thread before others start: unshare() affects one thread only."""
     if _outside:
         return
     before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -33,7 +33,7 @@ def isolate() -> None:
         return
     _outside.append(before)
     _mount("none", "/", "none", _MS_REC | _MS_PRIVATE)
-    _mount("sysfs", "/sys", "sysfs")  # it shows the devices of the network namespace that it is mounted in
+    _mount("sysfs", "/sys", "sysfs")  # shows the devices of the network namespace in which it is mounted
     for directory in _RUN:
         Path(directory).mkdir(parents=True, exist_ok=True)
         _mount("tests", directory, "tmpfs", 0, "mode=755")
@@ -41,7 +41,7 @@ def isolate() -> None:
 
 
 def in_machines_network(argv: Sequence[str]) -> list[str]:
-    """The command in the network of the machine, for what has to reach the world outside, such as pip."""
+    """The command in the machine's network namespace, for programs that need the Internet, such as pip."""
     if not _outside:
         return [*argv]
     return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{_outside[0]}", "--", *argv]

@@ -19,7 +19,7 @@ REGION = "RegionOne"
 class Keystone(TemporaryServer):
     """`with Keystone() as keystone:` serves the Identity API at `keystone.url`.
 
-    It knows the user `admin` (role admin on the project `admin`), the user `neutrino` (role service on the project
+    It has the user `admin` (role admin on the project `admin`), the user `neutrino` (role service on the project
     `service`), and the roles admin, manager, member, reader and service. All is in the domain `default`.
     """
 
@@ -35,12 +35,12 @@ class Keystone(TemporaryServer):
         self.admin_password = secrets.token_hex(16)
         self.service_password = secrets.token_hex(16)
         self._session = requests.Session()
-        self._session.trust_env = False  # a proxy of the environment is not for loopback
+        self._session.trust_env = False  # no proxy of the environment for loopback
 
     def start(self) -> None:
         program = Path(__file__).with_name("keystone_server.py")
         self.spawn(
-            # -P: the program's own directory must not hide the package named keystone.
+            # -P: else keystone.py in the program's directory hides the package keystone.
             [sys.executable, "-P", program, self._write_config(), str(self.port)],
             {
                 "OS_BOOTSTRAP_PASSWORD": self.admin_password,
@@ -60,7 +60,7 @@ class Keystone(TemporaryServer):
         super().stop()
 
     def token(self, user: str, password: str, project: str | None, scope: dict[str, Any] | None = None) -> str:
-        """A token, for a project given by name, or for another scope in Keystone's words, or without one."""
+        """A token, for a project given by name, for another scope in Keystone's format, or unscoped."""
         domain = {"id": "default"}
         auth: dict[str, Any] = {
             "identity": {
@@ -90,11 +90,11 @@ class Keystone(TemporaryServer):
         return user
 
     def grant(self, user: str, project: str, role: str) -> None:
-        """Give a user (an id) a role (a name, made if there is none) on a project (an id)."""
+        """Assign a user (an id) a role (a name, created if there is none) on a project (an id)."""
         self._grant(f"projects/{project}", user, role)
 
     def grant_beyond_projects(self, user: str, role: str) -> None:
-        """Give a user (an id) a role (a name) on the domain `default` and on the system."""
+        """Assign a user (an id) a role (a name) on the domain `default` and on the system."""
         self._grant("domains/default", user, role)
         self._grant("system", user, role)
 
@@ -105,7 +105,7 @@ class Keystone(TemporaryServer):
 
     @contextlib.contextmanager
     def network_endpoint(self, url: str) -> Iterator[None]:
-        """Within the block, `url` is the catalog's `network` service; then again what was before: others go by it."""
+        """Within the block, `url` is the catalog's `network` service; then the previous one is restored."""
         before = self._network_url
         self.register_network_endpoint(url)
         try:
@@ -136,7 +136,7 @@ class Keystone(TemporaryServer):
         return answer.json() if answer.content else None
 
     def _write_config(self) -> Path:
-        # What "keystone-manage fernet_setup" makes, without the seconds that it takes to start.
+        # As "keystone-manage fernet_setup" does, without the seconds that it takes to start.
         for repository in ("fernet-keys", "credential-keys"):
             self.mkdir(repository)
             for name in ("0", "1"):
@@ -146,7 +146,7 @@ class Keystone(TemporaryServer):
             "[database]\n"
             f"connection = sqlite:///{self.directory}/keystone.db\n"
             "sqlite_synchronous = false\n"
-            # Each request reads some 70 rows otherwise; there is one process, so its own memory is never stale.
+            # Without caching each request reads some 70 rows; with one process, an in-memory cache is never stale.
             "[cache]\n"
             "backend = dogpile.cache.memory_pickle\n"
             "[fernet_tokens]\n"
@@ -156,7 +156,7 @@ class Keystone(TemporaryServer):
             "[credential]\n"
             f"key_repository = {self.directory}/credential-keys\n"
             "[identity]\n"
-            # The cheapest that bcrypt knows: these passwords protect nothing.
+            # The lowest cost of bcrypt: these passwords protect nothing.
             "password_hash_rounds = 4\n",
         )
 

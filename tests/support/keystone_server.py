@@ -1,4 +1,4 @@
-"""The program that `keystone.Keystone` runs: makes Keystone's database, then serves its API.
+"""The program that `keystone.Keystone` runs: creates Keystone's database, then serves its API.
 
 `keystone_server.py CONFIG PORT`, with the settings of the bootstrap in the environment. Importing Keystone takes
 seconds, so all steps run in children forked from one process that has imported it already.
@@ -36,7 +36,7 @@ def _manage(config: str, command: str) -> None:
 
 def main() -> None:
     config, port = sys.argv[1], int(sys.argv[2])
-    del sys.argv[1:]  # Keystone would take them for options of its own
+    del sys.argv[1:]  # Keystone would parse them as its own options
     _manage(config, "db_sync")
     _manage(config, "bootstrap")
     application = core.initialize_application("public", config_files=[config])

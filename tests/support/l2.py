@@ -1,7 +1,7 @@
-"""Hosts on fake switches, wired as an agent wires them, and a world between them: for questions about packets.
+"""Hosts on fake switches with the flows of an agent, and an underlay between them, to send packets through.
 
-`Cloud` joins hosts: what leaves a tunnel port arrives at the host it leads to, what leaves the physical network's device
-arrives at all others. `Cloud.send` says at which ports a packet ends, on any host.
+`Cloud` connects hosts: packets into a tunnel port arrive at its remote host, packets out of the physical network's device
+at all other hosts. `Cloud.send` returns the ports, on any host, where a packet is delivered.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class FakeHost:
 
 
 class Cloud:
-    """Hosts that share networks; every host is told what the server would tell it."""
+    """Hosts that share networks; every host gets the objects that the server would send it."""
 
     def __init__(
         self, *hosts: str, options: FlowOptions | None = None, features: DatapathFeatures | None = None

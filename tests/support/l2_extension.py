@@ -72,7 +72,7 @@ class ExtensionHost:
     def _state(self, objects: Sequence[state.Object | Limit]) -> Any:
         limits = {entry.id: entry for entry in objects if isinstance(entry, Limit)}
         others = (entry for entry in objects if not isinstance(entry, Limit))
-        return dataclasses.replace(host_state(*others), others={"rate_limit": limits})  # type: ignore[arg-type]
+        return dataclasses.replace(host_state(*others), extension_objects={"rate_limit": limits})  # type: ignore[arg-type]
 
     def until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20

@@ -28,7 +28,7 @@ NAMESPACE = "qrouter-r1"
 
 
 class Feed:
-    """What the server told, and what it is told."""
+    """The feed: state from the server, and reports to it."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -86,7 +86,7 @@ class Host:
         self.ovsdb.apply([SetBridge("br-int")])
         self.state_path, self.repair = state_path, repair
         self.port_holds: PortHolds | None = None
-        self.refusals: dict[str, str] = {}  # routers that this host does not take, and why
+        self.refusals: dict[str, str] = {}  # routers that this host does not serve, and why
         self.restart()
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""A lab for the tests: `neutrino.lab` in a temporary directory, and the questions that tests ask of its VMs.
+"""A lab for the tests: `neutrino.lab` in a temporary directory, with helpers for networks, pings and TCP.
 
 with temporary_lab(hosts=3) as lab:
     blue = network(lab, "blue")
@@ -42,11 +42,13 @@ _SENT = re.compile(r"(\d+) packets transmitted")
 
 @contextlib.contextmanager
 def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
-    """A lab of its own, on a free port; all of it is gone afterwards."""
+    """A lab on a free port, removed afterwards."""
     directory = tempfile.mkdtemp(prefix="neutrino-lab-")
     state = Path(directory) / "lab"
+    lab = Lab(state, LabSettings(hosts=hosts, port=free_port(), **settings))
     try:
-        yield build.up(Lab(state, LabSettings(hosts=hosts, port=free_port(), **settings)))
+        build.up(lab)
+        yield lab
     finally:
         build.down(state)
         shutil.rmtree(directory)
@@ -54,7 +56,7 @@ def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
 
 @contextlib.contextmanager
 def restricted_datapaths(lab: Lab) -> Iterator[Lab]:
-    """The switches in userspace can do no more than the kernel's for a time, or until they are started again."""
+    """Restrict the userspace datapaths to the features of the kernel datapath, until they are restarted at the latest."""
     _set_features(lab, "false")
     try:
         yield lab
@@ -65,7 +67,7 @@ def restricted_datapaths(lab: Lab) -> Iterator[Lab]:
 def _set_features(lab: Lab, value: str) -> None:
     def set_features(host: str) -> None:
         lab.run(host, ["ovs-appctl", "dpif/set-dp-features", "br-int", "nd_ext", value])
-        lab.stop_agent(host)  # which looks when it starts
+        lab.stop_agent(host)  # it probes the features at its start
         lab.start_agent(host)
 
     with ThreadPoolExecutor(max_workers=len(lab.hosts)) as pool:
@@ -76,7 +78,7 @@ def _set_features(lab: Lab, value: str) -> None:
 
 
 def clean(lab: Lab) -> None:
-    """As after `up`: everything runs, no VM, and nothing in the API but what is always there."""
+    """Restore the state after `up`: all processes run, no VMs, and no objects in the API except default ones."""
     _start_everything(lab)
     for vm in lab.vms.all():
         lab.delete_vm(vm.name)
@@ -95,7 +97,7 @@ def _start_everything(lab: Lab) -> None:
             lab.start_nova(host)
         options = lab.options_file(host)
         if lab.agent_pid(host) is not None and options.exists() and "[" in options.read_text():
-            lab.stop_agent(host)  # a test had it run with options of its own
+            lab.stop_agent(host)  # a test has started it with other options
         switch = lab.ovs(host)
         if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
             lab.start_ovs(host)
@@ -127,7 +129,7 @@ def network(
 
 
 def group(lab: Lab, name: str, *rules: dict[str, Any]) -> str:
-    """A security group, its rules on top of the egress that every group starts with; its id."""
+    """Create a security group with these rules, in addition to the default egress rules; returns its id."""
     made = lab.api.create("security_group", name=name)
     for rule in rules:
         lab.api.create("security_group_rule", **{"security_group_id": made["id"], "direction": "ingress"} | rule)
@@ -135,7 +137,7 @@ def group(lab: Lab, name: str, *rules: dict[str, Any]) -> str:
 
 
 def open_group(lab: Lab, name: str = "open") -> str:
-    """One that lets everything in."""
+    """A security group that allows all ingress."""
     return group(lab, name, {"ethertype": "IPv4"}, {"ethertype": "IPv6"})
 
 
@@ -153,13 +155,13 @@ def address(lab: Lab, vm: str, version: int = 4) -> str:
 
 
 def pings(lab: Lab, source: str, target: str, count: int = 3, options: Sequence[str] = ()) -> bool:
-    """Whether an answer to one of some pings comes within a second."""
+    """Whether one of `count` pings is answered within a second."""
     argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.1", "-W", "1", *options, target]
     return lab.run(source, argv, check=False, timeout=30).returncode == 0
 
 
 class Pinging:
-    """`with Pinging(lab, "a", target) as ping:` a hundred a second; later `ping.lost` is how many had no answer."""
+    """`with Pinging(lab, "a", target) as ping:` a hundred per second; `ping.lost` is then the number of unanswered ones."""
 
     def __init__(self, lab: Lab, source: str, target: str, interval: float = PING_INTERVAL) -> None:
         self._lab = lab
@@ -172,11 +174,11 @@ class Pinging:
     def __enter__(self) -> Pinging:
         self._started = time.monotonic()
         self._process = self._lab.popen(self._source, self._argv, stderr=subprocess.STDOUT)
-        self._reader = threading.Thread(target=self._read, daemon=True)  # a full pipe would stop it
+        self._reader = threading.Thread(target=self._read, daemon=True)  # a full pipe would block ping
         self._reader.start()
         if not self._answered.wait(FIRST_ANSWER_SECONDS):
             self._stop()
-            raise LabError(f"{self._source}: {' '.join(self._argv)} has no answer at all")
+            raise LabError(f"{self._source}: {' '.join(self._argv)} gets no answer")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -193,7 +195,7 @@ class Pinging:
 
     @property
     def spacing(self) -> float:
-        """Seconds from one to the next, as they really were: on a busy machine there are fewer than asked for."""
+        """The actual interval in seconds: a busy machine sends fewer than requested."""
         return self._seconds / max(self.sent, 1)
 
     def _stop(self) -> None:
@@ -210,14 +212,14 @@ class Pinging:
 
     @property
     def lost(self) -> int:
-        """The very last may still have been under way."""
+        """The last one is not counted: its answer may have been in flight."""
         expected = set(range(1, self.sent))
         return len(expected - self.received)
 
 
 @contextlib.contextmanager
 def listening(lab: Lab, vm: str, number: int = 80) -> Iterator[socket.socket]:
-    """A TCP server on all addresses of a VM; it takes connections into its queue."""
+    """A TCP server on all addresses of a VM; connections stay in its backlog."""
     with lab.inside(vm, lambda: _listen(number)) as server:
         yield server
 
@@ -243,7 +245,7 @@ def connects(lab: Lab, vm: str, target: str, number: int = 80, timeout: float = 
     return True
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
+# --- inspection -------------------------------------------------------------------------------------------------------
 
 
 def log_sizes(lab: Lab) -> dict[str, int]:
@@ -251,14 +253,14 @@ def log_sizes(lab: Lab) -> dict[str, int]:
 
 
 def logs_since(lab: Lab, sizes: dict[str, int], most: int = 4000) -> dict[str, str]:
-    """What the agents and the server wrote since, as far as it is worth reading."""
+    """The latest log lines of agents, server and switches since the sizes were taken."""
     names = [*(f"{host}-agent" for host in lab.hosts), "server", *(f"{host}-{SWITCH}" for host in lab.hosts)]
     tails = {name: lab.log_tail(name, most, sizes.get(name, 0)) for name in names}
     return {name: tail for name, tail in tails.items() if tail}
 
 
 def traces(state: Path) -> list[str]:
-    """What is still there of a lab: processes, mounts, files."""
+    """What is left of a lab: processes, mounts, files."""
     found = [f"process {pid}" for pid in processes.read_members(state)]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(state) in line]
     return found + ([str(state)] if state.exists() else [])

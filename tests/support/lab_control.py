@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from neutrino.lab.config_files import Options, render
-from neutrino.lab.errors import wait_until
+from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import host_network, in_network, vm_network
-from neutrino.lab.hosts.processes import read_namespace, read_pids
+from neutrino.lab.hosts.ovs import DATABASE, SWITCH
+from neutrino.lab.hosts.processes import STOP_SECONDS, read_namespace, read_pids, wait_for_end
 from neutrino.lab.instances.addressing import DhcpClient
 from neutrino.lab.instances.instances import PORT_SECONDS
 from neutrino.lab.instances.records import Vm
@@ -53,7 +55,7 @@ class Lab(BaseLab):
         if pid is None:
             return
         own = read_namespace(pid, "mnt")
-        self.processes.end(SERVER, signal.SIGKILL if kill else signal.SIGTERM)
+        end(pid, kill=kill)
         wait_until(
             lambda: not any(read_namespace(pid, "mnt") == own for pid in read_pids()), START_SECONDS, "the server runs"
         )
@@ -89,22 +91,28 @@ class Lab(BaseLab):
 
     def stop_agent(self, host: str, *, kill: bool = False) -> None:
         self.check_host(host)
-        self.processes.end(f"{host}-agent", signal.SIGKILL if kill else signal.SIGTERM)
+        end(self.agent_pid(host), kill=kill)
 
     def stop_nova(self, host: str) -> None:
-        self.processes.end(f"{host}-nova", signal.SIGKILL)
+        end(self.processes.pid(f"{host}-nova"), kill=True)
 
     def start_ovs(self, host: str) -> None:
         self.ovs(host).start()
 
     def stop_ovs(self, host: str, *, kill: bool = False, database: bool = True) -> None:
         """Stop the switch and its database, or the switch alone."""
-        self.ovs(host).stop(kill=kill, database=database)
+        for program in (SWITCH, DATABASE) if database else (SWITCH,):
+            end(self.ovs(host).pid(program), kill=kill)
 
     # --- instances ------------------------------------------------------------------------------------------------
 
-    def vm(self, name: str, **options: Any) -> Vm:
-        return self.instances.create(name, **options)
+    def vm(self, name: str, *, wait: bool = True, **options: Any) -> Vm:
+        """Create an instance; with `wait` false, do not wait until its port is ACTIVE, and leave it without addresses."""
+        if wait:
+            return self.instances.create(name, **options)
+        vm = self.define_vm(name, **options)
+        self.plug(name, vm.host)
+        return vm
 
     def define_vm(self, name: str, **options: Any) -> Vm:
         return self.instances.define(name, **options)
@@ -128,7 +136,8 @@ class Lab(BaseLab):
     def settle_vm(self, name: str, host: str) -> Vm:
         """Record the instance's new host, as at the end of a live migration."""
         moved = replace(self.vms.get(name), host=host)
-        self.vms.replace(moved)
+        self.vms.remove(name)
+        self.vms.add(moved)
         return moved
 
     def plug(self, name: str, host: str) -> None:
@@ -148,6 +157,17 @@ class Lab(BaseLab):
 
     def dhcp(self, name: str) -> DhcpClient:
         return self.instances.dhcp(name)
+
+
+def end(pid: int | None, *, kill: bool = False) -> None:
+    """Signal a process, if there is one, and wait for its end; SIGKILL after a timeout."""
+    for number in (signal.SIGKILL if kill else signal.SIGTERM, signal.SIGKILL):
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if pid is None or wait_for_end(pid, STOP_SECONDS):
+            return
+    raise LabError(f"process {pid} does not end")
 
 
 def dhcp_options(client: DhcpClient) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A lab to break things in: VMs on two hosts and two kinds of networks, a hundred pings a second between them.
+"""A lab for fault tests: VMs on two hosts and two kinds of networks, with a hundred pings per second between them.
 
 with temporary_lab(hosts=2, agent_config_files=[…]) as lab:
     site = make_site(lab)
@@ -50,10 +50,10 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 Wiring = frozenset[str]
 PER_SECOND = 100
 TUNNELLED = "vxlan between hosts"
-HICCUP = 5  # pings that a switch in userspace may drop when a port is added or removed
-UNDER_WAY = 30  # pings of the last moments, to which answers may still have come
+HICCUP = 5  # pings that the userspace datapath may drop when a port is added or removed
+UNDER_WAY = 30  # the last pings, whose answers may be in flight
 
-# Agents that look for drift, and for a lost server, more often than by default: tests are not to wait for that.
+# Agents that check for drift and for a lost server more often than by default, to shorten tests.
 QUICK_AGENT = """
 [feed]
 longest_delay = 1
@@ -65,7 +65,7 @@ repair_interval = 3
 
 @dataclass(frozen=True)
 class Site:
-    """`vxlan1`, `vxlan2` on h1 and `vxlan3` on h2, the same for vlan; `narrow` on h1 lets in ping and what a test adds."""
+    """`vxlan1`, `vxlan2` on h1 and `vxlan3` on h2, the same for vlan; `narrow` on h1 allows ping only."""
 
     lab: Lab
     networks: Mapping[str, Object]
@@ -85,7 +85,7 @@ class Site:
         return found
 
     def wiring(self, host: str = "h1") -> Wiring:
-        """All that the agent of a host has made, as lines: flows by bridge, and the local VLANs of the VMs."""
+        """The state that a host's agent has applied, as lines: flows by bridge, and the local VLANs of the VMs."""
         lab, switch = self.lab, self.lab.ovs(host)
         lines = {f"{bridge} {line.strip()}" for bridge in BRIDGES for line in flows(lab, host, bridge).splitlines()[1:]}
         here = [guest.vm.switch_device for guest in self.guests.values() if guest.host == host]
@@ -93,12 +93,12 @@ class Site:
         return frozenset(lines | tags)
 
     def changed(self, before: Wiring, host: str = "h1") -> list[str]:
-        """What is not as it was, told as a person would like to read it when a test fails."""
+        """Differences from an earlier state, for the message of a failing test."""
         now = self.wiring(host)
         return [*(f"gone: {line}" for line in sorted(before - now)), *(f"new: {line}" for line in sorted(now - before))]
 
     def wait_until_as(self, before: Wiring, host: str = "h1") -> None:
-        """Until all is as it was."""
+        """Wait until the state equals the earlier one."""
         with contextlib.suppress(LabError):
             wait_until(lambda: not self.changed(before, host), SOON, "")
         assert self.changed(before, host) == []
@@ -124,15 +124,16 @@ def make_site(lab: Lab) -> Site:
 
 
 def wait_until_well(site: Site) -> None:
-    """Whatever was broken runs again, what a test left is gone, and packets go everywhere."""
+    """Restart all processes, remove leftovers of a test, and wait until all paths work."""
     lab = site.lab
     lab.start_server()
     for host in lab.hosts:
         switch = lab.ovs(host)
         if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
             lab.start_ovs(host)
-        if "[" in (lab.paths.host(host) / "options.conf").read_text():
-            lab.stop_agent(host)  # a test had it run with options of its own
+        options = lab.options_file(host)
+        if options.exists() and "[" in options.read_text():
+            lab.stop_agent(host)  # a test has started it with other options
         if lab.agent_pid(host) is None:
             lab.start_agent(host, {})
         lab.wait_for_agent(host)
@@ -147,7 +148,7 @@ def wait_until_well(site: Site) -> None:
 
 
 def feed_process(lab: Lab) -> int:
-    """The process of the server that talks to hosts."""
+    """The pid of the server's feed process."""
     for pid in read_members(lab.paths.state):
         with contextlib.suppress(OSError):
             if b"server feed" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -157,7 +158,7 @@ def feed_process(lab: Lab) -> int:
 
 @contextlib.contextmanager
 def extra_rule(site: Site, number: int) -> Iterator[str]:
-    """`narrow` lets in TCP to this port as well."""
+    """Allow TCP to this port of `narrow` too."""
     rule = add_rule(site.lab, site.narrow_group, allow("tcp", number))
     try:
         yield rule
@@ -166,7 +167,7 @@ def extra_rule(site: Site, number: int) -> Iterator[str]:
 
 
 def expect_open(site: Site, number: int) -> None:
-    """`narrow` can be connected to at this port; soon, at the latest."""
+    """Wait until this port of `narrow` accepts connections."""
     expect([Attempt(site["vxlan1"], site["narrow"], number)])
 
 
@@ -175,10 +176,10 @@ def expect_closed(site: Site, number: int) -> None:
 
 
 class Traffic:
-    """Pings on all paths of a site, for as long as a `with` lasts; what came of them is known after it.
+    """Pings on all paths of a site for the duration of a `with` block; the results are available after it.
 
-    `plugs` says that devices are plugged meanwhile. A switch in userspace then drops what it sends into tunnels for some
-    milliseconds, also if no agent runs at all; that is not counted.
+    `plugs`: devices are plugged meanwhile. The userspace datapath then drops packets into tunnels for some milliseconds,
+    also without an agent; these are not counted.
     """
 
     def __init__(self, site: Site, *, plugs: bool = False) -> None:
@@ -204,7 +205,7 @@ class Traffic:
 
     @property
     def lost(self) -> dict[str, list[int]]:
-        """By path, the numbers of the pings that had no answer; paths that lost none are left out."""
+        """By path, the sequence numbers of unanswered pings; paths without losses are left out."""
         found = {name: unanswered(ping) for name, ping in self._pings.items()}
         if self._plugs:
             found[TUNNELLED] = more_than_hiccups(found[TUNNELLED])
@@ -212,24 +213,24 @@ class Traffic:
 
     @property
     def outage(self) -> float:
-        """Seconds for which the worst path was dead at most."""
+        """The longest outage of any path in seconds."""
         return max((len(run) for missing in self.lost.values() for run in _runs(missing)), default=0) / PER_SECOND
 
 
 def unanswered(ping: Pinging) -> list[int]:
-    """The numbers of the pings that were lost: not those of the last moments, if all before them were answered."""
+    """The lost sequence numbers, without the last ones if all before them were answered."""
     last = max(ping.received)
     end = last if ping.sent - last <= UNDER_WAY else ping.sent
     return sorted(set(range(1, end + 1)) - ping.received)
 
 
 def more_than_hiccups(numbers: list[int]) -> list[int]:
-    """Those of the lost pings that a switch in userspace has no excuse for when its ports are changed."""
+    """The lost pings that port changes in the userspace datapath do not explain."""
     return [number for run in _runs(numbers) if len(run) > HICCUP for number in run]
 
 
 def _runs(numbers: list[int]) -> list[list[int]]:
-    """The numbers, those together that follow each other."""
+    """Group consecutive numbers."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -240,7 +241,7 @@ def _runs(numbers: list[int]) -> list[list[int]]:
 
 
 class Relay:
-    """`with Relay(lab) as relay:` stands between hosts and the feed; while it is cut, nobody gets through."""
+    """`with Relay(lab) as relay:` is a proxy between hosts and the feed; while it is cut, no connection passes."""
 
     def __init__(self, lab: Lab) -> None:
         self._target = lab.paths.feed_socket
@@ -252,7 +253,7 @@ class Relay:
 
     @property
     def options(self) -> dict[str, dict[str, object]]:
-        """What an agent has to be started with to come here."""
+        """Options with which an agent connects to the relay."""
         return {"feed": {"server": f"unix:{self.path}"}}
 
     def __enter__(self) -> Self:
@@ -312,7 +313,7 @@ class Relay:
 
 
 class Log:
-    """What a process writes from now on."""
+    """The log of a process from now on."""
 
     def __init__(self, lab: Lab, name: str) -> None:
         self._lab, self._name = lab, name
@@ -322,20 +323,20 @@ class Log:
         self._start = self._lab.paths.log(self._name).stat().st_size
 
     def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in self._read(), SOON, f"{self._name} does not say {text!r}")
+        wait_until(lambda: text in self._read(), SOON, f"{self._name} does not log {text!r}")
 
     def _read(self) -> str:
         return self._lab.log_tail(self._name, size=1_000_000, after=self._start)
 
 
 def now() -> str:
-    """As the API writes times, to tell an agent that starts now from the one before."""
+    """The current time in the API's format, to distinguish an agent that starts now from the previous one."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
 
 
 @contextlib.contextmanager
 def foreign_port(lab: Lab, bridge: str, name: str, *settings: str) -> Iterator[None]:
-    """A port on h1 that is none of ours."""
+    """A port on h1 that neutrino does not manage."""
     switch = lab.ovs("h1")
     switch.vsctl("add-port", bridge, name, "--", "set", "interface", name, *(settings or ("type=internal",)))
     try:
@@ -349,17 +350,17 @@ def ofctl(lab: Lab, host: str, *arguments: str) -> str:
 
 
 def wait_until_remembered(lab: Lab, host: str, *words: str) -> Path:
-    """Until what the host remembers of the server names these ids; the file that it is in."""
+    """Wait until the host's cached state contains these ids; returns its file."""
     cache = lab.paths.host(host) / "feed.json"
 
     def has_all() -> bool:
         text = cache.read_text() if cache.exists() else ""
         return all(word in text for word in words)
 
-    wait_until(has_all, SOON, f"{host} does not remember {', '.join(words)}")
+    wait_until(has_all, SOON, f"{host} has not cached {', '.join(words)}")
     return cache
 
 
 def verify(lab: Lab, host: str) -> None:
-    """The agent's own comparison of what should be with what is."""
+    """The output of `neutrino agent verify`."""
     lab.run(host, lab.agent_command(host, "verify"))

@@ -28,11 +28,11 @@ _EVERY_PROTOCOL = 0x0003
 _FIRST_FRAGMENT = 1320  # bytes: conntrack of the userspace datapath takes no first fragment below 1280
 
 Frame = Callable[[bytes], bytes | tuple[bytes, ...]]
-"""From the mark that it is to carry, a frame, or several that belong together."""
+"""Builds a frame, or several that belong together, with a given mark."""
 
 
 class Station(Protocol):
-    """Who speaks or is spoken to."""
+    """An endpoint of a frame."""
 
     @property
     def mac(self) -> str: ...
@@ -44,7 +44,7 @@ class Station(Protocol):
 
 
 class Machine(Protocol):
-    """Where frames are sent and heard: a VM, or another place with a device."""
+    """A VM, or another namespace with a device, where frames are sent and received."""
 
     @property
     def device(self) -> str: ...
@@ -61,7 +61,7 @@ def ethernet(source: str, target: str, kind: int, payload: bytes, vlan: int | No
 
 
 def arp(operation: int, sender: tuple[str, str], target: tuple[str, str], mark: bytes) -> bytes:
-    """What ARP says of two (MAC, address) pairs. The mark is padding behind it."""
+    """An ARP packet for two (MAC, address) pairs. The mark is padding after it."""
     said = b"".join(_mac(mac) + _ip(address) for mac, address in (sender, target))
     return struct.pack("!HHBBH", 1, IPV4, 6, 4, operation) + said + mark
 
@@ -78,7 +78,7 @@ def ipv6(source: str, target: str, protocol: int, payload: bytes) -> bytes:
 
 
 def ip(source: str, target: str, protocol: int, payload: bytes) -> tuple[int, bytes]:
-    """A packet of the version that the addresses are of, and its Ethernet type."""
+    """An IP packet of the addresses' version, and its Ethernet type."""
     made = ipv6 if ":" in source else ipv4
     return (IPV6 if ":" in source else IPV4), made(source, target, protocol, payload)
 
@@ -103,7 +103,7 @@ def icmpv6(source: str, target: str, kind: int, payload: bytes) -> bytes:
 
 
 def advertisement(source: str, target: str, address: str, mac: str, mark: bytes) -> bytes:
-    """A neighbour advertisement, unasked: this address is at this MAC."""
+    """An unsolicited neighbour advertisement of the address and MAC."""
     option = struct.pack("!BB", 2, 1) + _mac(mac)
     said = struct.pack("!I", 0x20000000) + _ip(address) + option
     return icmpv6(source, target, NEIGHBOUR_ADVERTISEMENT, said + _as_option(mark))
@@ -114,7 +114,7 @@ def router_advertisement(source: str, target: str, mark: bytes) -> bytes:
 
 
 def _as_option(mark: bytes) -> bytes:
-    """An option that nobody knows, as neighbour discovery wants options: in units of eight bytes."""
+    """An unassigned option of neighbour discovery, in units of eight bytes."""
     length = (len(mark) + 2 + 7) // 8
     return struct.pack("!BB", 253, length) + mark.ljust(length * 8 - 2, b" ")
 
@@ -150,7 +150,7 @@ def _ip(text: str) -> bytes:
 def datagram(
     source: tuple[str, str], target: tuple[str, str], ports: tuple[int, int] = (7, 7), vlan: int | None = None
 ) -> Frame:
-    """By UDP, from a (MAC, address) to another."""
+    """A UDP datagram from a (MAC, address) to another."""
 
     def made(mark: bytes) -> bytes:
         kind, packet = ip(source[1], target[1], UDP, udp(source[1], target[1], ports, mark))
@@ -167,9 +167,9 @@ def fragmented(
     *,
     extended: bool = False,
 ) -> Frame:
-    """What `segment` makes of a payload, in two fragments. The mark is in the first: a second one alone is nothing.
+    """A segment in two fragments. The mark is in the first: a second fragment alone is not delivered.
 
-    `extended`: by IPv6, with an extension header between the fragments' and the segment's.
+    `extended`: IPv6, with an extension header between the fragment header and the segment.
     """
 
     def made(mark: bytes) -> tuple[bytes, ...]:
@@ -197,7 +197,7 @@ def fragmented_datagram(
 
 
 def honest(source: Station, target: Station, version: int = 4) -> Frame:
-    """A datagram as it should be."""
+    """A valid datagram."""
     return datagram(ends(source, version), ends(target, version))
 
 
@@ -210,23 +210,23 @@ def ends(station: Station, version: int = 4) -> tuple[str, str]:
 
 
 def asks(mac: str, sender: tuple[str, str], address: str) -> Frame:
-    """ARP, who has this address. Who asks says a (MAC, address) of itself, and sends it from a MAC."""
+    """An ARP request for the address, with a sender (MAC, address), from an Ethernet source MAC."""
     return lambda mark: ethernet(mac, EVERYBODY, ARP, arp(1, sender, (NO_MAC, address), mark))
 
 
 def announces(mac: str) -> Frame:
-    """RARP, which QEMU sends in a machine's name when it arrived by live migration, for the switches on the way."""
+    """The RARP that QEMU sends for a VM after live migration, to update the switches on the path."""
     nobody = (mac, "0.0.0.0")
     return lambda mark: ethernet(mac, EVERYBODY, RARP, arp(3, nobody, nobody, mark))
 
 
 def advertises(mac: str, address: str) -> Frame:
-    """To all, that an IPv6 address is at this MAC."""
+    """A multicast neighbour advertisement of an IPv6 address at this MAC."""
     return _from_link_local(mac, lambda source, mark: advertisement(source, ALL_NODES, address, mac, mark))
 
 
 def routes(mac: str) -> Frame:
-    """To all, that a router is at this MAC."""
+    """A multicast RA of a router at this MAC."""
     return _from_link_local(mac, lambda source, mark: router_advertisement(source, ALL_NODES, mark))
 
 
@@ -235,11 +235,11 @@ def _from_link_local(mac: str, said: Callable[[str, bytes], bytes]) -> Frame:
     return lambda mark: ethernet(mac, ALL_NODES_MAC, IPV6, ipv6(source, ALL_NODES, ICMPV6, said(source, mark)))
 
 
-# --- sending and hearing ----------------------------------------------------------------------------------------------
+# --- sending and receiving --------------------------------------------------------------------------------------------
 
 
 class Ear:
-    """All frames that come in at a machine while it listens."""
+    """Captures all frames that arrive at a machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -254,7 +254,7 @@ class Ear:
         self._socket.close()
 
     def hears(self, mark: bytes, timeout: float) -> bool:
-        """Whether a frame with the mark has come, or comes in time."""
+        """Whether a frame with the mark has arrived or arrives in time."""
         give_up = time.monotonic() + timeout
         while not self.heard(mark):
             self._socket.settimeout(max(give_up - time.monotonic(), 0.001))
@@ -279,15 +279,15 @@ def send(machine: Machine, *frames: bytes | tuple[bytes, ...]) -> None:
 
 
 def swallowed(sender: Machine, receiver: Machine, frames: Mapping[str, Frame], taken: Callable[[], int]) -> bool:
-    """Whether none of the frames comes through, where there is nothing that must. `taken` counts those that the switch
-    had from the sender: the receiver is listened to until it had them all, and a moment longer.
+    """Whether all frames are dropped, if no other frame can be expected to arrive. `taken` returns the number of frames
+    that the switch received from the sender: the capture lasts until it received all, and a moment longer.
     """
     run = f"<{secrets.token_hex(4)}".encode()
     before, give_up = taken(), time.monotonic() + 10.0
     with Ear(receiver) as ear:
         send(sender, *(frame(run + f" {name}>".encode()) for name, frame in frames.items()))
         while taken() < before + len(frames):
-            assert time.monotonic() < give_up, "the switch does not take the frames"
+            assert time.monotonic() < give_up, "the switch does not receive the frames"
         return not ear.hears(run, 0.2)
 
 
@@ -299,8 +299,8 @@ def arriving(
     control_sender: Machine | None = None,
     timeout: float = 10.0,
 ) -> set[str]:
-    """The names of the frames that come through. They go out in order, and after them one that must come: when that is
-    there, so is everything before it that was let through. What did not come is sent again, twice: a busy switch may
+    """The names of the frames that are delivered. They are sent in order, followed by a control frame that must arrive:
+    once it has, so have all earlier frames that are forwarded. Missing ones are sent twice more, as a busy switch may
     lose a frame.
     """
     found: set[str] = set()
@@ -321,9 +321,9 @@ def _mark(run: str, name: str) -> bytes:
 
 
 def _wait_for_control(witness: Machine, ear: Ear, control: Frame, mark: bytes, timeout: float) -> None:
-    """Sent again until it comes: its way may not be open yet."""
+    """Send it repeatedly until it arrives: the path may not be wired yet."""
     give_up = time.monotonic() + timeout
     send(witness, control(mark))
     while not ear.hears(mark, 0.3):
-        assert time.monotonic() < give_up, "the frame that must come through does not"
+        assert time.monotonic() < give_up, "the control frame does not arrive"
         send(witness, control(mark))

@@ -1,4 +1,4 @@
-"""VMs of a lab for tests of packets: made many at once, with their addresses at hand and sockets inside them.
+"""VMs of a lab for packet tests: created in batches, with their addresses and with sockets inside them.
 
 with cleaned(session_lab) as lab:
     blue = make_network(lab, "blue")
@@ -34,13 +34,13 @@ from tests.support.lab_control import Lab
 T = TypeVar("T")
 VERSIONS = (4, 6)
 _FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
-SOON = 10.0  # seconds within which a change must be in force, on a machine that is busy
+SOON = 10.0  # seconds within which a change must take effect, on a busy machine
 LOST_AFTER = 0.4  # seconds after which a packet counts as lost
 
 
 @contextlib.contextmanager
 def cleaned(lab: Lab) -> Iterator[Lab]:
-    """For what several tests share: gone afterwards, also if it could not be made in full."""
+    """For objects shared by several tests: cleaned up afterwards, also if their creation failed."""
     try:
         yield lab
     finally:
@@ -49,7 +49,7 @@ def cleaned(lab: Lab) -> Iterator[Lab]:
 
 
 def _unplug_all(lab: Lab) -> None:
-    """All of a host at once, which `clean` would do one by one."""
+    """Unplug all VMs of a host at once; `clean` would do it one by one."""
     by_host: dict[str, list[Vm]] = defaultdict(list)
     for vm in lab.vms.all():
         by_host[vm.host].append(vm)
@@ -79,7 +79,7 @@ def make_network(lab: Lab, name: str, **attributes: Any) -> Object:
 def make_group(
     lab: Lab, name: str, *rules: Mapping[str, Any], stateful: bool = True, lets_out: bool = True
 ) -> tuple[str, list[str]]:
-    """A security group and the ids of the rules given for it. It lets everything out, unless said."""
+    """A security group and the ids of its rules. It allows all egress, unless stated."""
     made = lab.api.create("security_group", name=name, stateful=stateful)
     if not lets_out:
         for rule in made["security_group_rules"]:
@@ -106,7 +106,7 @@ EVERYTHING = ({"ethertype": "IPv4"}, {"ethertype": "IPv6"})
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A VM to be made; `values` are the port's."""
+    """A VM to be created; `values` are attributes of its port."""
 
     name: str
     network: Object
@@ -118,14 +118,14 @@ class Spec:
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """A VM with one port, as it was made."""
+    """A VM with one port, as created."""
 
     lab: Lab
     name: str
     port_id: str
     mac: str
     addresses: Mapping[int, str] = dataclasses.field(hash=False)  # by IP version
-    place: str | None = None  # on which host it is looked for; None: where the lab says that it is
+    place: str | None = None  # the host where it is used; None: the host of its record
     device: str = "eth0"
 
     @property
@@ -141,7 +141,7 @@ class Guest:
         return self.lab.api.show("port", self.port_id)
 
     def at(self, host: str) -> Guest:
-        """The same VM on another host, for as long as it is on two."""
+        """The same VM on another host, during live migration."""
         return dataclasses.replace(self, place=host)
 
     def inside(self, work: Callable[[], T]) -> T:
@@ -158,7 +158,7 @@ class Guest:
 
 
 def make_guests(lab: Lab, *specs: Spec) -> list[Guest]:
-    """All at once: bound, plugged, ACTIVE and addressed."""
+    """Create VMs in one batch: bound, plugged, ACTIVE and addressed."""
     guests = [_define(lab, spec) for spec in specs]
     by_host: dict[str, list[str]] = defaultdict(list)
     for spec in specs:
@@ -211,7 +211,7 @@ def wait_to_reach(source: Guest, target: Guest, version: int = 4, timeout: float
 
 
 class Conversation:
-    """A TCP connection with both its ends here: what one end says, the other must hear."""
+    """A TCP connection with both ends in this process: data sent at one end must arrive at the other."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
@@ -228,22 +228,22 @@ class Conversation:
         self.server.close()
 
     def asks(self, timeout: float = LOST_AFTER) -> bool:
-        """Whether the server hears the client."""
+        """Whether data from the client arrives at the server."""
         return _hearing([(self.client, self.server)], timeout)[0]
 
     def answers(self, timeout: float = LOST_AFTER) -> bool:
-        """Whether the client hears the server."""
+        """Whether data from the server arrives at the client."""
         return _hearing([(self.server, self.client)], timeout)[0]
 
     def talks(self, timeout: float = 5.0) -> bool:
         return self.asks(timeout) and self.answers(timeout)
 
     def carries(self, amount: int = 200_000, timeout: float = 10.0) -> bool:
-        """Whether so many bytes arrive as they were sent, which takes segments of full size."""
+        """Whether this many bytes arrive unchanged, which needs full-size segments."""
         sent, got = secrets.token_bytes(amount), b""
         self.client.settimeout(timeout)
         self.server.settimeout(timeout)
-        for start in range(0, amount, 20_000):  # less than the sockets' buffers hold: nobody waits for us
+        for start in range(0, amount, 20_000):  # less than the socket buffers hold: sending does not block
             part = sent[start : start + 20_000]
             self.client.sendall(part)
             while len(got) < start + len(part):
@@ -252,14 +252,14 @@ class Conversation:
 
 
 def _hearing(pairs: Sequence[tuple[socket.socket, socket.socket]], timeout: float) -> list[bool]:
-    """Of speakers and listeners, which listeners hear what is said now; all speak at the same time."""
+    """The listeners of (sender, listener) pairs that receive data sent now, on all pairs at once."""
     give_up = time.monotonic() + timeout
     words = [_say(speaker) for speaker, _ in pairs]
     return [_hears(listener, word, give_up) for (_, listener), word in zip(pairs, words, strict=True)]
 
 
 def _say(speaker: socket.socket) -> bytes:
-    """A word of its own each time: what was lost before may still come, later."""
+    """A unique payload each time: earlier lost data may still be retransmitted."""
     word = secrets.token_bytes(8)
     with contextlib.suppress(OSError):
         speaker.setblocking(False)
@@ -306,7 +306,7 @@ def converse(client: Guest, server: Guest, number: int = 80, version: int = 4, t
 
 
 def connections(stack: contextlib.ExitStack, tries: Sequence[Attempt]) -> list[Conversation]:
-    """All of them, open and in use."""
+    """All of the connections, established and used once."""
     made = [stack.enter_context(converse(each.client, each.server, each.number, each.version)) for each in tries]
     assert all(connection.talks() for connection in made)
     return made
@@ -314,7 +314,7 @@ def connections(stack: contextlib.ExitStack, tries: Sequence[Attempt]) -> list[C
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """A TCP connection to be tried."""
+    """A TCP connection to try."""
 
     client: Guest
     server: Guest
@@ -338,7 +338,7 @@ def attempts(clients: Guest | Sequence[Guest], servers: Sequence[Guest], *number
 
 
 def connecting(tries: Sequence[Attempt], timeout: float = LOST_AFTER) -> set[Attempt]:
-    """Those that come through. All are tried at the same time: many that do not come through cost no more than one."""
+    """The connections that succeed. All are tried at once, so that timeouts do not add up."""
     through: set[Attempt] = set()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
         for server, number, version in {(each.server, each.number, each.version) for each in tries}:
@@ -358,7 +358,7 @@ def connecting(tries: Sequence[Attempt], timeout: float = LOST_AFTER) -> set[Att
 
 
 def expect(some: Sequence[Attempt], none: Sequence[Attempt] = (), timeout: float = SOON) -> None:
-    """Soon these connections come through, and at the same time those do not."""
+    """Wait until all connections in `some` succeed and none of those in `none` does."""
     tries, wanted = [*some, *none], set(some)
     give_up = time.monotonic() + timeout
     while (found := connecting(tries)) != wanted:
@@ -369,7 +369,7 @@ def expect(some: Sequence[Attempt], none: Sequence[Attempt] = (), timeout: float
 
 
 def wait_to_fall_silent(*connections: Conversation, timeout: float = SOON) -> float:
-    """Until neither side hears the other any more."""
+    """Wait until no data arrives in either direction."""
 
     pairs = [(connection.client, connection.server) for connection in connections]
     pairs += [(listener, speaker) for speaker, listener in pairs]
@@ -384,18 +384,18 @@ def wait_to_fall_silent(*connections: Conversation, timeout: float = SOON) -> fl
 
 
 def ofport(lab: Lab, host: str, port_id: str) -> str:
-    """The number under which a port is plugged, or none."""
+    """The ofport of a plugged port, or none."""
     wanted = f"external_ids:iface-id={port_id}"
     return lab.run(host, ["ovs-vsctl", "--bare", "--columns=ofport", "find", "Interface", wanted]).stdout.strip()
 
 
 def taken_from(guest: Guest) -> int:
-    """How many packets its host's switch has had from a VM."""
+    """The number of packets that the switch of its host received from a VM."""
     number = ofport(guest.lab, guest.host, guest.port_id)
     said = guest.lab.run(guest.host, ["ovs-ofctl", "-O", "OpenFlow14", "dump-ports", "br-int", number]).stdout
     return int(re.findall(r"rx pkts=(\d+)", said)[0])
 
 
 def flows(lab: Lab, host: str, bridge: str = "br-int") -> str:
-    """A bridge's flows, as text, without what changes with every packet."""
+    """A bridge's flows as text, without counters."""
     return lab.run(host, ["ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", bridge]).stdout

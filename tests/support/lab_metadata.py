@@ -1,4 +1,4 @@
-"""Questions to 169.254.169.254 in a lab, as instances ask them."""
+"""Metadata requests of instances in a lab."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ IDENTITY = "/latest/meta-data/instance-id"
 
 
 def curl(lab: Lab, vm: str, path: str = IDENTITY, *options: str, where: str = ADDRESS) -> tuple[int, str]:
-    """Status and text; status 0 where there was no answer at all."""
+    """Status and body; status 0 without a response."""
     argv = ["curl", "-s", "-m", "8", "-w", "\n%{http_code}", *options, f"http://{where}{path}"]
     text, _, status = lab.run(vm, argv, check=False).stdout.rpartition("\n")
     return int(status or 0), text
 
 
 def wait_for_metadata(lab: Lab, vm: str, seconds: float = 10, *, where: str = ADDRESS) -> None:
-    """Until the VM is told who it is."""
+    """Wait until the metadata service returns the VM's own id."""
     own = (200, lab.vms.get(vm).device_id)
     wait_until(lambda: curl(lab, vm, where=where) == own, seconds, f"{vm} has no metadata at {where}")
 
 
 @contextlib.contextmanager
 def asking(lab: Lab, vm: str) -> Iterator[list[str]]:
-    """The VM asks all the time, each time anew; afterwards the list has all answers, `failed` for each that was none."""
+    """Send requests continuously, each on a new connection; then the list has all responses, `failed` for a failure."""
     answers: list[str] = []
     once = f"curl -s -f -m 8 http://{ADDRESS}{IDENTITY} && echo || echo failed"
     process = lab.popen(vm, ["sh", "-c", f"while sleep 0.05; do {once}; done"], stderr=subprocess.DEVNULL)
@@ -42,6 +42,6 @@ def asking(lab: Lab, vm: str) -> Iterator[list[str]]:
 
 
 def metadata_route(lab: Lab, vm: str) -> str:
-    """By whom the VM's packets to metadata go; empty if there is no route of their own."""
+    """The next hop of the VM's metadata route; empty if there is none."""
     words = lab.run(vm, ["ip", "route", "show", f"{ADDRESS}/32"]).stdout.split()
     return words[words.index("via") + 1] if "via" in words else ""

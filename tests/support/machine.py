@@ -1,4 +1,4 @@
-"""Another machine, as far as networks go: network namespace, named namespaces and /sys of its own."""
+"""Another machine as far as networks are concerned: separate network namespace, named namespaces and /sys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ exec sleep infinity
 
 
 class Machine:
-    """`with Machine() as machine: machine.run("ip", "link")`; what is left inside goes with it, but for processes."""
+    """`with Machine() as machine: machine.run("ip", "link")`; devices inside are removed with it, processes are not."""
 
     def __init__(self) -> None:
         self._holder = subprocess.Popen(
@@ -35,10 +35,10 @@ class Machine:
         assert self._holder.stdout is not None
         if self._holder.stdout.readline() != b"ready\n":
             self.close()
-            raise RuntimeError("no namespaces of its own for a test")
+            raise RuntimeError("cannot create namespaces for a test")
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """The command, to be run on this machine. nsenter becomes the command: the pid is its own."""
+        """The command line that runs `argv` on this machine. nsenter execs it, so the pid is the command's own."""
         return ["nsenter", "--target", str(self._holder.pid), "--net", "--mount", "--", *argv]
 
     def run(self, *argv: str, check: bool = True) -> str:
@@ -48,13 +48,13 @@ class Machine:
         return done.stdout
 
     def ask(self, url: str, method: str = "GET", body: object = None) -> dict[str, Any]:
-        """A request from this machine, and the answer."""
+        """An HTTP request from this machine, and its decoded response."""
         data = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
         answer: dict[str, Any] = json.loads(self.run("curl", "-sS", "--noproxy", "*", "-X", method, *data, url))
         return answer
 
     def devices(self) -> set[str]:
-        """Its network devices, loopback aside."""
+        """Its network devices except loopback."""
         return {link["ifname"] for link in json.loads(self.run("ip", "-json", "link"))} - {"lo"}
 
     def named_namespaces(self) -> set[str]:

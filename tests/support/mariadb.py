@@ -12,7 +12,7 @@ from tests.support.process import TemporaryServer
 
 
 class MariaDB(TemporaryServer):
-    """`with MariaDB() as server:` runs a server; `durable` keeps its promise over a power failure, and costs time."""
+    """`with MariaDB() as server:` runs a server; `durable`: flushes each commit, which is slower."""
 
     name = "mariadb"
     users = ("mysql",)
@@ -26,7 +26,7 @@ class MariaDB(TemporaryServer):
 
     def start(self) -> None:
         data = self.directory / "data"
-        # It empties the directory of its temporary tables when it starts: several servers must not share one.
+        # At start it deletes all temporary tables in this directory: several servers must not share one.
         own = {"TMPDIR": str(self.mkdir("tmp"))}
         self.run(
             [
@@ -36,7 +36,7 @@ class MariaDB(TemporaryServer):
             ],
             own,
         )
-        # The server reads this at start, so the password is in no list of arguments; root may no longer log in.
+        # Read by the server at start, so that the password is not a command-line argument; root cannot log in any more.
         init = self.write(
             "init.sql",
             f"CREATE USER '{self.user}'@'127.0.0.1' IDENTIFIED BY '{self.password}';\n"
@@ -66,7 +66,7 @@ class MariaDB(TemporaryServer):
         )
 
     def url(self, dbname: str = "mysql") -> str:
-        """The address of a database, as SQLAlchemy takes it."""
+        """The SQLAlchemy URL of a database."""
         return f"mysql+pymysql://{self.user}:{self.password}@127.0.0.1:{self.port}/{dbname}?charset=utf8mb4"
 
     def create_database(self, name: str) -> str:
@@ -74,14 +74,14 @@ class MariaDB(TemporaryServer):
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop it even when somebody is still connected: an open transaction would hold the drop."""
+        """Drop it even if clients are connected, whose open transactions would block it."""
         with self._connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
             for (thread,) in cursor.fetchall():
                 try:
                     cursor.execute(f"KILL {int(thread)}")
                 except pymysql.err.OperationalError as error:
-                    if error.args[0] != pymysql.constants.ER.NO_SUCH_THREAD:  # it left by itself
+                    if error.args[0] != pymysql.constants.ER.NO_SUCH_THREAD:  # it has disconnected meanwhile
                         raise
             cursor.execute(f"DROP DATABASE IF EXISTS `{name}`")
 

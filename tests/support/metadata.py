@@ -1,4 +1,4 @@
-"""The metadata role with a real process, namespaces and a Nova that checks signatures: what its tests and the bench use."""
+"""The metadata role with a real proxy, namespaces, and a Nova that checks signatures: for tests and the bench."""
 
 from __future__ import annotations
 

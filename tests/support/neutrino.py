@@ -1,4 +1,4 @@
-"""The server under test, started as a user does: the command, a configuration file, and a wait for the first answer."""
+"""The server under test, started as a user does: with the command and a configuration file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Settings = Mapping[str, Mapping[str, object]]
 
 
 def configuration(settings: Settings) -> str:
-    """The text of a configuration file. A dollar sign would be taken for a reference to another option."""
+    """The text of a configuration file. oslo.config would expand a dollar sign as a reference to another option."""
     lines = []
     for section, options in settings.items():
         values = (f"{name} = {str(value).replace('$', '$$')}" for name, value in options.items())
@@ -29,7 +29,7 @@ def configuration(settings: Settings) -> str:
 
 
 def with_keystone(keystone: Keystone) -> Settings:
-    """The settings of a server that asks this Keystone who its callers are."""
+    """The settings of a server that authenticates with this Keystone."""
     return {
         "DEFAULT": {"auth_strategy": "keystone"},
         "keystone_authtoken": {
@@ -49,7 +49,7 @@ def with_keystone(keystone: Keystone) -> Settings:
 class Neutrino(TemporaryServer):
     """`with Neutrino() as server:` runs `neutrino server` at `server.url`, without authentication and with SQLite.
 
-    `settings` go over these defaults, section by section. The server ends by SIGTERM, with all of its processes.
+    `settings` override the defaults, section by section. The server ends by SIGTERM, with all of its processes.
     """
 
     name = "server"
@@ -69,7 +69,7 @@ class Neutrino(TemporaryServer):
             },
             "database": {"connection": f"sqlite:///{self.directory}/neutrino.sqlite"},
             "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
-            "feed": {"run": False},  # a process less to start, for the many tests without a host
+            "feed": {"run": False},  # most tests have no host: one process less to start
         }
         self.settings = {
             section: {**defaults.get(section, {}), **(settings or {}).get(section, {})}
@@ -111,12 +111,12 @@ class Neutrino(TemporaryServer):
 
 
 class Caller:
-    """Requests with one caller's headers; answers come back whole, whatever their status."""
+    """Requests with one caller's headers; responses of every status are returned."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = url
         self._session = requests.Session()
-        self._session.trust_env = False  # a proxy of the environment is not for loopback
+        self._session.trust_env = False  # no proxy of the environment for loopback
         self._session.headers.update(headers or {})
 
     def __call__(

@@ -1,9 +1,9 @@
-"""Open vSwitch for the tests: a database and a switch of their own, in a temporary directory, in userspace.
+"""Open vSwitch for the tests: a separate database and switch in a temporary directory, with the userspace datapath.
 
-Nothing of the machine's own Open vSwitch is touched: sockets, pid files and the database are all in the directory. A
-bridge of datapath type `dummy` is the userspace datapath with devices that exist only inside the switch, so that tests
-need no privileges and leave no devices behind; one of type `netdev` makes real ones, in the network namespace of the
-test's process: one switch with such bridges at a time, as each wants a device called `ovs-netdev`.
+The machine's own Open vSwitch is not touched: sockets, pid files and the database are all in the directory. A
+bridge of datapath type `dummy` has devices that exist only inside the switch, so that tests need no privileges and leave
+no devices behind; one of type `netdev` creates real ones, in the network namespace of the test's process: one switch with
+such bridges at a time, as each creates a device `ovs-netdev`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 
 class OpenVSwitch(TemporaryServer):
-    """`with OpenVSwitch() as switch:` runs one; `vsctl` and `appctl` talk to it."""
+    """`with OpenVSwitch() as switch:` runs one; `vsctl` and `appctl` run commands on it."""
 
     name = "ovs"
-    before: tuple[str, ...] = ()  # what the switch is started by
+    before: tuple[str, ...] = ()  # a command prefix for the switch
     seconds = 20  # for a command
     options: tuple[str, ...] = ("-vconsole:off", "--disable-system", "--enable-dummy")
 
@@ -67,7 +67,7 @@ class OpenVSwitch(TemporaryServer):
 
     @property
     def control(self) -> str:
-        """The switch's control socket, where it stands by default: it has the process's number in its name."""
+        """The switch's control socket at its default path, which contains the pid."""
         number = int((self.directory / "ovs-vswitchd.pid").read_text())
         return f"{self.directory}/ovs-vswitchd.{number}.ctl"
 

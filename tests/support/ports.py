@@ -4,7 +4,7 @@ import socket
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now; the kernel hands out another one each time."""
+    """A free TCP port, chosen by the kernel."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

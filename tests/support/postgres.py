@@ -13,7 +13,7 @@ from tests.support.process import TemporaryServer
 
 
 class Postgres(TemporaryServer):
-    """`with Postgres() as server:` runs a server; `durable` keeps its promise over a power failure, and costs time."""
+    """`with Postgres() as server:` runs a server; `durable`: with fsync, which is slower."""
 
     name = "postgres"
     users = ("postgres",)
@@ -44,11 +44,11 @@ class Postgres(TemporaryServer):
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
-        # SIGINT: end now, do not wait for the clients to leave.
+        # SIGINT: fast shutdown, without waiting for clients to disconnect.
         self.spawn([programs / "postgres", "-D", data, *options], ready=self._ready, stop_signal=signal.SIGINT)
 
     def url(self, dbname: str = "postgres") -> str:
-        """The address of a database, as SQLAlchemy takes it."""
+        """The SQLAlchemy URL of a database."""
         return f"postgresql+psycopg://{self.user}:{self.password}@127.0.0.1:{self.port}/{dbname}"
 
     def create_database(self, name: str) -> str:
@@ -56,7 +56,7 @@ class Postgres(TemporaryServer):
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop it even when somebody is still connected."""
+        """Drop it even if clients are connected."""
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def _connect(self) -> psycopg.Connection:

@@ -1,6 +1,6 @@
-"""Starting a real server in a directory of its own, and ending exactly that server.
+"""Real servers in temporary directories, ended by pid.
 
-Some servers refuse to run as root, so as root they run as another user, who then owns their directory.
+Some servers refuse to run as root; then they run as another user, who owns their directory.
 """
 
 import os
@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-# A test session that is killed cannot clean up; the kernel then ends its servers. By a program that becomes the server, as
-# Python in a child of a process with threads may wait for ever for a lock that one of them had.
+# A killed test session cannot clean up; the kernel then ends its servers (PR_SET_PDEATHSIG). By a program that execs the
+# server: Python code in a forked child (preexec_fn) may deadlock on a lock that another thread held at the fork.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: Callable[[], str | None]) -> None:
-    """Poll `ready` until it is true; `failed` says why waiting longer is useless."""
+    """Poll `ready` until it is true; `failed` returns the reason if waiting longer is pointless."""
     deadline = time.monotonic() + timeout
     while not ready():
         if reason := failed():
@@ -32,11 +32,11 @@ def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: 
 
 
 class TemporaryServer:
-    """A temporary directory and the processes that live in it; a context manager."""
+    """A temporary directory and the processes that use it; a context manager."""
 
     name = "server"
     users: tuple[str, ...] = ()
-    """Who to run as when we are root, by preference; `nobody` if none exists, ourselves if empty."""
+    """Users to run as when started by root, by preference; `nobody` if none exists, the own user if empty."""
 
     def __init__(self) -> None:
         self._account = self._choose_account()
@@ -59,7 +59,7 @@ class TemporaryServer:
         self.stop()
 
     def stop(self) -> None:
-        """End what was started, the last first, and remove the directory."""
+        """End the processes in reverse order, and remove the directory."""
         while self._processes:
             process, stop_signal = self._processes.pop()
             if process.poll() is None:
@@ -74,7 +74,7 @@ class TemporaryServer:
     # --- for the servers ---
 
     def write(self, name: str, text: str) -> Path:
-        """A file that only the server's user can read: it may hold a password."""
+        """Write a file that only the server's user can read: it may contain a password."""
         path = self.directory / name
         path.touch(mode=0o600)
         path.write_text(text)
@@ -122,7 +122,7 @@ class TemporaryServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C at the terminal is for pytest, which then stops the servers in order.
+                # A session of its own: Ctrl-C at the terminal signals pytest only, which then stops the servers in order.
                 start_new_session=True,
                 **self._identity(),
             )
@@ -151,7 +151,7 @@ class TemporaryServer:
         return {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
 
     def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
-        # HOME is the directory: no server reads the settings of whoever runs the tests, or writes there.
+        # HOME is the directory: no server reads or writes the settings of the user who runs the tests.
         base = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
         return {**base, "HOME": str(self.directory), **(extra or {})}
 

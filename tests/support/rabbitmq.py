@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.ports import free_port, listening
 from tests.support.process import TemporaryServer
 
-# Debian's /usr/sbin/rabbitmq-server switches to a user and directories of its own; this one does as it is told.
+# Debian's /usr/sbin/rabbitmq-server switches to its own user and directories; this one uses the given ones.
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
@@ -33,7 +33,7 @@ class RabbitMQ(TemporaryServer):
         if epmd is None or not _SERVER.exists():
             raise RuntimeError("RabbitMQ is not installed: run scripts/setup test")
         epmd_port = free_port()
-        # Erlang would start a port mapper that outlives the broker: one of our own, in the foreground, ends with us.
+        # Erlang would start a port mapper (epmd) that outlives the broker: run one in the foreground instead.
         self.spawn(
             [epmd, "-address", "127.0.0.1", "-port", str(epmd_port)],
             {"ERL_EPMD_RELAXED_COMMAND_CHECK": "1"},
@@ -47,7 +47,7 @@ class RabbitMQ(TemporaryServer):
             "default_user_tags.administrator = true\n"
             "log.console = true\n"
             "log.file = false\n"
-            # A small disk is no reason to block publishers for minutes in a test.
+            # On a small disk the default limit would block publishers.
             "disk_free_limit.absolute = 1MB\n",
         )
         self.write(".erlang.cookie", secrets.token_hex(16)).chmod(0o400)
@@ -67,14 +67,14 @@ class RabbitMQ(TemporaryServer):
                 "RABBITMQ_LOGS": "-",
                 "RABBITMQ_PID_FILE": str(self.directory / "rabbitmq.pid"),
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-                # Makes the script become the broker, so that the process we end is the broker itself.
+                # Makes the script exec the broker, so that the pid is that of the broker itself.
                 "RUNNING_UNDER_SYSTEMD": "true",
             },
             ready=self._ready,
         )
 
     def _ready(self) -> bool:
-        """The broker opens its port last; it is ready once it answers the protocol header."""
+        """The broker opens its port last; it is ready once it responds to the protocol header."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as sock:
                 sock.sendall(b"AMQP\x00\x00\x09\x01")

@@ -1,4 +1,4 @@
-"""A network namespace for a test, held by a process that ends with the test session, and the namespace with it."""
+"""A temporary network namespace, held by a process that ends with the test session."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ThrowawayNamespace:
         return done.stdout
 
     def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A socket that lives inside; the thread that asks for it is there only for a moment."""
+        """A socket inside; a temporary thread enters the namespace to create it."""
         with open("/proc/thread-self/ns/net") as own, open(self.path) as inside:
             _enter(inside.fileno())
             try:

@@ -1,4 +1,4 @@
-"""`neutrino up`, typed and ended as a person does."""
+"""`neutrino up`, started and ended as a user does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Up:
         return self.output.read_text(errors="replace")
 
     def ctrl_c(self) -> int:
-        """The terminal sends the signal to every process of the command; the exit status."""
+        """Send SIGINT to the whole process group, as a terminal does; returns the exit status."""
         family = tree(self.process.pid)
         os.killpg(self.process.pid, signal.SIGINT)
         status = self.process.wait(timeout=20)
@@ -43,11 +43,11 @@ class Up:
 def up(
     directory: Path, *arguments: str, path: str | None = None, on: Machine | None = None, before: Sequence[str] = ()
 ) -> Iterator[Up]:
-    """`neutrino up` in a directory, once it has said what to type next."""
+    """`neutrino up` in a directory, once it has printed the next steps."""
     if on is not None:
         arguments = (*arguments, "--state", str(directory / "state"))
     else:
-        arguments = (*arguments, "--no-dataplane")  # the devices of this machine are not ours to make
+        arguments = (*arguments, "--no-dataplane")  # do not create devices on this machine
     port = free_port()
     output = directory / "output"
     environment = {"PATH": path or f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}

@@ -46,7 +46,7 @@ class Host:
                 await asyncio.sleep(0.001)
 
 
-def test_what_is_kept_is_started_and_started_again():
+def test_a_daemon_is_started_and_respawned():
     async def run() -> None:
         host = Host()
         async with host.running():
@@ -64,7 +64,7 @@ def test_what_is_kept_is_started_and_started_again():
     asyncio.run(run())
 
 
-def test_what_runs_already_is_left_and_watched():
+def test_a_running_daemon_is_adopted():
     """As after the agent's restart."""
 
     async def run() -> None:
@@ -80,7 +80,7 @@ def test_what_runs_already_is_left_and_watched():
     asyncio.run(run())
 
 
-def test_what_runs_otherwise_is_started_anew():
+def test_a_daemon_with_another_digest_is_restarted():
     async def run() -> None:
         host = Host()
         async with host.running():
@@ -99,7 +99,7 @@ def test_what_runs_otherwise_is_started_anew():
     asyncio.run(run())
 
 
-def test_what_is_dropped_is_stopped_and_stays_so():
+def test_a_stopped_daemon_stays_stopped():
     async def run() -> None:
         host = Host()
         async with host.running():
@@ -115,7 +115,7 @@ def test_what_is_dropped_is_stopped_and_stays_so():
     asyncio.run(run())
 
 
-def test_one_that_keeps_ending_is_tried_ever_less_often():
+def test_respawns_back_off():
     delays = Delays(first=0.5, longest=60, steady=60)
     assert [delays.after(failures) for failures in range(5)] == [0, 0.5, 1, 2, 4]
     assert delays.after(100) == 60
@@ -133,7 +133,7 @@ def test_one_that_keeps_ending_is_tried_ever_less_often():
     asyncio.run(run())
 
 
-def test_one_that_has_run_for_long_has_no_past():
+def test_a_long_run_resets_the_back_off():
     async def run() -> None:
         host = Host(delays=Delays(first=1000, longest=1000, steady=0))
         async with host.running():
@@ -145,7 +145,7 @@ def test_one_that_has_run_for_long_has_no_past():
     asyncio.run(run())
 
 
-def test_one_that_cannot_be_started():
+def test_a_daemon_that_cannot_be_started():
     async def run() -> None:
         host = Host()
         async with host.running():
@@ -167,7 +167,7 @@ def test_one_that_cannot_be_started():
     asyncio.run(run())
 
 
-def test_an_end_ends_the_agent_where_that_is_configured():
+def test_with_action_exit_the_agent_exits_with_a_daemon():
     async def run() -> None:
         host = Host(action="exit")
         task = asyncio.create_task(host.supervisor.run())
@@ -181,7 +181,7 @@ def test_an_end_ends_the_agent_where_that_is_configured():
     asyncio.run(run())
 
 
-def test_an_interval_of_zero_turns_watching_off():
+def test_an_interval_of_zero_turns_supervision_off():
     async def run() -> None:
         host = Host(interval=0)
         async with host.running():
@@ -194,13 +194,13 @@ def test_an_interval_of_zero_turns_watching_off():
 
 
 class Silent(FakeProcesses):
-    """One that tells of no end, as where the kernel has no pidfds."""
+    """Without notifications of exits, as on a kernel without pidfds."""
 
     async def wait(self, process: Process) -> ExitStatus:
         raise OSError("Function not implemented")
 
 
-def test_an_end_that_nobody_told_of_is_found():
+def test_an_exit_without_notification_is_found_by_the_periodic_check():
     async def run() -> None:
         host = Host(interval=0.02)
         host.processes = Silent()
@@ -214,7 +214,7 @@ def test_an_end_that_nobody_told_of_is_found():
     asyncio.run(run())
 
 
-def test_daemons_are_left_when_the_agent_ends():
+def test_daemons_outlive_the_agent():
     async def run() -> None:
         host = Host()
         async with host.running():

@@ -22,11 +22,10 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
-from neutrino.server.scheduling.scheduler import SchedulingOptions
+from tests.support.dhcp_ports import scheduler_without_ports
 
 ADMIN = admin_context("admins")
 ALICE = Context(
@@ -46,7 +45,7 @@ class Api:
         self.db = db
         self.now = 1_800_000_000.0
         self.registry = Registry(db, clock=lambda: self.now)
-        self.scheduler = DhcpScheduler(db, self.registry, SchedulingOptions())
+        self.scheduler = scheduler_without_ports(db, self.registry)
         self.plugin = Agents(db, self.registry, [self.scheduler])
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[], default_config_dirs=[])

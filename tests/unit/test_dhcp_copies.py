@@ -1,4 +1,4 @@
-"""Which DHCP port a host serves from, and what ends with an address that it had."""
+"""Which DHCP port a host serves from, and the conntrack entries of removed addresses."""
 
 from __future__ import annotations
 

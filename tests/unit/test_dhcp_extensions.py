@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from oslo_config import cfg
 
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import Contribution, DhcpExtension, Line
@@ -20,7 +21,7 @@ from tests.support.unsynced import eventually
 V4, V6 = subnet(1), subnet(2, "2001:db8::/64", ipv6_address_mode="dhcpv6-stateful")
 OWN = dhcp_port(0xD1, "10.0.0.2", on=(V4,))
 VM = port(1, "10.0.0.11", on=(V4,))
-NTP: DhcpExtension = python_of("design/dhcp-extensions.md")["NtpServer"]()
+NTP: DhcpExtension = python_of("design/dhcp-extensions.md")["NtpServer"](cfg.ConfigOpts())
 
 
 class Fixed:

@@ -109,7 +109,7 @@ def test_leases_of_ports_that_are_there_stay() -> None:
     assert released() == {"10.0.0.11", "10.0.0.12", "2001:db8:4::11"}
 
 
-def test_an_address_that_went_to_another_port() -> None:
+def test_the_lease_of_an_address_that_moved_to_another_port_is_stale() -> None:
     thief = port(3, "10.0.0.11", "2001:db8:4::11", on=(V4, V6))
     two = port(2, "10.0.0.12", on=(V4,))
     assert released(thief, two) == {"10.0.0.11", "2001:db8:4::11"}

@@ -1,4 +1,4 @@
-"""What dnsmasq is given: command, files of hosts, options and leases, by tables of networks."""
+"""Rendering of dnsmasq's command line, host, option and lease files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.dnsmasq_files import MAX_ROUTE_BYTES, render_option
 from neutrino.agent.dhcp.extension_api import MAX_LINE_BYTES, Line
 from neutrino.agent.dhcp.leases import render_leases
 from neutrino.agent.dhcp.network import ServedNetwork, serves_metadata
-from neutrino.agent.dhcp.options_file import MAX_ROUTE_BYTES, render_option
 from neutrino.agent.dhcp.render import DesiredDhcp, render
 from neutrino.model.dhcp import DnsName
 from neutrino.model.state import Subnet
@@ -113,7 +113,7 @@ def test_ranges() -> None:
         ({"dns_domain": ""}, [], ["--domain="]),
     ],
 )
-def test_what_the_operator_asks_for(given: dict[str, Any], words: list[str], absent: list[str]) -> None:
+def test_options_of_the_operator(given: dict[str, Any], words: list[str], absent: list[str]) -> None:
     command = render_command(network((V4,), OWN), settings(**given))
     assert [w for w in words if w not in command] == []
     assert [w for w in absent if w in command] == []
@@ -409,7 +409,7 @@ def test_a_line_has_a_most_bytes() -> None:
     assert (fits.fault, too_long.fault) == ("", "it has 1024 bytes, and dnsmasq reads 1023")
 
 
-def test_of_many_neighbours_those_are_told_that_fit_into_the_option() -> None:
+def test_only_as_many_routes_to_other_subnets_as_fit_into_the_option() -> None:
     many = [subnet(0x100 + number, f"10.1.{number}.0/24") for number in range(60)]
     first = subnet(1, host_routes=tuple((f"192.0.2.{number}/32", "10.0.0.9") for number in range(10)))
     this = network((first, *many), OWN)

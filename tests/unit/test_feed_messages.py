@@ -110,7 +110,7 @@ def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
 
 
 def up(port: str) -> Any:
-    return lambda serial: m.PortUp(serial=serial, port_id=port)
+    return m.PortUp(port_id=port)
 
 
 def test_what_was_not_acknowledged_is_said_again() -> None:
@@ -129,7 +129,7 @@ def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
     box = UnacknowledgedReports()
     box.put(("port", "a"), up("a"))
     box.take()
-    box.put(("port", "a"), lambda serial: m.PortDown(serial=serial, port_id="a"))
+    box.put(("port", "a"), m.PortDown(port_id="a"))
     box.acknowledge(1)
     assert box.take() == [m.PortDown(serial=2, port_id="a")]
     box.acknowledge(2)
@@ -139,7 +139,7 @@ def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
 def test_what_waits_is_bounded_and_errors_go_first() -> None:
     box = UnacknowledgedReports(most=2)
     box.put(("port", "a"), up("a"))
-    box.put(("error", "port", "b"), lambda serial: m.Problem(serial=serial, text="x"))
+    box.put(("error", "port", "b"), m.Problem(text="x"))
     box.put(("port", "c"), up("c"))
     box.put(("port", "d"), up("d"))
     assert [getattr(one, "port_id", "error") for one in box.take()] == ["c", "d"]

@@ -61,8 +61,8 @@ BAD: list[tuple[HostMessage, str]] = [
         for value in ("x", "192.0.2.300", "h2", "fe80::1%eth0", "192.0.2.1/24")
     ),
     *((says(tunneling_ip=value), "tunneling_ip") for value in (5, ["192.0.2.1"], {"a": 1}, True)),
-    *((says(tunneling_ip=value), "address of one host") for value in ("0.0.0.0", "::", "224.0.0.1", "ff02::1")),
-    (says(tunneling_ip="255.255.255.255"), "address of one host"),
+    *((says(tunneling_ip=value), "not the address of one host") for value in ("0.0.0.0", "::", "224.0.0.1", "ff02::1")),
+    (says(tunneling_ip="255.255.255.255"), "not the address of one host"),
     *((says(tunnel_types=value), "tunnel_types") for value in ("vxlan", ["x"], [["vxlan"]], [5], {"vxlan": 1}, None)),
     *((says(bridge_mappings=value), "bridge_mappings") for value in ([], "a:b", {"a": 5}, {"a": "b\n"}, {"": "b"})),
     (says(bridge_mappings={f"net{n}": "br" for n in range(2000)}), "bridge_mappings"),

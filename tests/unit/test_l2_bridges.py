@@ -66,7 +66,7 @@ def test_the_second_plan_is_empty(ovsdb):
     assert plan_tunnels(OPTIONS, HOSTS, ovsdb.read()).changes == ()
 
 
-def test_those_who_plug_are_served_beside_others():
+def test_managers_are_added_and_others_stay():
     ovsdb = FakeOvsdb()
     ovsdb.apply([SetManager("ptcp:9")])
     options = BridgeOptions(managers=("ptcp:6640:127.0.0.1",))

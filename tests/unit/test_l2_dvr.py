@@ -58,7 +58,7 @@ def test_what_was_routed_leaves_with_the_hosts_mac_and_arrives_with_the_routers(
 
 
 @pytest.mark.parametrize("nd_extension", [True, False])
-def test_who_asks_for_the_router_is_answered_on_its_own_host(net: state.Network, nd_extension: bool) -> None:
+def test_requests_for_the_router_are_answered_on_the_same_host(net: state.Network, nd_extension: bool) -> None:
     hosts = cloud(net, DatapathFeatures(nd_extension))
     asked = packet.arp_request(mac(1), "10.0.0.1", GATEWAY_IP)
     assert set(hosts.send("h1", "p1", asked)) == {"gw-h1"}
@@ -83,7 +83,7 @@ def test_instances_talk_among_themselves_as_ever(net: state.Network) -> None:
     assert left.packet["eth_src"] == mac(1)
 
 
-def test_before_a_host_knows_its_mac_nothing_is_sent_under_the_routers(net: state.Network) -> None:
+def test_without_a_dvr_mac_nothing_leaves_with_the_routers_mac(net: state.Network) -> None:
     hosts = Cloud(*HOSTS, options=FlowOptions(distributed=True))
     hosts.apply(net, OPEN, port("p2", 2, host="h2", groups=["open"]), gateway("h1"), gateway("h2"))
     assert hosts.on_wire("h1", "gw-h1", packet.tcp(routed("10.0.9.9"), end(2), 80)) == []
@@ -96,7 +96,7 @@ def test_a_host_that_does_not_take_part_has_no_flows_for_it() -> None:
     assert not [flow for flows in rendered.flows.values() for flow in flows.values() if MACS["h1"] in flow.text()]
 
 
-def test_a_second_look_plans_nothing(net: state.Network) -> None:
+def test_a_second_plan_is_empty(net: state.Network) -> None:
     hosts = cloud(net)
     for host in hosts.hosts.values():
         assert host.desired is not None

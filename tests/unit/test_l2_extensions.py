@@ -8,11 +8,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from neutrino.agent import extensions as loading
 from neutrino.agent.config import RefusedToStart, configuration
-from neutrino.agent.l2 import extensions as extensions_module
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers, use_meter
-from neutrino.agent.l2.extensions import BUILT_IN, load
+from neutrino.agent.l2.extensions import BUILT_IN, ENTRY_POINTS, load
 from neutrino.agent.l2.pipeline import TRANSIENT
 from neutrino.dataplane.openflow.api import Flow, Meter, flow
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, SetBridge, SetPort
@@ -237,8 +237,8 @@ def test_meter_ids_depend_on_names_alone() -> None:
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: object, names: str, **known: str) -> tuple[L2Extension, ...]:
-    entries = [EntryPoint(name, value, extensions_module.ENTRY_POINTS) for name, value in known.items()]
-    monkeypatch.setattr(extensions_module, "entry_points", lambda group: entries)
+    entries = [EntryPoint(name, value, ENTRY_POINTS) for name, value in known.items()]
+    monkeypatch.setattr(loading, "entry_points", lambda group: entries)
     file = f"{tmp_path}/agent.ini"
     with open(file, "w") as written:
         written.write(f"[agent]\nextensions = {names}\n")
@@ -254,9 +254,9 @@ def test_extensions_are_loaded_in_the_order_of_the_option(monkeypatch: pytest.Mo
     found = loaded(monkeypatch, tmp_path, "example", example=here)
     assert found[:-1] == BUILT_IN
     assert found[-1].name == "rate_limit"
-    with pytest.raises(RefusedToStart, match=r"\[agent\] extensions: no installed package .* nothing"):
+    with pytest.raises(RefusedToStart, match="extension 'nothing' is not installed"):
         loaded(monkeypatch, tmp_path, "example, nothing", example=here)
     with pytest.raises(RefusedToStart, match="there are two extensions called 'rate_limit'"):
         loaded(monkeypatch, tmp_path, "example, again", example=here, again=here)
-    with pytest.raises(RefusedToStart, match="broken cannot be loaded"):
+    with pytest.raises(RefusedToStart, match=r"extension 'broken' .* cannot be loaded"):
         loaded(monkeypatch, tmp_path, "broken", broken=f"{__name__}:missing")

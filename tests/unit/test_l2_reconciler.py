@@ -1,4 +1,4 @@
-"""Rounds of plugged on a whole fake switch: what they make, what they leave alone, what they say."""
+"""Reconciliations on a whole fake Open vSwitch: what they apply, leave alone and report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def host() -> SwitchHost:
     return SwitchHost()
 
 
-def test_a_plugged_port_is_wired_and_told_with_its_revision(host: SwitchHost) -> None:
+def test_a_plugged_port_is_wired_at_its_revision(host: SwitchHost) -> None:
     host.reconcile()
     host.plug("p1")
     outcome = host.reconcile(NET, OPEN, port("p1", 1, groups=["open"], revision=7))
@@ -33,7 +33,7 @@ def test_a_plugged_port_is_wired_and_told_with_its_revision(host: SwitchHost) ->
     assert host.tag("p1") == 1
 
 
-def test_a_second_round_changes_nothing(host: SwitchHost) -> None:
+def test_a_second_reconciliation_changes_nothing(host: SwitchHost) -> None:
     host.reconcile()
     host.plug("p1")
     objects = (NET, OPEN, PEER, port("p1", 1, groups=["open"]))
@@ -77,14 +77,14 @@ def test_a_port_that_was_down_does_not_take_back_a_vlan_that_another_network_has
     assert (host.tag("p1"), host.tag("p2")) == (2, 1)
 
 
-def test_a_port_that_nobody_knows_must_not_talk(host: SwitchHost) -> None:
+def test_an_unknown_port_must_not_talk(host: SwitchHost) -> None:
     host.reconcile()
     host.plug("stranger")
     assert host.reconcile().wired == {}
     assert host.tag("stranger") == DEAD_VLAN
 
 
-def test_before_the_server_has_told_everything_nothing_is_taken_away(host: SwitchHost) -> None:
+def test_before_synced_nothing_is_removed(host: SwitchHost) -> None:
     host.reconcile()
     host.plug("p1")
     host.plug("p2")
@@ -238,7 +238,7 @@ def test_a_physical_network_without_its_bridge_is_a_fault_and_the_rest_works() -
     assert "p1" in outcome.wired
 
 
-def test_a_port_on_another_bridge_is_told_as_up_and_not_wired(host: SwitchHost) -> None:
+def test_a_port_on_another_bridge_is_up_and_not_wired(host: SwitchHost) -> None:
     host.switch.ovsdb.apply([SetBridge("br-theirs")])
     host.reconcile()
     host.plug("p1", "br-theirs")
@@ -295,7 +295,7 @@ def test_a_datapath_of_which_nothing_can_be_learned_gets_what_every_datapath_tak
     assert answers_neighbours(host)
 
 
-def test_a_datapath_that_cannot_do_what_it_could_is_looked_at_again(host: SwitchHost) -> None:
+def test_features_are_read_again_after_a_rejected_flow(host: SwitchHost) -> None:
     host.reconcile()
     host.plug("p1")
     objects = (NET, OPEN, PEER, port("p1", 1, groups=["open"]))
@@ -412,7 +412,7 @@ def test_a_rejected_flow_of_a_network_leaves_the_others_and_the_ports_alone(host
     assert host.reconcile(*objects, known).faults == {}
 
 
-def test_a_switch_that_takes_nothing_more_is_not_asked_for_ever(host: SwitchHost) -> None:
+def test_the_number_of_bundles_is_bounded(host: SwitchHost) -> None:
     host.reconcile()
     for number in range(1, 400):
         host.plug(f"p{number}")
@@ -446,7 +446,7 @@ def test_what_a_removed_rule_had_allowed_is_ended(host: SwitchHost) -> None:
     assert {entry.local for entry in host.connections.flushed} >= {"10.0.0.1", "2001:db8::1"}
 
 
-def test_looking_says_what_would_change_and_changes_nothing(host: SwitchHost) -> None:
+def test_a_dry_run_shows_the_changes_and_applies_none(host: SwitchHost) -> None:
     from tests.support.switch_host import host_state
 
     host.reconcile()

@@ -1,6 +1,4 @@
-"""The L2 role: a round that cannot be is told and tried again; what is there goes on; what is held stays; what the switch
-rejects is reported.
-"""
+"""The L2 role: retries of failed reconciliations, held ports, and reports of what the switch rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distributed routers: what each host is given, the namespaces they are made of, and that nothing of them stays."""
+"""Distributed routers: what each host gets, their namespaces, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def port(key: str, ip: str, number: int = 1, mac: str = "fa:16:3e:00:09:09") -> 
     return DhcpPort(id=key, network_id=f"net-{number}", mac_address=mac, fixed_ips=fixed)
 
 
-# --- what hosts are given ---------------------------------------------------------------------------------------------
+# --- what hosts get ---------------------------------------------------------------------------------------------------
 
 
-def test_each_host_has_its_own_floating_ips_and_the_central_one_the_rest() -> None:
+def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None:
     fips = (floating(8, "10.0.1.8", "h2"), floating(9, "10.0.1.9", "h3"), floating(10, "10.0.1.10", ""))
     base = router(distributed=True, floating_ips=fips)
     modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external"}
@@ -94,7 +94,7 @@ def test_each_host_has_its_own_floating_ips_and_the_central_one_the_rest() -> No
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def test_who_has_no_floating_ip_goes_by_the_central_host_and_nobody_is_asked_for() -> None:
+def test_addresses_without_a_floating_ip_are_routed_to_the_snat_host_and_neighbours_are_permanent() -> None:
     known = [port("p1", "10.0.1.9"), port("p2", "10.0.2.9", 2, "fa:16:3e:00:09:0a"), port(interface(1).id, "10.0.1.1")]
     namespace = rendered(distributed(), OPTIONS, ports=known).namespace
     first, second = snat_table("10.0.1.0/24"), snat_table("10.0.2.0/24")
@@ -118,7 +118,7 @@ def test_without_a_gateway_only_its_subnets_are_reached() -> None:
     assert (namespace.rules, namespace.routes) == (frozenset(), frozenset())
 
 
-def test_a_floating_ip_has_a_rule_of_its_own_that_comes_first(tmp_path: Path) -> None:
+def test_the_rule_of_a_floating_ip_precedes_those_of_subnets(tmp_path: Path) -> None:
     link = LinkLocals(str(tmp_path)).allocate("r1")
     made = rendered(distributed("r1", floating(9, "10.0.1.9")), OPTIONS, link=link)
     assert rule(FLOATING_PRIORITY, source="10.0.1.9/32", table=FLOATING_TABLE) in made.namespace.rules
@@ -130,7 +130,7 @@ def test_a_floating_ip_has_a_rule_of_its_own_that_comes_first(tmp_path: Path) ->
     assert text.count("@floating_to_fixed") == 1
 
 
-def test_the_central_part_translates_the_rest() -> None:
+def test_snat_namespace_translates_the_other_floating_ips() -> None:
     central = rendered(distributed("r1", floating(9, "10.0.1.9", ""), centralized=True), OPTIONS, kind="snat")
     assert central.namespace.name == "snat-r1"
     assert {each.name for each in central.namespace.devices} == {
@@ -155,7 +155,7 @@ def test_an_extra_route_is_where_its_next_hop_is() -> None:
     assert {"10.9.0.0/16", "10.8.0.0/16"} <= {each.destination for each in central.namespace.routes}
 
 
-def test_a_port_that_comes_moves_or_goes_is_news_for_the_routers_on_its_network() -> None:
+def test_a_port_that_is_created_moved_or_deleted_requeues_the_routers_on_its_network() -> None:
     routers = [distributed("r1"), msgspec.structs.replace(router(), id="plain")]
     old, new = port("p", "10.0.1.9"), port("p", "10.0.1.10")
     for change in (StateChange("dhcp_port", "p", None, new), StateChange("dhcp_port", "p", old, new)):
@@ -172,7 +172,7 @@ def test_a_port_that_comes_moves_or_goes_is_news_for_the_routers_on_its_network(
     )
 
 
-def test_link_local_pairs_are_kept_and_told_apart(tmp_path: Path) -> None:
+def test_link_local_pairs_are_kept_and_unique(tmp_path: Path) -> None:
     first = LinkLocals(str(tmp_path))
     pairs = {key: first.allocate(key) for key in ("r1", "r2", "r3")}
     assert len(set(pairs.values())) == 3
@@ -183,7 +183,7 @@ def test_link_local_pairs_are_kept_and_told_apart(tmp_path: Path) -> None:
     assert again.allocate("r4") == pairs["r2"]
 
 
-# --- made and taken away ----------------------------------------------------------------------------------------------
+# --- applied and removed ----------------------------------------------------------------------------------------------
 
 
 class Quiet:
@@ -191,7 +191,7 @@ class Quiet:
 
 
 class Host:
-    """`complete` says whether the server has told everything."""
+    """`complete`: the feed is synced."""
 
     def __init__(self, state_path: Path) -> None:
         self.netlink, self.ovsdb = FakeNetlink(), FakeOvsdb()
@@ -237,7 +237,7 @@ def test_a_second_time_nothing_is_changed(host: Host) -> None:
     assert ("fip-outside", FG, "203.0.113.9") in host.announcer.announced
 
 
-def test_what_is_needed_no_longer_goes(host: Host) -> None:
+def test_namespaces_that_are_not_needed_any_more_are_removed(host: Host) -> None:
     host.apply(distributed("r1", floating(9, "10.0.1.9"), centralized=True))
     host.apply(distributed("r1", centralized=True))
     assert host.namespaces == {"qrouter-r1", "snat-r1"}
@@ -249,7 +249,7 @@ def test_what_is_needed_no_longer_goes(host: Host) -> None:
     assert host.dataplane.known() == frozenset()
 
 
-def test_routers_share_the_way_out_until_the_last_has_gone(host: Host) -> None:
+def test_routers_share_a_fip_namespace_until_the_last_is_removed(host: Host) -> None:
     host.apply(distributed("r1", floating(9, "10.0.1.9")))
     host.apply(distributed("r2", floating(10, "10.0.1.10")))
     assert {"fpr-r1", "fpr-r2", FG} <= host.netlink.read("fip-outside").devices.keys()
@@ -262,18 +262,18 @@ def test_routers_share_the_way_out_until_the_last_has_gone(host: Host) -> None:
     assert (host.namespaces, host.plugged) == (set(), set())
 
 
-def test_before_all_is_told_others_stay_joined(host: Host) -> None:
+def test_before_synced_other_routers_stay_in_the_fip_namespace(host: Host) -> None:
     host.apply(distributed("r1", floating(9, "10.0.1.9")))
     second = distributed("r2", floating(10, "10.0.1.10"))
     host.apply(second)
-    first, host.complete = host.routers.pop("r1"), False  # an agent that has just started, and heard of one only
+    first, host.complete = host.routers.pop("r1"), False  # an agent that has just started and knows one only
     host.dataplane.apply(second)
     assert "fpr-r1" in host.netlink.read("fip-outside").devices
     host.routers["r1"], host.complete = first, True
     assert host.dataplane.apply(first).changes == 0
 
 
-def test_other_routers_are_made_as_ever(host: Host) -> None:
+def test_a_centralized_router_has_one_namespace(host: Host) -> None:
     host.apply(router())
     assert host.namespaces == {"qrouter-r1"}
     assert GATEWAY.id[:11] in {name.removeprefix("tap") for name in host.plugged}

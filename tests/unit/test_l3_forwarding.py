@@ -1,4 +1,4 @@
-"""Port forwardings: which map each is in, how many elements it costs, and which connections end with a change."""
+"""Port forwardings: which map each is in, how many elements it has, and which connections a change makes stale."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MOVED = forwarding((1000, 1010), (1000, 1010), "10.0.1.10")
         ((RANGE,), (forwarding((1003, 1005), (1003, 1005)),), {(1000, 1002), (1006, 1010)}),
         ((RANGE,), (forwarding((1004, 1004), (1004, 1004)),), {(1000, 1003), (1005, 1010)}),
         ((RANGE,), (forwarding((1000, 1010), (1001, 1011)),), {(1000, 1010)}),
-        ((RANGE,), (forwarding((1000, 1010), (1005, 1005)),), {(1000, 1010)}),
+        ((RANGE,), (forwarding((1000, 1010), (1005, 1005)),), {(1000, 1004), (1006, 1010)}),
         ((forwarding((1004, 1004), (1004, 1004)),), (RANGE,), set()),
         ((forwarding((1004, 1004), (53, 53)),), (forwarding((1000, 1010), (53, 53)),), set()),
         (
@@ -80,7 +80,7 @@ MOVED = forwarding((1000, 1010), (1000, 1010), "10.0.1.10")
         ((RANGE, forwarding((1011, 1011), (5, 5))), (RANGE,), {(1011, 1011)}),
     ],
 )
-def test_connections_end_where_ports_lead_elsewhere(
+def test_connections_are_stale_where_ports_are_forwarded_elsewhere(
     before: tuple[PortForwarding, ...], after: tuple[PortForwarding, ...], expected: set[Ports]
 ) -> None:
     assert ended(elements(*before), *after) == expected

@@ -1,4 +1,4 @@
-"""A router's parts as they are rendered: devices and routes, translation, advertisements, keepalived."""
+"""Rendering of a router: devices and routes, NAT, router advertisements, keepalived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.routing import GATEWAY, QG, address, floating, interface, mem
 OPTIONS = L3Options(host="h1", veth=True)
 
 
-def test_devices_addresses_and_the_way_out() -> None:
+def test_devices_addresses_and_the_default_route() -> None:
     namespace = rendered(router(floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS).namespace
     assert namespace.name == "qrouter-r1"
     assert {(each.name, each.peer, each.tx_checksum) for each in namespace.devices} == {
@@ -56,7 +56,7 @@ def test_extra_routes_and_a_gateway_outside_its_subnet() -> None:
     }
 
 
-def test_without_a_next_hop_for_ipv6_the_gateway_listens_to_routers_outside() -> None:
+def test_without_a_next_hop_for_ipv6_the_gateway_accepts_router_advertisements() -> None:
     dual = msgspec.structs.replace(GATEWAY, addresses=(*GATEWAY.addresses, address("2001:db8::5", "2001:db8::/64")))
     silent = rendered(router(gateway=dual), OPTIONS).namespace
     assert silent.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "2"
@@ -65,7 +65,7 @@ def test_without_a_next_hop_for_ipv6_the_gateway_listens_to_routers_outside() ->
     assert told.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "0"
 
 
-def test_translation_names_what_it_translates_and_nothing_between_internal_subnets() -> None:
+def test_floating_ips_and_snat_are_translated_and_nothing_between_internal_subnets() -> None:
     text = nft_text(router(floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS)
     assert "203.0.113.9 : 10.0.1.9" in text
     assert "10.0.1.9 : 203.0.113.9" in text
@@ -99,7 +99,7 @@ def _keepalived(wanted: Router) -> str:
     return render_keepalived(failover, OPTIONS, "/state/fifo")
 
 
-def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
+def test_with_ha_keepalived_sets_the_addresses() -> None:
     shared = router(ha=membership(), floating_ips=(floating(9, "10.0.1.9"),))
     namespace = rendered(shared, OPTIONS).namespace
     assert {(each.device, each.address) for each in namespace.addresses} == {("ha-ffffffff-aa", "169.254.192.7/18")}
@@ -118,7 +118,7 @@ def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
         assert line in text, text
 
 
-def test_a_host_that_takes_over_translates_as_the_one_before() -> None:
+def test_after_a_failover_the_new_host_translates_as_the_old_one() -> None:
     alone, shared = (nft_text(each, OPTIONS) for each in (router(), router(ha=membership())))
     assert f'oifname "{QG}" snat ip to 203.0.113.5 fully-random' in alone
     assert f'oifname "{QG}" snat ip to 203.0.113.5' in shared

@@ -1,4 +1,4 @@
-"""The L3 role on fakes: the newest state wins, failures are told, drift is put right, extensions hear of everything."""
+"""The L3 role on fakes: the newest state wins, failures are reported, drift is repaired, extensions are notified."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
         await host.role.settle()
         assert await host.verified()
         await host.until(
-            lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not said on the bridge"
+            lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not reported on the bridge"
         )
         host.tell(None)
         await host.until(lambda: not host.is_there, "it is still there")
@@ -55,7 +55,7 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
     run(host, test)
 
 
-def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host: Host) -> None:
+def test_a_stale_cache_removes_nothing_before_the_first_synced(host: Host) -> None:
     old, new = router(), router(floating_ips=(floating(9, "10.0.1.5"),))
 
     def translates() -> bool:
@@ -72,7 +72,7 @@ def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host
     async def with_an_old_cache() -> None:
         await host.until(lambda: "r1" in host.role._applied, "looked at")
         assert translates()
-        host.role.synced()  # and it was right
+        host.role.synced()  # the server agrees with the cache
         await host.until(lambda: not translates(), "what the server does not say goes")
 
     run(host, first)
@@ -81,22 +81,24 @@ def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host
     run(host, with_an_old_cache, synced=False)
 
 
-def test_floating_ips_that_work_and_one_that_cannot_be_made(host: Host) -> None:
+def test_floating_ips_are_reported_active_and_one_that_cannot_be_applied_error(host: Host) -> None:
     async def test() -> None:
         first, second = floating(9, "10.0.1.9"), floating(10, "10.0.1.10")
         host.tell(router(floating_ips=(first,)))
-        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not told")
+        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
         broken, host.nft.change_elements = host.nft.change_elements, _fails  # type: ignore[method-assign, assignment]
         host.tell(router(floating_ips=(first, second)))
-        await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not told")
+        await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not reported")
         assert ("floatingip", "fip-9", "ERROR") not in host.feed.statuses
         assert "no more" in host.problems["r1"]
         host.nft.change_elements = broken  # type: ignore[method-assign]
         await host.until(lambda: host.feed.statuses[-1] == ("floatingip", "fip-10", "ACTIVE"), "it is not tried again")
         await host.until(lambda: not host.problems, "the problem stays")
-        # Put before the same port again while nobody looked: the server waits for our word.
+        # Disassociated and associated again between two rounds: the server waits for another report.
         host.tell(router(floating_ips=(first, msgspec.structs.replace(second, revision=7))))
-        await host.until(lambda: host.feed.statuses.count(("floatingip", "fip-10", "ACTIVE")) == 2, "not told again")
+        await host.until(
+            lambda: host.feed.statuses.count(("floatingip", "fip-10", "ACTIVE")) == 2, "not reported again"
+        )
 
     run(host, test)
 
@@ -105,7 +107,7 @@ def _fails(*_: object) -> None:
     raise NftError("no more elements")
 
 
-def test_what_was_changed_by_hand_is_put_right(tmp_path: Path) -> None:
+def test_drift_is_repaired(tmp_path: Path) -> None:
     host = Host(tmp_path, repair=0.05)
 
     async def test() -> None:
@@ -124,7 +126,7 @@ def test_what_was_changed_by_hand_is_put_right(tmp_path: Path) -> None:
     run(host, test)
 
 
-def test_a_device_taken_off_the_bridge_is_put_back_at_once(host: Host) -> None:
+def test_a_device_removed_from_the_bridge_is_plugged_again_at_once(host: Host) -> None:
     def plugged() -> bool:
         return "tap00000001-aa" in host.ovsdb.read().bridges["br-int"].ports
 
@@ -166,7 +168,7 @@ def test_extensions_are_notified_and_their_failures_are_problems_of_the_router(h
     run(host, test)
 
 
-def test_keepalived_is_started_when_it_can_hear_the_others(host: Host) -> None:
+def test_keepalived_is_started_after_its_port_is_wired(host: Host) -> None:
     port_holds = host.port_holds = PortHolds()
     host.restart()
     port = membership().interface.id
@@ -179,6 +181,22 @@ def test_keepalived_is_started_when_it_can_hear_the_others(host: Host) -> None:
         assert "keepalived r1" not in host.processes.running()
         port_holds.set_wired(["another", port])
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
+
+    run(host, test)
+
+
+def test_a_router_that_is_not_ha_any_more_loses_its_ha_device(host: Host) -> None:
+    def devices() -> set[str]:
+        return set(host.netlink.read(NAMESPACE).devices) if host.is_there else set()
+
+    async def test() -> None:
+        host.tell(router(ha=membership()))
+        await host.until(lambda: "ha-ffffffff-aa" in devices(), "it has no HA device")
+        await host.role.settle()
+        host.tell(router())
+        await host.until(lambda: "ha-ffffffff-aa" not in devices(), "it keeps its HA device")
+        await host.role.settle()
+        assert await host.verified()
 
     run(host, test)
 
@@ -227,7 +245,7 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     assert len(signals) == 1
 
 
-def test_connections_that_end_with_what_translated_them() -> None:
+def test_stale_connections_of_removed_translations() -> None:
     entry = PortForwarding(
         id="p",
         protocol="tcp",
@@ -252,7 +270,7 @@ def test_connections_that_end_with_what_translated_them() -> None:
     }
 
 
-def test_two_active_hosts_are_a_conflict_when_it_lasts() -> None:
+def test_two_active_hosts_are_a_conflict_when_both_stay_active() -> None:
     conflicts = HaConflicts("h1", seconds=10)
     there = router(ha=msgspec.structs.replace(membership(), active_host="h2"), gateway=GATEWAY)
     assert conflicts.check(there, active=True, now=0) == ("", 10)

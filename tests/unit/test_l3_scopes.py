@@ -64,17 +64,17 @@ def six_outside(devices: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("ha", [None, membership()], ids=["centralized", "HA"])
-def test_what_passes_a_router(ha: object) -> None:
+def test_what_a_router_forwards(ha: object) -> None:
     made = rendered(msgspec.structs.replace(ROUTER, ha=ha), OPTIONS)
     assert set(rules(made, FORWARD)) == {PASS, *between(QR), *four_outside(QR)}
     assert set(rules(made, FORWARD, "ip6")) == {PASS, *between(QR), *six_outside(QR)}
-    # What is dropped is dropped last: an accepting rule comes before each of the same devices.
+    # Of the same devices, an accepting rule precedes the dropping one.
     assert rules(made, FORWARD)[0] == PASS
     assert rules(made, FORWARD)[-2].endswith("accept")
 
 
-def test_what_keeps_its_source() -> None:
-    """Those that came by a device of the outside's scope, whatever their source says."""
+def test_packets_within_the_external_scope_keep_their_source() -> None:
+    """By the scope of the device that they came in by, whatever their source."""
     made = rendered(ROUTER, OPTIONS)
     assert f"iifname {names(QR[1])} meta mark set meta mark | 0x10000" in rules(made, MARK)
     leaving = rules(made, SNAT)
@@ -82,12 +82,12 @@ def test_what_keeps_its_source() -> None:
     assert kept < leaving.index(f'oifname "{QG}" snat ip to 203.0.113.5 fully-random')
 
 
-def test_without_snat_those_with_a_floating_ip_pass() -> None:
+def test_without_snat_instances_with_a_floating_ip_reach_the_outside() -> None:
     made = rendered(msgspec.structs.replace(ROUTER, enable_snat=False), OPTIONS)
     assert four_outside(QR, "ip saddr != @fixed_to_floating") < set(rules(made, FORWARD))
 
 
-def test_a_distributed_router_drops_where_the_packets_are() -> None:
+def test_a_distributed_router_drops_in_both_namespaces() -> None:
     """Between subnets on each host; to the outside, on the host with the SNAT."""
     central = tuple(msgspec.structs.replace(each, id=each.id.replace("aaaa", "aabb")) for each in (SAME, OTHER, PLAIN))
     this = msgspec.structs.replace(ROUTER, distributed=True, snat_interfaces=central)
@@ -119,7 +119,7 @@ def test_each_version_has_its_own_scope() -> None:
     assert any(QR[4] in each for each in rules(made, FORWARD, "ip6"))
 
 
-def test_a_delegated_prefix_reaches_the_outside_that_it_is_from() -> None:
+def test_a_delegated_prefix_reaches_the_outside() -> None:
     six = PLAIN.addresses[1]
     this = msgspec.structs.replace(ROUTER, delegations=(Delegation(six.subnet_id, six.cidr),))
     assert f'iifname {names(QR[2])} oifname "{QG}" drop' in rules(rendered(this, OPTIONS), FORWARD, "ip6")

@@ -1,4 +1,4 @@
-"""Where metadata is wanted, and what differs from where it is."""
+"""Desired state and plan of the metadata proxy's listeners."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_network_whose_gateway_is_a_router_is_not_isolated() -> None:
     assert place_of(network, router_port(network, "r1"), settings=forced) is not None
 
 
-def test_a_metadata_network_speaks_for_its_router() -> None:
+def test_a_metadata_network_serves_the_networks_of_its_router() -> None:
     settings = dataclasses.replace(ISOLATED, enable_metadata_network=True)
     network = metadata.network("m1", "169.254.169.240/28", gateway_ip="169.254.169.241")
     assert network.project_id == "project-1"
@@ -98,7 +98,7 @@ def test_a_router_is_served_for_its_internal_networks() -> None:
     )
 
 
-def test_ports_of_instances_may_ask_and_no_others() -> None:
+def test_only_ports_of_instances_are_served() -> None:
     port = metadata.port("n1", 5, "10.0.0.5", "FD00:0::5")
     found = render_instance(port)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The metadata address of IPv6 in a router: on devices with IPv6, redirected, and nowhere else."""
+"""Metadata requests in a router: which sources are redirected, by IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_of_an_ha_router_only_the_active_host_has_it() -> None:
     assert f"{ADDRESS} dev {QR}" in lines
 
 
-def test_packets_for_it_are_redirected_and_nobody_else_reaches_the_port() -> None:
+def test_requests_are_redirected_and_the_port_is_for_these_alone() -> None:
     made = rendered(router(FOUR, SIX), ON)
     marked = "ip6 daddr fe80::a9fe:a9fe tcp dport 80 meta mark set 0x1"
     marks = rules(made, MARK, "ip6")

@@ -38,7 +38,7 @@ MADE = network(*BOTH), (OWN, VM, FIRST)
 
 @dataclass(frozen=True)
 class Cause:
-    """What the next agent's cache has instead of what was made; `dead`: dnsmasq has ended meanwhile."""
+    """The next agent's cache, which differs from the actual state; `dead`: dnsmasq has exited meanwhile."""
 
     name: str
     network: DhcpNetwork | None

@@ -1,4 +1,4 @@
-"""The L3 role before the first `synced`: whatever the cache lacks, nothing is deleted; after it, the same is."""
+"""The L3 role before the first `synced`: whatever the cache lacks, nothing is deleted; after it, it is."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ELSEWHERE = msgspec.structs.replace(GATEWAY, id="e0000000-aaaa-bbbb-cccc-ddddddd
 
 @dataclass(frozen=True)
 class Cause:
-    """`made` is on the host, by an agent that had synced; `cached` is what the next one remembers and the server says."""
+    """`made` is actual state, by an agent that had synced; `cached` is what the next one and the server have."""
 
     name: str
     made: Router
@@ -70,8 +70,8 @@ CAUSES = (
     Cause("gone from the cache", router(), None),
     Cause("admin state down", router(), router(admin_state_up=False)),
     Cause("refused by this host", router(), router(), refused="it has no gateway"),
-    Cause("recast as distributed", router(interface(1)), distributed()),
-    Cause("recast as centralized", distributed(HERE), router(interface(1))),
+    Cause("changed to distributed", router(interface(1)), distributed()),
+    Cause("changed to centralized", distributed(HERE), router(interface(1))),
     Cause("gateway removed", router(), router(gateway=None)),
     Cause("gateway moved", router(), router(gateway=ELSEWHERE)),
     Cause("interface removed", router(), router(interface(1))),
@@ -190,7 +190,7 @@ def test_a_server_that_is_lost_after_the_sync_changes_nothing(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_what_is_missing_is_made_before_the_first_sync(tmp_path: Path) -> None:
+def test_what_is_missing_is_added_before_the_first_sync(tmp_path: Path) -> None:
     host = Host(tmp_path)
 
     async def scenario() -> None:

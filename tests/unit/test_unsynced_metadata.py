@@ -48,7 +48,7 @@ MARKER = port("red", 9, "10.0.0.9", device_id="the marker")  # in every cache: t
 
 @dataclass
 class World:
-    """What a cache has."""
+    """The contents of a cache."""
 
     networks: tuple[DhcpNetwork, ...] = (BLUE, RED)
     routers: tuple[Router, ...] = (router_of("green", "yellow"),)
@@ -79,7 +79,7 @@ CAUSES = {
 
 @dataclass
 class MetadataProcess:
-    """The process behind the socket, as far as the role speaks with it: what it has outlives agents."""
+    """The proxy's side of the control socket; its state outlives agents."""
 
     path: Path
     listening: dict[str, ListenerState] = field(default_factory=dict)

@@ -50,6 +50,7 @@ def is_service(external_ids: Mapping[str, str]) -> bool:
 
 
 def _set_port(plug: Plug) -> SetPort:
+    # The keys that Nova sets for instances, so that the L2 role treats all ports alike.
     ids = {"iface-id": plug.port_id, "iface-status": "active", "attached-mac": plug.mac, MARK: plug.mark}
     return SetPort(plug.bridge, plug.name, "internal" if plug.internal else "", external_ids=ids)
 
@@ -75,13 +76,14 @@ class Plugging:
         `recreated` are devices of new veth pairs: ovs-vswitchd still has the deleted device of that name open and would
         never notice the new one, so its port is removed first.
         """
-        ovsdb = self._ovsdb()
+        ovsdb, desired = self._ovsdb(), tuple(plugs)
         snapshot = ovsdb.read()
-        names = [*unplug, *recreated]
+        wanted = {plug.name for plug in desired}
+        names = [*(name for name in unplug if name not in wanted), *recreated]
         removed = plan_unplugging(names, snapshot) if names else ()
         if removed:
             ovsdb.apply(removed, settle=SETTLE_SECONDS if recreated else 0.0)
-        added = plan_plugs(plugs, ovsdb.read() if removed else snapshot)
+        added = plan_plugs(desired, ovsdb.read() if removed else snapshot)
         if added:
             ovsdb.apply(added)
         return len(removed) + len(added)

@@ -36,7 +36,7 @@ class PortHolds:
 
     def set_wired(self, ports: Iterable[str]) -> None:
         self._wired = frozenset(ports)
-        self._changed.set()
+        self._changed.set()  # wakes the waiters of now; later ones wait for the next change
         self._changed = asyncio.Event()
 
     async def wait_wired(self, port_id: str, seconds: float) -> bool:

@@ -88,6 +88,7 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
     action, found = plan_service(service, processes)
     if action is Action.NOTHING and found is not None:
         return action, found
+    # Stopped before files are written: a daemon that exits may still write some, as dnsmasq does with its leases.
     if action is Action.RESTART and found is not None:
         processes.stop(found, pid_file=daemon.pid_file)
     for path, text in service.files.items():
@@ -98,6 +99,7 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
     else:
         service.before_start()
         found = processes.start(daemon)
+    # After the signal: an agent that dies in between leaves the old digest, and the next one signals again.
     if service.files:
         write_file(service.loaded, service.digest())
     return action, found
@@ -198,11 +200,11 @@ class Supervisor:
         supervised = self._supervised.setdefault(name, _Supervised(service))
         async with supervised.lock:
             self._supervised[name] = supervised  # `stop` may have removed it while we waited for the lock
-            self._unwatch(supervised)
+            self._unwatch(supervised)  # an exit that `ensure` causes is no failure
             supervised.service, supervised.failures = service, 0
             try:
                 action, process = await asyncio.to_thread(self._apply, service, complete)
-            except BaseException:
+            except BaseException:  # the caller retries: a respawn in parallel would compete with it
                 self._supervised.pop(name, None)
                 raise
             self._set_running(supervised, process)
@@ -218,7 +220,7 @@ class Supervisor:
                 pid_file = pid_file or supervised.service.daemon.pid_file
             found = await asyncio.to_thread(self._processes.find, name, pid_file)
             if found is not None:
-                if kill:
+                if kill:  # `stop` reaps it and removes the pid file
                     await asyncio.to_thread(self._processes.send, found, signal.SIGKILL)
                 await asyncio.to_thread(self._processes.stop, found, pid_file=pid_file)
 
@@ -258,7 +260,7 @@ class Supervisor:
         running = await asyncio.to_thread(self._processes.running)
         for name, supervised in list(self._supervised.items()):
             if supervised.process is None or supervised.lock.locked():
-                continue
+                continue  # being respawned, or changed by a role at this moment
             if running.get(name) != supervised.process and await self._has_exited(supervised):
                 LOG.warning("%s is not running, and its exit was not notified", name)
                 self._unwatch(supervised)
@@ -306,6 +308,7 @@ class Supervisor:
                 reason = f"{supervised.name} {status.text()}, and check_child_processes_action is exit"
                 self._fatal.put_nowait(DaemonExited(reason))
                 return
+            # A crash loop keeps its back-off; a daemon that was stable for a while is respawned at once.
             if lived >= self._delays.steady:
                 supervised.failures = 0
             await self._respawn(supervised)
@@ -315,7 +318,7 @@ class Supervisor:
             await asyncio.sleep(self._delays.after(supervised.failures))
             supervised.failures += 1
             try:
-                async with supervised.lock:
+                async with supervised.lock:  # a role may call `ensure` meanwhile
                     _, process = await asyncio.to_thread(self._apply, supervised.service)
             except (ProcessError, OSError) as error:
                 self._notify(ProcessEvent(supervised.name, "failed", str(error)))

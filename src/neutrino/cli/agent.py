@@ -48,7 +48,7 @@ def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
     except (cfg.Error, config.RefusedToStart) as error:
         raise CommandError(str(error), INVALID) from None
     preflight.check_privileges("the agent")
-    preflight.check_programs(conf.roles)
+    preflight.check_programs(preflight.programs_of(conf.roles))
     return conf
 
 

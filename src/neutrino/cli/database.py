@@ -1,11 +1,12 @@
-"""`neutrino db`: the schema's version, bringing it up to date, counting quotas anew, and what no agent can serve."""
+"""`neutrino db`: show or upgrade the schema, recount quotas, and list routers that no agent can host."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from oslo_config import cfg
+
+from neutrino.cli.errors import CommandError
 
 
 def database(action: str, config_files: Sequence[str]) -> int:
@@ -27,15 +28,14 @@ def database(action: str, config_files: Sequence[str]) -> int:
                 print(f"{correction}")
         print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
     except schema.WrongSchema as error:
-        print(f"neutrino: {error}", file=sys.stderr)
-        return 1
+        raise CommandError(str(error)) from None
     finally:
         db.close()
     return 0
 
 
 def verify(conf: cfg.ConfigOpts) -> int:
-    """Routers that no agent can host, which no host's own `neutrino agent verify` can know of."""
+    """Routers that no agent can host: `neutrino agent verify` on a host checks only what is scheduled to it."""
     from neutrino.server.main import assemble
 
     server = assemble(conf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 
@@ -45,3 +46,8 @@ def one_line(error: object) -> str:
     """The error's text in one line, without SQLAlchemy's link to its own documentation."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line and not line.startswith("(Background on this error at"))
+
+
+def unwind_on_sigterm() -> None:
+    """Have SIGTERM raise SystemExit, so that cleanup runs as after Ctrl-C; by default it ends the process at once."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -1,9 +1,15 @@
-"""`neutrino host`: which hosts may connect to the feed, and what one of them is given."""
+"""`neutrino host`: the credentials of hosts for the feed, and the objects that a host receives."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from neutrino.cli.errors import INVALID, CommandError
+
+if TYPE_CHECKING:
+    from neutrino.server.db.session import Database
 
 
 def host(action: str, name: str | None, roles: str | None, config_files: Sequence[str]) -> int:
@@ -15,55 +21,51 @@ def host(action: str, name: str | None, roles: str | None, config_files: Sequenc
     from neutrino.server.feed.credentials import BadName, Credentials, HostExists, UnknownHost
 
     if action != "list" and not name:
-        print(f"neutrino: host {action} needs the host's name", file=sys.stderr)
-        return 2
-    if (roles is None and action == "roles") or (roles is not None and action not in ("add", "roles")):
-        needs = "needs" if action == "roles" else "takes no"
-        print(f"neutrino: host {action} {needs} --roles", file=sys.stderr)
-        return 2
+        raise CommandError(f"host {action} needs the host's name", INVALID)
+    if roles is None and action == "roles":
+        raise CommandError("host roles needs --roles", INVALID)
+    if roles is not None and action not in ("add", "roles"):
+        raise CommandError(f"host {action} takes no --roles", INVALID)
     try:
-        named = parse_roles(roles) if roles is not None else LEAST
+        parsed = parse_roles(roles) if roles is not None else LEAST
     except UnknownRole as error:
-        print(f"neutrino: --roles: {error}", file=sys.stderr)
-        return 2
+        raise CommandError(f"--roles: {error}", INVALID) from None
+    name = name or ""
     conf = configuration(config_files)
     db = Database(database_url(conf))
     try:
         schema.ensure(db, upgrade=conf.database.auto_upgrade)
         credentials = Credentials(db)
         if action == "add":
-            print(credentials.add(name or "", named))
+            print(credentials.add(name, parsed))
         elif action == "roles":
-            credentials.set_roles(name or "", named)
+            credentials.set_roles(name, parsed)
         elif action == "rotate":
-            print(credentials.rotate(name or ""))
+            print(credentials.rotate(name))
         elif action == "remove":
-            credentials.remove(name or "")
+            credentials.remove(name)
         elif action == "show":
-            its = next((its for known, _, its in credentials.all() if known == name), ())
-            print(f"{name}: roles {','.join(its) or 'none, as it has no credential'}", file=sys.stderr)
-            print(_shown(db, name or "", its))
+            allowed = next((allowed for known, _, allowed in credentials.all() if known == name), ())
+            print(f"{name}: roles {','.join(allowed) or 'none, as it has no credential'}", file=sys.stderr)
+            print(_objects(db, name, allowed))
         else:
-            for known, made, its in credentials.all():
-                print(f"{known}\t{made}\t{','.join(its)}")
+            for known, created, allowed in credentials.all():
+                print(f"{known}\t{created}\t{','.join(allowed)}")
     except (BadName, HostExists, UnknownHost, schema.WrongSchema) as error:
-        print(f"neutrino: {error}", file=sys.stderr)
-        return 1
+        raise CommandError(str(error)) from None
     finally:
         db.close()
     return 0
 
 
-def _shown(db: object, name: str, roles: Sequence[str]) -> str:
-    """What the host needs now, as JSON: to be compared with what it has."""
+def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
+    """The objects in the host's scope, as JSON, for comparison with the host's cache."""
     import msgspec
 
-    from neutrino.server.db.session import Database
     from neutrino.server.feed.fanout import Fanout
     from neutrino.server.feed.kinds import readers
     from neutrino.server.feed.readers import read_all
 
-    assert isinstance(db, Database)
     with db.read() as connection:
         records = read_all(connection, readers())
     fanout = Fanout()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
-import sys
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neutrino.cli.errors import unwind_on_sigterm
 from neutrino.cli.vm import add_create_arguments, command_of, create_options
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--underlay-ip-version", type=int, default=4, choices=[4, 6], help="of the tunnel endpoints")
     datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
     up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
-    up.add_argument(
-        "--central", type=int, default=2, help="number of hosts with agent_mode dvr_snat (default: %(default)s)"
-    )
+    up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
     up.add_argument("--config-file", action="append", default=[], help="configuration file for the server; repeatable")
     up.add_argument("--agent-config-file", action="append", default=[], help="configuration file for the agents")
     _state(up)
@@ -71,9 +69,9 @@ def _state(parser: argparse.ArgumentParser) -> None:
 
 
 def lab(args: argparse.Namespace) -> int:
-    from neutrino.lab.requirements import check_root
+    from neutrino.cli.preflight import check_privileges
 
-    check_root()
+    check_privileges("neutrino lab")
     actions = {"up": _up, "vm": _vm, "exec": _exec, "status": _status, "down": _down, "demo": _demo}
     return actions[args.action](args)
 
@@ -82,17 +80,13 @@ def _output(text: str) -> None:
     print(text, flush=True)
 
 
-def _unwind_on_sigterm() -> None:
-    """End by an exception, so that a lab created half-way is removed."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-
-
 def _up(args: argparse.Namespace) -> int:
+    from neutrino.cli import preflight
     from neutrino.lab import build
     from neutrino.lab.lab import Lab
-    from neutrino.lab.settings import LabSettings
+    from neutrino.lab.settings import LabSettings, check
 
-    _unwind_on_sigterm()
+    unwind_on_sigterm()
     settings = LabSettings(
         hosts=args.hosts,
         port=args.port,
@@ -103,7 +97,12 @@ def _up(args: argparse.Namespace) -> int:
         server_config_files=tuple(map(os.path.abspath, args.config_file)),
         agent_config_files=tuple(map(os.path.abspath, args.agent_config_file)),
     )
-    _output(_next_steps(build.up(Lab(args.state, settings), _output)))
+    lab = Lab(args.state, settings)
+    check(settings)
+    build.check_unused(lab.paths)  # before the port, which the existing lab is likely to use
+    preflight.check_lab(settings.port, settings.datapath)
+    build.up(lab, _output)
+    _output(_next_steps(lab))
     return 0
 
 
@@ -130,10 +129,15 @@ def _down(args: argparse.Namespace) -> int:
 
 
 def _demo(args: argparse.Namespace) -> int:
+    from neutrino.cli import preflight
     from neutrino.lab.demo import demo
+    from neutrino.lab.settings import NETDEV
 
-    _unwind_on_sigterm()
-    demo(_output)
+    unwind_on_sigterm()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    preflight.check_lab(port, NETDEV)
+    demo(port, _output)
     return 0
 
 
@@ -169,10 +173,10 @@ def _in_this_directory(lab: Lab) -> list[str]:
 
 def _status(args: argparse.Namespace) -> int:
     from neutrino.lab.lab import Lab
-    from neutrino.lab.status import read_status, render_status
+    from neutrino.lab.status import read_status
 
     lab = Lab.open(args.state)
-    found = read_status(lab)
-    _output(render_status(found))
+    text, healthy = read_status(lab)
+    _output(text)
     _output(_next_steps(lab))
-    return 0 if found.is_healthy else 1
+    return 0 if healthy else 1

@@ -32,9 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"neutrino {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    server = commands.add_parser("server", help="run the API server")
-    _config_files(server)
-
+    _config_files(commands.add_parser("server", help="run the API server"))
     up = commands.add_parser("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
     up.add_argument("--state", default="state", help="directory of its files (default: %(default)s)")
     up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
@@ -46,17 +44,12 @@ def _parser() -> argparse.ArgumentParser:
     db.add_argument("action", choices=["upgrade", "version", "recount", "verify"])
     _config_files(db)
 
-    feed = commands.add_parser("feed", help="run the feed for the host agents as a separate process")
-    _config_files(feed)
+    _config_files(commands.add_parser("feed", help="run the feed for the host agents as a separate process"))
 
     host = commands.add_parser("host", help="manage the credentials of hosts for the feed")
     host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
-    host.add_argument(
-        "--roles",
-        metavar="ROLES",
-        help="for add and roles: the roles allowed to the host, of l2,dhcp,l3,metadata (default of add: l2,metadata)",
-    )
+    host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata (default of add: l2,metadata)")
     _config_files(host)
 
     agent = commands.add_parser("agent", help="run the agent of this host")
@@ -81,46 +74,41 @@ def _config_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
 
+def _metadata(args: argparse.Namespace) -> int:
+    from neutrino.agent.metadata.proxy.process import run
+
+    run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
+    return 0
+
+
 def _run(args: argparse.Namespace) -> int:
-    """Import and call one command. Only its own imports: the whole server takes a second to import."""
+    """Call the command; only its own modules are imported, as importing the whole server takes a second."""
     if args.command == "server":
         from neutrino.cli.server import serve
 
         return serve(args.config_file)
-    if args.command == "up":
-        from neutrino.cli.up.command import up
-
-        return up(
-            args.state,
-            args.port,
-            args.config_file,
-            dataplane=not args.no_dataplane,
-            agent_files=args.agent_config_file,
-        )
     if args.command == "feed":
         from neutrino.cli.server import serve_feed
 
         return serve_feed(args.config_file)
+    if args.command == "up":
+        from neutrino.cli.up.command import up
+
+        wired = not args.no_dataplane
+        return up(args.state, args.port, args.config_file, dataplane=wired, agent_files=args.agent_config_file)
     if args.command == "agent":
         from neutrino.cli.agent import agent
 
         return agent(args.action, args.config_file, dry_run=args.dry_run, wait=args.wait)
-    if args.command == "metadata":
-        from neutrino.agent.metadata.proxy.process import run
-
-        run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
-        return 0
-    if args.command == "vm":
-        return vm.vm(args)
-    if args.command == "lab":
-        return lab.lab(args)
     if args.command == "host":
         from neutrino.cli.host import host
 
         return host(args.action, args.name, args.roles, args.config_file)
-    from neutrino.cli.database import database
+    if args.command == "db":
+        from neutrino.cli.database import database
 
-    return database(args.action, args.config_file)
+        return database(args.action, args.config_file)
+    return {"vm": vm.vm, "lab": lab.lab, "metadata": _metadata}[args.command](args)
 
 
 if __name__ == "__main__":

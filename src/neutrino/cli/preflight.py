@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import socket
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-
-from oslo_config import cfg
+from typing import TYPE_CHECKING
 
 from neutrino import private
 from neutrino.agent.programs import CAP_NET_ADMIN, PROGRAMS, has_capability
 from neutrino.cli.errors import INVALID, CommandError, one_line
-from neutrino.feed.address import Address
-from neutrino.server import config
+from neutrino.lab.hosts.namespaces import run
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from neutrino.feed.address import Address
+
+LAB_PROGRAMS = {
+    "ovsdb-server": "openvswitch-switch",
+    "ovsdb-tool": "openvswitch-common",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-ofctl": "openvswitch-common",
+    "ip": "iproute2",
+    "ethtool": "ethtool",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+}
 
 
 def check_files(names: Iterable[str]) -> None:
@@ -55,7 +70,7 @@ def _open_database(conf: cfg.ConfigOpts) -> str:
 
     import sqlalchemy as sa
 
-    from neutrino.server import errors
+    from neutrino.server import config, errors
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
 
@@ -87,25 +102,24 @@ def in_child(work: Callable[[], str]) -> str:
     """The text that `work` returns in a forked process. Call it before this process has threads, whose locks the child
     would inherit locked.
     """
-    readable, writable = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        status = 1
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def run() -> None:
         try:
-            os.write(writable, work().encode()[:4096])
-            status = 0
+            sender.send(work())
         except BaseException as error:
-            os.write(writable, f"{type(error).__name__}: {one_line(error)}".encode()[:4096])
-        finally:
-            os._exit(status)
-    os.close(writable)
-    with open(readable, "rb") as pipe:
-        text = pipe.read().decode(errors="replace")
-    _, status = os.waitpid(child, 0)
-    if status and not text:
-        return f"a child process ended with status {os.waitstatus_to_exitcode(status)}"
+            sender.send(f"{type(error).__name__}: {one_line(error)}")
+
+    child = context.Process(target=run)
+    child.start()
+    sender.close()
+    try:
+        text: str = receiver.recv()
+    except EOFError:  # killed
+        child.join()
+        text = f"a child process ended with status {child.exitcode}"
+    child.join()
     return text
 
 
@@ -121,23 +135,44 @@ def check_directory(path: Path) -> None:
         raise CommandError(f"cannot write files in {path}: {error.strerror}") from None
 
 
-def check_privileges(what: str) -> None:
-    if not has_capability(CAP_NET_ADMIN):
+def check_privileges(what: str, status: str = "/proc/self/status") -> None:
+    if not has_capability(CAP_NET_ADMIN, status):
         raise CommandError(f"{what} changes network devices, which needs CAP_NET_ADMIN: run it as root")
 
 
-def is_installed(program: str) -> bool:
-    return shutil.which(program) is not None
+def missing_programs(packages: Mapping[str, str]) -> dict[str, str]:
+    """Those of the programs that are not installed, with the Debian package of each."""
+    return {program: package for program, package in packages.items() if shutil.which(program) is None}
 
 
-def missing_programs(roles: Iterable[str]) -> dict[str, str]:
-    """The programs required by the roles that are not installed, with the Debian package of each."""
-    required = {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
-    return {program: package for program, package in required.items() if not is_installed(program)}
+def programs_of(roles: Iterable[str]) -> dict[str, str]:
+    """The programs that the roles of an agent require."""
+    return {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
 
 
-def check_programs(roles: Iterable[str]) -> None:
-    missing = missing_programs(roles)
+def check_programs(packages: Mapping[str, str]) -> None:
+    missing = missing_programs(packages)
     if missing:
-        packages = " ".join(sorted(set(missing.values())))
-        raise CommandError(f"{', '.join(sorted(missing))} not found: apt-get install {packages}")
+        names = " ".join(sorted(set(missing.values())))
+        raise CommandError(f"{', '.join(sorted(missing))} not found: apt-get install {names}")
+
+
+def check_lab(port: int, datapath: str) -> None:
+    """Whether this machine can run a lab with its API on this port."""
+    check_programs(LAB_PROGRAMS)
+    # Loaded here: a host of the lab is a network namespace, where modprobe is not permitted.
+    for module in ("openvswitch", "vport_vxlan") if datapath == "system" else ():
+        if reason := load_module(module):
+            raise CommandError(
+                f"--datapath system: this kernel has no module {module} ({reason}); "
+                "use --datapath netdev, the userspace datapath"
+            )
+    check_port("127.0.0.1", port, "stop what listens there, or use --port")
+
+
+def load_module(name: str) -> str:
+    """Load a kernel module unless it is loaded; the reason if that fails."""
+    if os.path.exists(f"/sys/module/{name}"):
+        return ""
+    done = run(["modprobe", name], check=False)
+    return "" if done.returncode == 0 else done.stderr.strip() or f"modprobe: exit status {done.returncode}"

@@ -18,6 +18,7 @@ from oslo_config import cfg
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work, end_with_parent
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.feed.address import Address
 from neutrino.server import config
 from neutrino.server.feed.listeners import addresses, server_tls
 
@@ -46,9 +47,7 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix
         conf = _configuration(files)
         config.check_values(conf)
         config.check_listening(conf)
-        feed_addresses = addresses(conf) if conf.feed.run else []
-        if conf.feed.run:
-            server_tls(conf)
+        feed_addresses = _feed_addresses(conf) if conf.feed.run else []
     except (cfg.Error, config.RefusedToStart) as error:
         raise CommandError(str(error), INVALID) from None
     preflight.check_port(conf.bind_host, conf.bind_port, f"stop what listens there, or {port_fix}")
@@ -144,13 +143,17 @@ def serve_feed(config_files: Sequence[str]) -> int:
     try:
         conf = configuration(config_files)
         config.check_values(conf)
-        feed_addresses = addresses(conf)
-        server_tls(conf)
+        feed_addresses = _feed_addresses(conf)
     except (cfg.Error, config.RefusedToStart) as error:
         raise CommandError(str(error), INVALID) from None
     preflight.check_feed_addresses(feed_addresses)
     preflight.check_database(conf)
     return feed(config_files, conf)
+
+
+def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
+    server_tls(conf)  # raises if a certificate is missing or cannot be read
+    return addresses(conf)
 
 
 def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:

@@ -19,12 +19,10 @@ WITHIN_SECONDS = 60.0
 class Supervisor(Server):  # type: ignore[misc,valid-type]
     """Inherits from granian's class, and overrides a private method, as granian has no other hook."""
 
-    _deaths: deque[float]
-
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
         now = time.monotonic()
-        deaths = self.__dict__.setdefault("_deaths", deque())
+        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque())
         deaths.extend(now for _ in workers)
         while deaths and now - deaths[0] > WITHIN_SECONDS:
             deaths.popleft()

@@ -83,7 +83,7 @@ def command_of(args: argparse.Namespace) -> list[str]:
 
 def vm(args: argparse.Namespace) -> int:
     from neutrino.cli.preflight import check_privileges
-    from neutrino.cli.up.run_state import find_running, machine_instances
+    from neutrino.cli.up.machine import find_running, machine_instances
 
     check_privileges("neutrino vm")
     state = Path(args.state).absolute()

@@ -18,11 +18,6 @@ POLL_SECONDS = 0.05
 REPEAT_SECONDS = 0.2
 
 
-def take_sigterm() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # inherited by all later threads
-    threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
-
-
 def _forward_sigterm() -> None:
     while not callable(handler := signal.getsignal(signal.SIGTERM)):
         if signal.sigtimedwait({signal.SIGTERM}, POLL_SECONDS) is not None:
@@ -34,7 +29,6 @@ def _forward_sigterm() -> None:
 
 
 set_worker_signals()  # again, for a Python whose multiprocessing does not fork
-take_sigterm()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all later threads too: only the one below receives it
+threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
 application = prefork.application([name for name in os.environ["NEUTRINO_CONFIG_FILES"].split(":") if name])
-
-__all__ = ["application"]

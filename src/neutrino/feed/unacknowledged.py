@@ -6,8 +6,9 @@ above it the oldest error is dropped, else the oldest report.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
 
@@ -26,14 +27,14 @@ class UnacknowledgedReports:
     def __len__(self) -> int:
         return len(self._reports)
 
-    def put(self, subject: Subject, make: Callable[[int], HostReport]) -> None:
-        """Queue a report; it replaces an earlier one on the same subject."""
+    def put(self, subject: Subject, report: HostReport) -> None:
+        """Queue a report under a new serial; it replaces an earlier one on the same subject."""
         self._serial += 1
         self._reports.pop(subject, None)
         self._unsent.pop(subject, None)
         if len(self._reports) >= self._most:
             self._drop_one()
-        self._reports[subject] = make(self._serial)
+        self._reports[subject] = msgspec.structs.replace(report, serial=self._serial)
         self._unsent[subject] = None
 
     def _drop_one(self) -> None:

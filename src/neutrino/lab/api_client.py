@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from neutrino.lab.errors import LabError
@@ -17,10 +17,9 @@ SECONDS = 30.0
 class ApiError(LabError):
     """A response with an error status."""
 
-    def __init__(self, status: int, kind: str, message: str) -> None:
-        self.status = status
-        self.kind = kind
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
+        self.status = status
 
 
 class ApiClient:
@@ -30,24 +29,20 @@ class ApiClient:
         self.url = url
 
     def create(self, kind: str, **values: Any) -> Object:
-        created: Object = self.request("POST", _path(kind), {kind: values})[kind]
-        return created
+        return cast(Object, self.request("POST", _path(kind), {kind: values})[kind])
 
     def update(self, kind: str, key: str, **values: Any) -> Object:
-        updated: Object = self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind]
-        return updated
+        return cast(Object, self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind])
 
     def show(self, kind: str, key: str) -> Object:
-        found: Object = self.request("GET", f"{_path(kind)}/{key}")[kind]
-        return found
+        return cast(Object, self.request("GET", f"{_path(kind)}/{key}")[kind])
 
     def delete(self, kind: str, key: str) -> None:
         self.request("DELETE", f"{_path(kind)}/{key}")
 
     def list(self, kind: str, **filters: str) -> list[Object]:
         query = f"?{urlencode(filters)}" if filters else ""
-        found: list[Object] = self.request("GET", f"{_path(kind)}{query}")[_plural(kind)]
-        return found
+        return cast("list[Object]", self.request("GET", f"{_path(kind)}{query}")[_plural(kind)])
 
     def find(self, kind: str, name_or_id: str) -> Object:
         """The object with this id, or the only one with this name."""
@@ -72,8 +67,7 @@ class ApiClient:
             connection.close()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             raise _api_error(response.status, content)
-        decoded: Object = json.loads(content) if content else {}
-        return decoded
+        return cast(Object, json.loads(content) if content else {})
 
     def responds(self) -> bool:
         try:
@@ -85,10 +79,9 @@ class ApiClient:
 
 def _api_error(status: int, content: bytes) -> ApiError:
     try:
-        error = json.loads(content)["NeutronError"]
-        return ApiError(status, error["type"], error["message"])
+        return ApiError(status, json.loads(content)["NeutronError"]["message"])
     except (ValueError, LookupError, TypeError):  # not from the API itself, such as a proxy's page
-        return ApiError(status, "", f"the API answered {status}: {content.decode(errors='replace')[:200]}")
+        return ApiError(status, f"the API answered {status}: {content.decode(errors='replace')[:200]}")
 
 
 def _plural(kind: str) -> str:

@@ -8,53 +8,43 @@ the namespaces of the lab's processes (see `hosts.processes`) and disappear with
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from neutrino.lab.config_files import CLOUDS, render_agent, render_lab_server, render_server
-from neutrino.lab.errors import LabError
+from neutrino.lab.config_files import render_agent, render_clouds, render_lab_server, render_server
+from neutrino.lab.errors import LabError, locked
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.fabric import apply_fabric
 from neutrino.lab.lab import Lab
-from neutrino.lab.requirements import check_datapath, check_port, check_programs, check_root
 from neutrino.lab.settings import EXTERNAL, FABRIC, LabPaths, check
 
 Output = Callable[[str], None]
-AnyLab = TypeVar("AnyLab", bound=Lab)
 
 
-def up(lab: AnyLab, output: Output = lambda text: None) -> AnyLab:
+def up(lab: Lab, output: Output = lambda text: None) -> None:
     """Create the lab, and return when the API responds and all agents are alive."""
     check(lab.settings)
-    check_root()
-    check_programs()
-    check_datapath(lab.settings.datapath)
-    _check_unused(lab.paths)
-    check_port(lab.settings.port)
+    check_unused(lab.paths)
     _make_directory(lab.paths)
     with _locked(lab.paths):
-        _check_unused(lab.paths)  # again: another command may have created it before this one had the lock
+        check_unused(lab.paths)  # again: another command may have created it before this one had the lock
         try:
             _build(lab, output)
         except BaseException:
             output("failed; removing what was created")
             _remove(lab.paths)
             raise
-    return lab
 
 
 def down(state: str | os.PathLike[str], output: Output = lambda text: None) -> None:
     """Remove the lab in the directory, in whatever state it is."""
-    check_root()
     paths = LabPaths(Path(state).absolute())
     if os.environ.get(processes.ENVIRONMENT) == str(paths.state):
         raise LabError("this shell is inside the lab and would be killed with it: run the command outside")
@@ -127,7 +117,7 @@ def _write_files(lab: Lab) -> None:
         directory.mkdir()
     (paths.server / "neutrino.conf").write_text(render_server(settings.port, paths.server))
     (paths.server / "lab.conf").write_text(render_lab_server(settings))
-    paths.clouds.write_text(CLOUDS.format(url=settings.url))
+    paths.clouds.write_text(render_clouds(settings.url))
     secret = secrets.token_urlsafe()
     _write_secret(paths.metadata_secret, secret)
     for host in lab.hosts:
@@ -144,7 +134,7 @@ def _write_secret(path: Path, text: str) -> None:
 # --- the directory ----------------------------------------------------------------------------------------------------
 
 
-def _check_unused(paths: LabPaths) -> None:
+def check_unused(paths: LabPaths) -> None:
     if paths.settings.exists():
         raise LabError(f"a lab exists in {paths.state}: remove it with neutrino lab down --state {paths.state}")
 
@@ -163,15 +153,9 @@ def _is_lab_directory(paths: LabPaths) -> bool:
     return paths.lock.exists() or paths.settings.exists() or not any(paths.state.iterdir())
 
 
-@contextlib.contextmanager
-def _locked(paths: LabPaths) -> Iterator[None]:
-    """Only one command at a time creates or removes a lab. The kernel releases the lock if the process dies."""
-    with paths.lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LabError(f"another command is creating or removing the lab in {paths.state}") from None
-        yield
+def _locked(paths: LabPaths) -> contextlib.AbstractContextManager[None]:
+    """Only one command at a time creates or removes a lab."""
+    return locked(paths.lock, f"another command is creating or removing the lab in {paths.state}")
 
 
 def _remove(paths: LabPaths) -> int:

@@ -11,40 +11,6 @@ from neutrino.lab.settings import BRIDGE_MAPPINGS, LabPaths, LabSettings, underl
 
 Options = Mapping[str, Mapping[str, object]]
 
-SERVER = """\
-# Written by the neutrino command. Options of your own go into a file given with --config-file.
-[DEFAULT]
-bind_host = 127.0.0.1
-bind_port = {port}
-auth_strategy = noauth
-state_path = {state}
-
-[ml2]
-tenant_network_types = vxlan
-
-[ml2_type_vlan]
-network_vlan_ranges = physnet1:100:199
-
-# A single user on one machine: no quotas needed.
-[quotas]
-quota_network = -1
-quota_subnet = -1
-quota_port = -1
-quota_security_group = -1
-quota_security_group_rule = -1
-quota_rbac_policy = -1
-quota_router = -1
-quota_floatingip = -1
-"""
-CLOUDS = """\
-clouds:
-  neutrino:
-    auth_type: none
-    network_endpoint_override: {url}
-    auth:
-      endpoint: {url}
-"""
-
 
 def escaped(value: object) -> str:
     """A value for oslo.config, which would expand a dollar sign as a reference to another option."""
@@ -52,7 +18,7 @@ def escaped(value: object) -> str:
 
 
 def render(options: Options) -> str:
-    lines = ["# Written by `neutrino lab`."]
+    lines = ["# Written by the neutrino command."]
     for section, values in options.items():
         lines += [f"[{section}]", *(f"{name} = {escaped(value)}" for name, value in values.items()), ""]
     return "\n".join(lines)
@@ -60,7 +26,11 @@ def render(options: Options) -> str:
 
 def render_server(port: int, state: Path) -> str:
     """The defaults of `neutrino up` and of a lab."""
-    return SERVER.format(port=port, state=escaped(state))
+    return Path(__file__).with_name("server.conf").read_text().format(port=port, state=escaped(state))
+
+
+def render_clouds(url: str) -> str:
+    return Path(__file__).with_name("clouds.yaml").read_text().format(url=url)
 
 
 def render_lab_server(settings: LabSettings) -> str:

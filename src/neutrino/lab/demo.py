@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -140,11 +139,11 @@ class Demo:
         return str(port["fixed_ips"][0]["ip_address"])
 
 
-def demo(output: build.Output) -> None:
+def demo(port: int, output: build.Output) -> None:
     with tempfile.TemporaryDirectory(prefix="neutrino-demo-") as directory:
         started = time.monotonic()
         output("… a server and two hosts")
-        lab = Lab(Path(directory) / "lab", LabSettings(hosts=2, port=_free_port()))
+        lab = Lab(Path(directory) / "lab", LabSettings(hosts=2, port=port))
         build.up(lab, lambda text: output(f"    {text}"))
         try:
             output(f"  ✓ the API is on {lab.settings.url}  ({time.monotonic() - started:.1f} s)")
@@ -165,10 +164,3 @@ def _client() -> str:
     if found is None:
         raise LabError("the demo needs the openstack client: pip install python-openstackclient")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,9 +1,12 @@
-"""LabError, and bounded waiting that ends in one."""
+"""LabError, and what ends in one: waiting with a timeout, and taking a lock."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 STEP_SECONDS = 0.03
 
@@ -23,3 +26,15 @@ def wait_until(ready: Callable[[], bool], timeout: float, what: str) -> float:
             raise LabError(f"{what} after {timeout:.0f} s")
         time.sleep(STEP_SECONDS)
     return time.monotonic() - started
+
+
+@contextlib.contextmanager
+def locked(path: Path, message: str) -> Iterator[None]:
+    """Hold a lock file, or LabError with the message. The kernel releases the lock of a process that is killed."""
+    with path.open("w") as file:
+        path.chmod(0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError(message) from None
+        yield

@@ -28,7 +28,7 @@ class MetadataRequest(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         instance_id = self.authenticated()
         if instance_id is not None:
-            found = self.find([part for part in self.path.partition("?")[0].split("/") if part], instance_id)
+            found = self.find(self.path.partition("?")[0].strip("/"), instance_id)
             self.reply(HTTPStatus.NOT_FOUND if found is None else HTTPStatus.OK, (found or "").encode())
 
     do_HEAD = do_GET
@@ -46,17 +46,19 @@ class MetadataRequest(BaseHTTPRequestHandler):
             return None
         return instance_id
 
-    def find(self, path: list[str], instance_id: str) -> str | None:
-        """The content of a path, with a listing for a directory; None if there is no such path."""
+    def find(self, path: str, instance_id: str) -> str | None:
+        """A file, the listing of a directory, or None."""
         name = f"vm-{instance_id[:8]}"
-        if path[:1] == ["openstack"]:
-            data = {"uuid": instance_id, "project_id": self.headers["X-Tenant-ID"], "hostname": name, "name": name}
-            files = {"meta_data.json": json.dumps(data), "network_data.json": "{}"}
-            return _in_tree(path[1:], VERSIONS, files)
-        files = {"instance-id": instance_id, "local-ipv4": self.headers["X-Forwarded-For"], "hostname": name}
-        if len(path) == 1 and path[0] in EC2_VERSIONS:
-            return "meta-data"
-        return None if path[1:2] not in ([], ["meta-data"]) else _in_tree(path[:1] + path[2:], EC2_VERSIONS, files)
+        data = {"uuid": instance_id, "project_id": self.headers["X-Tenant-ID"], "hostname": name, "name": name}
+        openstack = {"meta_data.json": json.dumps(data), "network_data.json": "{}"}
+        ec2 = {"instance-id": instance_id, "local-ipv4": self.headers["X-Forwarded-For"], "hostname": name}
+        files = {f"openstack/{version}/{file}": text for version in VERSIONS for file, text in openstack.items()}
+        files |= {f"{version}/meta-data/{file}": text for version in EC2_VERSIONS for file, text in ec2.items()}
+        if path in files:
+            return files[path]
+        below = f"{path}/" if path else ""
+        listed = {file.removeprefix(below).partition("/")[0] for file in files if file.startswith(below)}
+        return "\n".join(sorted(listed)) or None
 
     def reply(self, status: HTTPStatus, body: bytes = b"") -> None:
         self.send_response(status)
@@ -77,15 +79,6 @@ class NovaMetadata(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], secret: str, handler: type[MetadataRequest] = MetadataRequest) -> None:
         super().__init__(address, handler)
         self.secret = secret
-
-
-def _in_tree(path: list[str], versions: tuple[str, ...], files: dict[str, str]) -> str | None:
-    """A file or listing below VERSION/."""
-    if not path:
-        return "\n".join(versions)
-    if path[0] not in versions:
-        return None
-    return "\n".join(sorted(files)) if len(path) == 1 else files.get("/".join(path[1:]))
 
 
 def main(server_class: type[NovaMetadata] = NovaMetadata) -> None:

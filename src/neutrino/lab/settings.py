@@ -87,8 +87,6 @@ def check(settings: LabSettings) -> None:
         raise LabError(f"--port {settings.port}: a TCP port is between 1 and 65535")
     if not MIN_MTU <= settings.mtu <= MAX_MTU:
         raise LabError(f"--mtu {settings.mtu}: the MTU must be between {MIN_MTU} and {MAX_MTU}")
-    if settings.underlay_ip_version not in (4, 6):
-        raise LabError(f"--underlay-ip-version {settings.underlay_ip_version}: must be 4 or 6")
     if settings.datapath not in DATAPATHS:
         raise LabError(f"--datapath {settings.datapath}: must be {' or '.join(DATAPATHS)}")
     if settings.central < 1:

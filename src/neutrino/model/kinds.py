@@ -10,26 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from neutrino.model import state
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.roles import DHCP, L2, L3
 from neutrino.model.routing import Router
-from neutrino.model.state import (
-    AddressGroup,
-    DvrMac,
-    Forwarding,
-    GroupMembers,
-    Host,
-    Network,
-    Object,
-    Port,
-    SecurityGroup,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     name: str  # on the wire
-    type: type[Object]
+    type: type[state.Object]
     roles: frozenset[str]  # roles of the host agent that consume it; a host without any of them never receives it
     plural: str
 
@@ -44,18 +34,18 @@ def _by_name(*kinds: Kind) -> dict[str, Kind]:
 _L2: Final = frozenset({L2})
 # In message order: in a snapshot an object comes after those that it references.
 KINDS: Final[Mapping[str, Kind]] = _by_name(
-    Kind("network", Network, _L2, "networks"),
-    Kind("host", Host, _L2, "hosts"),
-    Kind("forwarding", Forwarding, _L2, "forwarding"),
-    Kind("address_group", AddressGroup, _L2, "address_groups"),
-    Kind("group_members", GroupMembers, _L2, "group_members"),
-    Kind("security_group", SecurityGroup, _L2, "security_groups"),
-    Kind("port", Port, _L2, "ports"),
+    Kind("network", state.Network, _L2, "networks"),
+    Kind("host", state.Host, _L2, "hosts"),
+    Kind("forwarding", state.Forwarding, _L2, "forwarding"),
+    Kind("address_group", state.AddressGroup, _L2, "address_groups"),
+    Kind("group_members", state.GroupMembers, _L2, "group_members"),
+    Kind("security_group", state.SecurityGroup, _L2, "security_groups"),
+    Kind("port", state.Port, _L2, "ports"),
     Kind("dhcp_network", DhcpNetwork, frozenset({DHCP}), "dhcp_networks"),
     # L3: routers answer metadata requests of their networks' ports, and a distributed router needs their addresses.
     Kind("dhcp_port", DhcpPort, frozenset({DHCP, L3}), "dhcp_ports"),
     Kind("router", Router, frozenset({L3}), "routers"),
-    Kind("dvr_mac", DvrMac, _L2, "dvr_macs"),
+    Kind("dvr_mac", state.DvrMac, _L2, "dvr_macs"),
 )
 
 

@@ -1,35 +1,22 @@
-"""Collections that serve `index` and `show` of a resource from its view (`api/catalog.py` says how they are bound)."""
+"""Collections that serve `index` and `show` of a resource from its view (bound by `api/catalog.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import Condition, View
+from neutrino.server.db.view import ComposedView, View
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
 
 
-class Readable(Protocol):
-    """A view, or several that are read as one."""
-
-    def many(
-        self, connection: Connection, query: Query, project: str | None, *conditions: Condition
-    ) -> list[Object]: ...
-
-    def show(
-        self, connection: Connection, key: str, *, project: str | None, everyone: bool, fields: Sequence[str] | None
-    ) -> Object | None: ...
-
-
 class ViewCollection:
-    def __init__(self, db: Database, view: Readable) -> None:
+    def __init__(self, db: Database, view: View | ComposedView) -> None:
         self._db = db
         self._view = view
 

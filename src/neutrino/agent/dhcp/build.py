@@ -6,23 +6,21 @@ import dataclasses
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 from oslo_config import cfg
 
 from neutrino.agent.config import RefusedToStart
+from neutrino.agent.conntrack import NamespaceConntrack
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.dnsmasq import Dnsmasq, Inside
+from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.extensions import load_extensions
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
-from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.dataplane.process.real import RealProcesses
@@ -36,14 +34,14 @@ def build(
 ) -> DhcpRole:
     settings, namespaces = read_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
-    extensions = load_extensions(GROUP, conf.dhcp_extensions)
+    extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
 
     def connect() -> tuple[Ovsdb, Reconciler]:
-        from neutrino.dataplane.netlink.real import RealNetlink
+        from neutrino.dataplane.netlink.real import RealNetlink  # slow to import: a refused start does without it
 
         ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
-        dnsmasq, conntrack = Dnsmasq(settings.dhcp_confs, namespaces), partial(_Conntrack, namespaces)
-        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, conntrack, extensions)
+        dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
+        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, NamespaceConntrack, extensions)
 
     return DhcpRole(
         feed,
@@ -57,26 +55,13 @@ def build(
     )
 
 
-@dataclass(frozen=True)
-class _Conntrack:
-    """Conntrack entries of a namespace. It is entered by name, as its file may be in our mount namespace alone."""
-
-    namespaces: Inside
-    name: str
-
-    def flush(self, entries: Iterable[ConntrackFlush]) -> None:
-        from neutrino.dataplane.conntrack.kernel import KernelConntrack
-
-        several = list(entries)
-        self.namespaces.run(self.name, lambda: KernelConntrack().flush(several))
-
-
 def read_settings(conf: cfg.ConfigOpts) -> DhcpSettings:
     if conf.enable_metadata_network and not conf.enable_isolated_metadata:
         raise RefusedToStart("enable_metadata_network needs enable_isolated_metadata")
     if conf.dnsmasq_config_file and not os.access(conf.dnsmasq_config_file, os.R_OK):
         raise RefusedToStart(f"dnsmasq_config_file={conf.dnsmasq_config_file} cannot be read")
     directory = os.path.abspath(conf.dhcp_confs)
+    # Fields are named after their options; those below need a conversion.
     same = {field.name: conf[field.name] for field in dataclasses.fields(DhcpSettings) if field.name in conf}
     return DhcpSettings(
         **{

@@ -25,16 +25,16 @@ def directory(settings: DhcpSettings, network_id: str) -> PurePosixPath:
 def contribute(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
     where = directory(settings, network.id)
     arguments = (
-        "--no-hosts",
+        "--no-hosts",  # the host's /etc/hosts must not leak to instances
         *(() if settings.dnsmasq_local_resolv and not settings.dnsmasq_dns_servers else ("--no-resolv",)),
         f"--pid-file={where / PID}",
         f"--dhcp-hostsfile={where / HOST}",
         f"--addn-hosts={where / ADDN_HOSTS}",
         f"--dhcp-optsfile={where / OPTS}",
         f"--dhcp-leasefile={where / LEASES}",
-        "--dhcp-match=set:ipxe,175",
+        "--dhcp-match=set:ipxe,175",  # iPXE clients get a tag: boot options may depend on it
         "--dhcp-userclass=set:ipxe6,iPXE",
-        "--except-interface=lo",
+        "--except-interface=lo",  # no service besides that on the port's device
         "--bind-interfaces",
         f"--interface={device_name(network, settings)}",
         *_ranges(network, settings),
@@ -60,6 +60,7 @@ def _ranges(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
         yield f"--dhcp-range=set:{subnet_tag(subnet.id)},{cidr.network_address},static,{size},{lease}"
         leases += cidr.num_addresses
     if network.network.mtu > 0:
+        # Forced: many clients do not request the MTU, and would send packets that tunnels cannot carry.
         yield f"--dhcp-option-force=option:mtu,{network.network.mtu}"
     yield f"--dhcp-lease-max={min(leases, settings.dnsmasq_lease_max)}"
 
@@ -70,6 +71,7 @@ def has_dhcp_clients(subnet: Subnet) -> bool:
         return True
     if ipaddress.ip_network(subnet.cidr).prefixlen < IPV6_MIN_PREFIX:
         return False
+    # Without modes the RAs come from a router outside of OpenStack; addresses are served as stateful.
     if subnet.ipv6_address_mode is None:
         return subnet.ipv6_ra_mode is None
     return subnet.ipv6_address_mode in (STATEFUL, STATELESS)

@@ -79,20 +79,18 @@ class Dnsmasq:
 
     # --- processes of other agents ---
 
-    def has_other(self, network_id: str) -> bool:
-        """Whether any dnsmasq with the network's pid file runs, whoever started it."""
-        return next(self._pids(network_id), None) is not None
+    def pids(self, network_id: str, *, scan: bool = False) -> Iterator[int]:
+        """Processes of the network's dnsmasq, of any agent: the one in the pid file; `scan`: all, for a lost pid file."""
+        argument = f"--pid-file={self._directory / network_id / command.PID}"
+        recorded = (self.read(network_id, command.PID) or "").strip()
+        for pid in filter(str.isdigit, os.listdir("/proc") if scan else [recorded]):
+            argv = _command_line(pid)
+            if argv and argument in argv and Path(argv[0]).name == "dnsmasq":
+                yield int(pid)
 
-    def stop_others(self, network_id: str) -> None:
-        for pid in list(self._pids(network_id)):
+    def stop_others(self, network_id: str, *, scan: bool = False) -> None:
+        for pid in list(self.pids(network_id, scan=scan)):
             _stop(pid)
-
-    def _pids(self, network_id: str) -> Iterator[int]:
-        word = f"--pid-file={self._directory / network_id / command.PID}"
-        for entry in os.scandir("/proc"):
-            argv = _command_line(entry.name) if entry.name.isdigit() else []
-            if argv and word in argv and Path(argv[0]).name == "dnsmasq":
-                yield int(entry.name)
 
 
 def _command_line(pid: str) -> list[str]:
@@ -108,7 +106,7 @@ def _stop(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL):  # it is no child of ours: awaited by its pidfd
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
             if select.select([descriptor], [], [], STOP_SECONDS)[0]:

@@ -1,8 +1,8 @@
 """The extension contract of the DHCP role: from a served network to what its namespace and dnsmasq get besides.
 
-An extension is a class, named by an entry point of `neutrino.agent.dhcp_extensions` and listed in `dhcp_extensions`. Its
-contribution is rendered, planned, applied, verified and removed together with the built-in ones, which use the same
-contract; `render.py` has the order. docs/design/dhcp-extensions.md has a worked example.
+An extension is what an entry point of `neutrino.agent.dhcp_extensions`, listed in `dhcp_extensions`, returns when it is
+called with the configuration. Its contribution is rendered, planned, applied, verified and removed together with the
+built-in ones, which use the same contract; `render.py` has the order. docs/design/dhcp-extensions.md has an example.
 """
 
 from __future__ import annotations

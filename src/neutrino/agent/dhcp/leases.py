@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.hosts_files import entries
+from neutrino.agent.dhcp.dnsmasq_files import entries
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.model.dhcp import DhcpPort
 

@@ -66,7 +66,7 @@ def _addresses(network: ServedNetwork, settings: DhcpSettings) -> Iterator[str]:
         if here is not None:
             yield f"{here}/{ipaddress.ip_network(subnet.cidr).prefixlen}"
     if settings.force_metadata or settings.enable_isolated_metadata:
-        yield METADATA_IPV4
+        yield METADATA_IPV4  # the metadata proxy listens on it in this namespace
         if any(subnet.ip_version == 6 for subnet in network.network.subnets):
             yield METADATA_IPV6
 
@@ -75,6 +75,7 @@ def _routes(network: ServedNetwork, settings: DhcpSettings, name: str) -> Iterat
     """A default route per family, through the gateway of the first subnet that has one."""
     for version, anywhere in ((4, "0.0.0.0/0"), (6, "::/0")):
         subnet = next((s for s in network.dhcp_subnets if s.ip_version == version and _has_usable_gateway(s)), None)
+        # With use_gateway_ips the namespace has the gateway's address itself.
         if subnet is None or subnet.gateway_ip is None or settings.use_gateway_ips:
             continue
         if network.own_address(subnet.id) is None:

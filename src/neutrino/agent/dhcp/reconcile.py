@@ -92,7 +92,11 @@ class Reconciler:
     def is_running(self, network_id: str) -> bool:
         daemon = find_daemon(self._settings, network_id)
         running = self._processes.find(daemon.name, daemon.pid_file) is not None
-        return running or self._dnsmasq.has_other(network_id)
+        return running or next(self._dnsmasq.pids(network_id), None) is not None
+
+    def stop_others(self, network_id: str) -> None:
+        """After a failed start: a dnsmasq of another agent, without a pid file, may hold the port."""
+        self._dnsmasq.stop_others(network_id, scan=True)
 
     # --- planning -------------------------------------------------------------------------------------------------
 
@@ -130,6 +134,7 @@ class Reconciler:
         desired = render(network, self._settings, self._extensions)
         self._dnsmasq.record(network.id)  # first: what a failed attempt leaves is found by it
         changed = self._apply_namespace(network.id, desired, complete)
+        # Without a running dnsmasq there is nothing to release: the leases are rendered before its start.
         if complete and self._processes.find(desired.daemon.name, desired.daemon.pid_file) is not None:
             self._release_stale_leases(network, desired)
         return Prepared(self._service(network, desired, complete), changed, desired.problems)
@@ -146,7 +151,7 @@ class Reconciler:
             leases = render_leases(network, self._settings, existing)
             text = leases if complete else with_existing(leases, existing)
             write_file(where / command.LEASES, text, mode=FILE_MODE)
-            Path(desired.daemon.log_file).unlink(missing_ok=True)
+            Path(desired.daemon.log_file).unlink(missing_ok=True)  # it holds the reason of a failed start, of this one
             if self._settings.dnsmasq_base_log_dir:
                 (Path(self._settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)
 
@@ -158,6 +163,7 @@ class Reconciler:
         created = name not in self._netlink.namespaces()
         if created:
             self._netlink.create_namespace(name)
+        # An internal port exists only once it is plugged; a veth pair must exist before it is plugged.
         if plug.internal:
             present = [plug.name] if self._netlink.read_device(name, plug.name) is not None else []
             self._plugging.bring_devices([plug], name, present)
@@ -173,7 +179,7 @@ class Reconciler:
         stale += plan.stale
         recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
         changes = self._plugging.plug([plug], unplug=stale, recreated=recreated)
-        self._delete_pairs(stale)
+        self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
         loopback = self._netlink.read_device(name, "lo")
         if loopback is not None and not loopback.up:
             self._netlink.apply(name, [SetDevice("lo", up=True)])
@@ -205,7 +211,7 @@ class Reconciler:
                 except ProcessError as error:
                     LOG.warning("network %s: lease of %s is not released: %s", network.id, lease.address, error)
                     return
-            for _ in range(20):
+            for _ in range(20):  # dnsmasq rewrites the file a few milliseconds after it got the packet
                 time.sleep(0.01)
                 now = self._dnsmasq.read(network.id, command.LEASES) or ""
                 if now != leases:
@@ -226,7 +232,8 @@ class Reconciler:
         running = self._processes.find(daemon.name, daemon.pid_file)
         if running is not None:
             self._processes.stop(running)
-        self._dnsmasq.stop_others(network_id)
+        # Processes first: one that runs in the namespace would keep it, and its devices, alive.
+        self._dnsmasq.stop_others(network_id, scan=True)
         self._plugging.plug([], unplug=plugged)
         self._delete_pairs(plugged)
         if exists:

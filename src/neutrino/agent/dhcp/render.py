@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from neutrino.agent.dhcp import command, hosts_files, namespace, options_file
+from neutrino.agent.dhcp import command, dnsmasq_files, namespace
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, Line, device_name
 from neutrino.agent.dhcp.network import ServedNetwork
@@ -26,8 +26,8 @@ class BuiltIn:
 PARTS: Final[tuple[DhcpExtension, ...]] = (
     BuiltIn("namespace", namespace.contribute),
     BuiltIn("dnsmasq command", command.contribute),
-    BuiltIn("hosts", hosts_files.contribute),
-    BuiltIn("options", options_file.contribute),
+    BuiltIn("hosts", dnsmasq_files.contribute_hosts),
+    BuiltIn("options", dnsmasq_files.contribute_options),
 )
 
 

@@ -192,14 +192,19 @@ class DhcpRole:
         ):
             return ""
         if not network.is_served:
-            await self._supervisor.stop(daemon_name(network_id))
+            await self._supervisor.stop(daemon_name(network_id))  # first, or it would be respawned while it is removed
             await asyncio.to_thread(self._reconciler.remove, network_id)
             if self._feed.state.get(NETWORK, network_id) is None:
+                # The network may be scheduled here again: its ports are then reported ready once more.
                 for port_id in self._ports.get(network_id, {}):
                     self._ready.pop(port_id, None)
             return ""
         prepared = await asyncio.to_thread(self._reconciler.prepare, network, complete=self._synced)
-        action, _ = await self._supervisor.ensure(prepared.service)
+        try:
+            action, _ = await self._supervisor.ensure(prepared.service)
+        except ProcessError:
+            await asyncio.to_thread(self._reconciler.stop_others, network_id)
+            raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
         self._report_ready(network)
@@ -244,12 +249,13 @@ class DhcpRole:
             except REFUSALS as error:
                 LOG.warning("stale networks cannot be listed, next attempt in %.0f s: %s", LONGEST_RETRY, error)
             await asyncio.sleep(LONGEST_RETRY)
+        # Networks that were deleted or moved away while no agent was running.
         for network_id in known - self._feed.state.objects[NETWORK].keys():
             self._queue.put(network_id)
         while True:
             await self._synced_again.wait()
             self._synced_again.clear()
-            position = self._feed.position
+            position = self._feed.position  # before waiting: later changes are covered by the next `synced`
             await self._queue.empty()
             self._position = position
 

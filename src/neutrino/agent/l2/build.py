@@ -1,4 +1,4 @@
-"""The L2 role from the configuration."""
+"""Composes the L2 role from the configuration."""
 
 from __future__ import annotations
 

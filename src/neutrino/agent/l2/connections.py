@@ -1,13 +1,13 @@
-"""Connections that a change of rules has ended, to be removed from the switch's connection tracker.
+"""Conntrack entries to flush after a change of rules, in the switch's connection tracker.
 
-The flows themselves end a connection at the next packet of the side that opened it: they mark it, and then drop both
-directions. Where only the other side talks, such as a stream that was asked for once, no such packet comes; so what a
-removed rule, member or port had allowed is flushed too.
+The flows end a connection at the next packet of the side that opened it: they mark it, and then drop both directions.
+Where only the other side sends, such as a stream after one request, there is no such packet; so the connections of a
+removed rule, member or port are flushed too.
 
-Not where the port's rules let it talk to the other side anyway: there its next packet would open the connection the other
-way round, and packets that the removed rule had allowed would pass as replies. Left alone, the connection keeps its mark.
+Not where the port's rules let it send to the other side anyway: there its next packet would open the connection in the
+other direction, and packets that the removed rule had allowed would pass as replies. Unflushed, the connection is marked.
 
-Flushing a connection that another rule still allows costs it nothing: its next packet opens it again.
+Flushing a connection that another rule still allows does no harm: its next packet opens it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
             continue
         kept = present.rules if present.filtered else port.rules
         for rule in port.rules:
-            if _answers_freely(kept, rule):
+            if _allows_replies(kept, rule):
                 continue
             if rule not in kept:
                 flushes.update(_of_rule(port, rule, before))
@@ -42,8 +42,8 @@ def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
     return tuple(sorted(flushes))
 
 
-def _answers_freely(kept: Iterable[EffectiveRule], rule: EffectiveRule) -> bool:
-    """Whether the rules that are left allow, as new connections, the answers to what a rule allows."""
+def _allows_replies(kept: Iterable[EffectiveRule], rule: EffectiveRule) -> bool:
+    """Whether the remaining rules allow, as new connections, the replies to what a rule allows."""
     return any(
         other.direction != rule.direction
         and other.family == rule.family
@@ -62,7 +62,7 @@ def _covers(wide: str | None, narrow: str | None) -> bool:
 
 
 def _addresses(port: LocalPort, family: int) -> list[str]:
-    """The addresses of a port, and the prefixes of its address pairs."""
+    """The addresses of a port and the prefixes of its address pairs."""
     own = {prefix for _, prefix in port.sources if (":" in prefix) == (family == 6)}
     return sorted(prefix.removesuffix("/32" if family == 4 else "/128") for prefix in own)
 
@@ -83,11 +83,9 @@ def _of_rule(port: LocalPort, rule: EffectiveRule, before: Desired) -> Iterator[
 
 def _between(port: LocalPort, rule: EffectiveRule, remotes: frozenset[str]) -> Iterator[ConntrackFlush]:
     if not rule.stateful:
-        return  # it made no connections
-    protocol = -1 if rule.protocol is None else rule.protocol
-    if rule.family == 6 and protocol == 1:
-        protocol = 58
-    low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
+        return  # it opened no connections
+    given = (rule.ip_protocol, rule.port_min, rule.port_max)
+    protocol, low, high = (-1 if number is None else number for number in given)
     for remote in remotes:
         if remote and (":" in remote) != (rule.family == 6):
             continue

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from neutrino.agent.l2.local_vlans import Allocation, SegmentKey
 from neutrino.agent.l2.pipeline import TRANSIENT, Table
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
@@ -42,7 +43,7 @@ class HostState:
     forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=_none)
     dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=_none)
     # Objects of the kinds that extensions declare, by kind.
-    others: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=_none)
+    extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=_none)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +127,10 @@ class EffectiveRule:
     remote: str | None  # "group:<id>" or "addresses:<id>"
     stateful: bool
 
-    def order(self) -> str:
-        return repr(self)
+    @property
+    def ip_protocol(self) -> int | None:
+        """The protocol number in packets: ICMP in a rule for IPv6 means ICMPv6."""
+        return ICMPV6 if self.family == 6 and self.protocol == ICMP else self.protocol
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,14 +182,24 @@ class Desired:
     dead: tuple[int, ...]  # ofports that are plugged and must not talk
     remotes: Mapping[str, frozenset[str]]  # addresses by remote, for the remotes that rules name
     problems: Mapping[str, str]  # port, to the reason why it is not wired
-    objects: HostState = dataclasses.field(default_factory=HostState)  # as the server sent them
+    host_state: HostState = dataclasses.field(default_factory=HostState)
+
+    @property
+    def objects(self) -> Mapping[str, Mapping[str, state.Object]]:
+        """Feed objects by kind and id: those of the kinds that extensions declare."""
+        return self.host_state.extension_objects
+
+    def without_ports(self, ports: frozenset[str], reason: str) -> Desired:
+        """The desired state with these ports not wired, for this reason."""
+        kept = tuple(port for port in self.ports if port.id not in ports)
+        return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
 
     @cached_property
     def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:
         """The ports on other hosts, by network, of the networks that have ports here."""
         present = {network.key.network_id for network in self.networks}
         entries: defaultdict[str, list[state.Forwarding]] = defaultdict(list)
-        for _, entry in sorted(self.objects.forwarding.items()):
+        for _, entry in sorted(self.host_state.forwarding.items()):
             if entry.network_id in present:
                 entries[entry.network_id].append(entry)
         return {network: tuple(found) for network, found in entries.items()}
@@ -246,7 +259,7 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options:
         dead=tuple(sorted({*plugged.ports.values()} - live)),
         remotes=_remotes(ports, host_state),
         problems=problems,
-        objects=host_state,
+        host_state=host_state,
     )
 
 

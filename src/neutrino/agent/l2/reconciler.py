@@ -49,12 +49,10 @@ from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.plan import HybridPlan
-from neutrino.agent.l2.hybrid.render import ConflictingPorts
 from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
-from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.openflow.api import (
     DatapathFeatures,
     Flow,
@@ -98,14 +96,6 @@ class HostPlan:
         if self.hybrid:
             parts.append(self.hybrid.text())
         return "\n".join(filter(None, parts))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Unfiltered:
-    """Hybrid ports without a filter, which therefore must not talk."""
-
-    ports: frozenset[str]
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,10 +178,10 @@ class Reconciler:
         desired = self._resolve(host_state, snapshot, complete)
         changed += self._configure(plan_tags(self._bridge_options, desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
-        unfiltered = self._apply_hybrid(desired, complete)
+        unfiltered = self._hybrid.reconcile(desired, complete=complete) if self._hybrid is not None else None
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
-            desired = _without_ports(desired, unfiltered)
+            desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
         rendered = self._renderer.render(desired)
         contributed = plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)
@@ -281,27 +271,6 @@ class Reconciler:
                 LOG.warning("neighbour solicitations are flooded, as the datapath's features are unknown: %s", error)
                 return DatapathFeatures(nd_extension=False)
         return self._features
-
-    def _apply_hybrid(self, desired: Desired, complete: bool) -> _Unfiltered | None:
-        """Apply the hybrid firewall; the ports that have no filter, if any."""
-        if self._hybrid is None or not (complete or any(port.hybrid for port in desired.ports)):
-            return None
-        try:
-            if not complete and self._hybrid.is_there():
-                # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
-                missing = self._hybrid.missing(desired)
-                return _Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
-            difference = self._hybrid.plan(desired)
-            if difference:
-                LOG.debug("%s", difference.text())
-                self._hybrid.apply(difference)
-        except (IptablesError, ConntrackError, ConflictingPorts) as error:
-            self._hybrid.forget()
-            # Ports that were wired before keep the filter that they have.
-            known = {port.id for port in self._previous.ports} if self._previous is not None else set()
-            secured = (port.id for port in desired.ports if port.hybrid and port.secured)
-            return _Unfiltered(frozenset(secured) - known, str(error))
-        return None
 
     # --- flows and meters -----------------------------------------------------------------------------------------
 
@@ -452,10 +421,3 @@ class Reconciler:
 
 def _our_meters(meters: Mapping[int, Meter]) -> dict[int, Meter]:
     return {number: meter for number, meter in meters.items() if FIRST_METER <= number <= LAST_METER}
-
-
-def _without_ports(desired: Desired, unfiltered: _Unfiltered) -> Desired:
-    """Without the ports that have no filter."""
-    ports = tuple(port for port in desired.ports if port.id not in unfiltered.ports)
-    problems = {**desired.problems, **dict.fromkeys(unfiltered.ports, unfiltered.reason)}
-    return dataclasses.replace(desired, ports=ports, problems=problems)

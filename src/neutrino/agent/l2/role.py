@@ -187,8 +187,9 @@ class L2Role:
 
     def _host_state(self) -> HostState:
         objects = self._feed.state.objects
-        others = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
-        return HostState(**{field: dict(objects[kind]) for field, kind in KINDS.items()}, others=others)  # type: ignore[arg-type]
+        built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
+        more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
+        return HostState(**built_in, extension_objects=more)  # type: ignore[arg-type]
 
     def _with_held(self, sent: HostState) -> HostState:
         """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.names import EXTERNAL, plugged
 from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace
 from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, sysctls_to_read
-from neutrino.agent.plugging import SETTLE_SECONDS, plan_plugs, plan_unplugging
+from neutrino.agent.plugging import Plugging, plan_plugs
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.netlink.announce import Announcer
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
@@ -26,7 +25,6 @@ from neutrino.dataplane.netlink.changes import (
     DeleteAddress,
     DeleteDevice,
     DeleteTc,
-    MoveDevice,
     SetAddress,
     SetDevice,
     SetTc,
@@ -39,11 +37,6 @@ from neutrino.dataplane.nft.plan import TablePlan, plan_tables
 from neutrino.dataplane.ovsdb.api import Ovsdb
 
 LOG = logging.getLogger(__name__)
-DEVICE_SECONDS = 5.0
-
-
-class DeviceMissing(Exception):
-    """The switch has not created a device that it was asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +81,7 @@ def plan_router_namespace(
     """Pure. Not `complete`: desired state may be older than actual state, so nothing is removed or replaced."""
     plan = plan_namespace(desired.namespace, state)
     table_plans = plan_tables(desired.tables, tables)
+    # A device that is deleted or recreated takes its qdiscs along; one that is missing gets them when it is there.
     gone = {change.name for change in plan.changes if isinstance(change, DeleteDevice)}
     delete, new = plan_tc(
         (each for each in desired.tc if each.device not in plan.missing),
@@ -108,6 +102,7 @@ class RouterNamespaces:
         self._drivers = drivers
         self._options = options
         self._extensions = (*BUILT_IN, *extensions)
+        self._plugging = Plugging(drivers.netlink, drivers.ovsdb)
 
     def exists(self, name: str) -> bool:
         return name in self._drivers.netlink.namespaces()
@@ -135,21 +130,25 @@ class RouterNamespaces:
         name = desired.namespace.name
         self.create(name)
         if not self._options.veth:
-            self._bring_devices(desired)
+            self._plugging.bring_devices(desired.plugs, name, self._drivers.netlink.read(name).devices)
         if not keepalived:
             kept = dataclasses.replace(desired.namespace, others_addresses=frozenset())
             desired = dataclasses.replace(desired, namespace=kept)
+        # Read after internal ports were moved here: their addresses can be planned in the same round.
         tables, state = self._drivers.nft.read(name), self._read(desired)
         plan = plan_router_namespace(desired, state, tables, complete=complete)
         changed = self._apply_tables(name, plan.tables)
+        # After the tables: a connection that is set up in between is translated by the new ones already.
         if plan.tables:
             self._flush_connections(name, desired, tables)
         changes = plan.namespace.changes
         self._drivers.netlink.apply(name, changes)
         changed += len(changes) + self._raise_ends(desired)
+        # With its inner end, a veth pair's end on the bridge is deleted by the kernel; its port in OVSDB is not.
         gone = [change.name for change in changes if isinstance(change, DeleteDevice)]
         new = [change.peer for change in changes if isinstance(change, SetVeth)]
-        changed += self._plug(desired, [*(plugged(each) for each in gone), *plan.namespace.stale], new)
+        unplug = [*(plugged(each) for each in gone), *plan.namespace.stale]
+        changed += self._plugging.plug(desired.plugs, unplug=unplug, recreated=new)
         self.announce_all(name, (change.address for change in changes if isinstance(change, SetAddress)))
         return Reconciled(changed, state, plan)
 
@@ -159,11 +158,8 @@ class RouterNamespaces:
         if not self.exists(name):
             return False
         devices = [each for each in netlink.read(name).devices.values() if each.name != "lo"]
-        ovsdb = self._drivers.ovsdb()
         names = [each.name for each in devices] + [plugged(each.name) for each in devices if each.kind == "veth"]
-        changes = plan_unplugging(names, ovsdb.read())
-        if changes:
-            ovsdb.apply(changes)
+        self._plugging.plug([], unplug=names)
         netlink.apply(name, [DeleteDevice(each.name) for each in devices if each.kind == "veth"])
         netlink.delete_namespace(name)
         return True
@@ -214,19 +210,6 @@ class RouterNamespaces:
             except ConntrackError as error:
                 LOG.warning("%s: stale connections are not flushed, and go on until they end: %s", name, error)
 
-    def _plug(self, desired: DesiredRouterNamespace, gone: Iterable[str], new: Collection[str] = ()) -> int:
-        """`new` are ends of new veth pairs: a port of that name in the switch holds the old device, and is deleted."""
-        ovsdb = self._drivers.ovsdb()
-        snapshot = ovsdb.read()
-        wanted = {plug.name for plug in desired.plugs}
-        off = plan_unplugging([*(each for each in gone if each not in wanted), *new], snapshot)
-        if off:
-            ovsdb.apply(off, settle=SETTLE_SECONDS if new else 0.0)
-        changes = plan_plugs(desired.plugs, ovsdb.read() if off else snapshot)
-        if changes:
-            ovsdb.apply(changes)
-        return len(off) + len(changes)
-
     def _raise_ends(self, desired: DesiredRouterNamespace) -> int:
         """Sets up the ends of veth pairs that are on the bridge."""
         if not self._options.veth:
@@ -236,18 +219,3 @@ class RouterNamespaces:
         down = [device.name for device in there if device is not None and not device.up]
         self._drivers.netlink.apply(HOST, [SetDevice(name, up=True) for name in down])
         return len(down)
-
-    def _bring_devices(self, desired: DesiredRouterNamespace) -> None:
-        """Internal ports, which the switch creates in the agent's namespace, are moved to the router's."""
-        netlink, name = self._drivers.netlink, desired.namespace.name
-        there = netlink.read(name).devices
-        missing = [plug.name for plug in desired.plugs if plug.name not in there]
-        if not missing:
-            return
-        self._plug(desired, ())
-        give_up = time.monotonic() + DEVICE_SECONDS
-        while waiting := [each for each in missing if netlink.read_device(HOST, each) is None]:
-            if time.monotonic() > give_up:
-                raise DeviceMissing(f"the switch has not created {', '.join(waiting)}")
-            time.sleep(0.01)
-        netlink.apply(HOST, [MoveDevice(each, name) for each in missing])

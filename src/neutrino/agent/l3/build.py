@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from oslo_config import cfg
 
 from neutrino.agent.config import RefusedToStart
+from neutrino.agent.conntrack import NamespaceConntrack
 from neutrino.agent.extensions import load_extensions
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import describe, l3_options, refusal
@@ -19,29 +20,11 @@ from neutrino.agent.l3.routers import DesiredState, Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Switch
-from neutrino.dataplane.conntrack.api import ConntrackFlush
-from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.announce import RealAnnouncer
-from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.model.routing import Router
-
-
-class NamespaceConntrack:
-    """Conntrack of a namespace, flushed by a thread inside of it.
-
-    Given the namespace's name, the netlink library would fork this process to enter it, and end the child by a SIGTERM,
-    which our event loop would see too: both share the descriptor that signals are written to.
-    """
-
-    def __init__(self, namespace: str) -> None:
-        self._namespace = namespace
-
-    def flush(self, entries: Iterable[ConntrackFlush]) -> None:
-        several = tuple(entries)
-        Namespaces().run(self._namespace, lambda: KernelConntrack().flush(several))
 
 
 def build(

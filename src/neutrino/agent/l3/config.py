@@ -50,40 +50,33 @@ OPTIONS = [
 
 @dataclasses.dataclass(frozen=True)
 class L3Options:
-    """The part of the configuration that rendering depends on."""
+    """The part of the configuration that rendering depends on, under the names of the options."""
 
     host: str = ""
     state_path: str = ""
     integration_bridge: str = "br-int"
-    external_bridge: str = ""  # where gateways are plugged, if set; else the integration bridge
+    external_network_bridge: str = ""  # where gateways are plugged, if set; else the integration bridge
     veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
     metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
     ipv6_gateway: str = ""  # next hop for IPv6 where the external subnet names none
-    advert_interval: int = 2  # seconds between VRRP advertisements
-    authentication: str = ""  # PASS or AH, of VRRP
-    password: str = dataclasses.field(default="", repr=False)
+    ha_vrrp_advert_int: int = 2
+    ha_vrrp_auth_type: str = ""
+    ha_vrrp_auth_password: str = dataclasses.field(default="", repr=False)
     min_rtr_adv_interval: int = 30
     max_rtr_adv_interval: int = 100
-    delegations: str = ""  # the directory of the DHCPv6 clients
+    pd_confs: str = ""  # the directory of the DHCPv6 clients
     vendor_pen: int = 8888
 
 
 def l3_options(conf: cfg.ConfigOpts) -> L3Options:
+    same = {each.name: conf[each.name] for each in dataclasses.fields(L3Options) if each.name in conf}
     return L3Options(
-        host=conf.host,
-        state_path=conf.state_path,
-        integration_bridge=conf.ovs.integration_bridge,
-        external_bridge=conf.external_network_bridge,
-        veth=conf.ovs_use_veth or conf.ovs.datapath_type != "system",
-        metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
-        ipv6_gateway=conf.ipv6_gateway,
-        advert_interval=conf.ha_vrrp_advert_int,
-        authentication=conf.ha_vrrp_auth_type,
-        password=conf.ha_vrrp_auth_password,
-        min_rtr_adv_interval=conf.min_rtr_adv_interval,
-        max_rtr_adv_interval=conf.max_rtr_adv_interval,
-        delegations=conf.pd_confs,
-        vendor_pen=conf.vendor_pen,
+        **{
+            **same,
+            "integration_bridge": conf.ovs.integration_bridge,
+            "veth": conf.ovs_use_veth or conf.ovs.datapath_type != "system",
+            "metadata_port": conf.metadata_port if conf.enable_metadata_proxy else 0,
+        }
     )
 
 

@@ -63,7 +63,7 @@ class RouterDaemons:
         if failover is not None:
             fifo = self.fifo(router.id)
             fifo.parent.mkdir(parents=True, exist_ok=True)
-            if not fifo.exists():
+            if not fifo.exists():  # keepalived would write its state to a regular file
                 os.mkfifo(fifo, 0o600)
             await self._supervisor.ensure(self._keepalived_service(router.id, failover), complete=complete)
         sends_ras = active or router.distributed
@@ -96,6 +96,7 @@ class RouterDaemons:
 
     async def _stop_radvd(self, router_id: str) -> None:
         directory, daemon = self._state / ADVERTISING, self._radvd(router_id)
+        # The configuration shows that one was started: most routers have no IPv6, and need no look at processes.
         if (directory / f"{router_id}.radvd.conf").exists():
             await self._supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             for path in directory.glob(f"{router_id}.radvd.*"):

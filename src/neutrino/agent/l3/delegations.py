@@ -50,7 +50,7 @@ class Delegations:
         self._supervisor = supervisor
         self._port_holds = port_holds or PortHolds()
         self._options = options
-        self._base = Path(options.delegations or f"{options.state_path}/{DIRECTORY}")
+        self._base = Path(options.pd_confs or f"{options.state_path}/{DIRECTORY}")
         self.report: Callable[[str, str], None] = lambda subnet_id, prefix: None
         self._fifo: int | None = None
         self._partial_line = ""

@@ -31,6 +31,8 @@ from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Object
 
 GROUP = "neutrino.agent.l3_extensions"
+Objects = Mapping[str, Mapping[str, Object]]
+"""Feed objects by kind and id."""
 
 
 class Position(NamedTuple):
@@ -71,8 +73,8 @@ class RouterNamespace:
     ]  # ports towards the router's subnets by device (qr-…, sg-…); none that is down
     outside: str  # the device by which packets leave: qg-…, or rfp-… of a distributed router, or empty
     options: L3Options
-    objects: Mapping[str, Mapping[str, Object]] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
-    """Feed objects by kind and id: those of the kinds that extensions declare."""
+    objects: Objects = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    """Those of the kinds that extensions declare."""
     link: tuple[str, str] | None = None  # addresses of rfp-… here and fpr-… in fip-…, of a distributed router
 
     @property
@@ -90,7 +92,7 @@ class RouterNamespace:
 
 @dataclasses.dataclass(frozen=True)
 class Contribution:
-    """What an extension adds to a namespace. All of it is removed when it is not contributed any more."""
+    """What an extension adds to a namespace. What it does not contribute any more is removed; sysctls keep their value."""
 
     tables: tuple[Table, ...] = ()  # parts of the nft tables, by family; chains of one name are joined
     tc: tuple[TcItem, ...] = ()
@@ -102,7 +104,7 @@ class Contribution:
     neighbours: tuple[Neighbour, ...] = ()
     devices: tuple[DesiredDevice, ...] = ()
     plugs: tuple[Plug, ...] = ()  # of devices, into a bridge
-    device_prefixes: tuple[str, ...] = ()  # devices named so that are not contributed are deleted
+    device_prefixes: tuple[str, ...] = ()  # contributed always: devices named so that are not contributed are deleted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +132,8 @@ class L3Extension:
     ) -> Iterable[ConntrackFlush]:
         """Conntrack entries to flush once `desired` replaces `actual` (by table path).
 
-        The kernel treats packets of an established connection as it did its first one, so a rule or element that goes
-        has no effect on these without it.
+        The kernel treats packets of an established connection as it did its first one, so a rule or element that is
+        removed has no effect on these without it.
         """
         return ()
 

@@ -120,7 +120,7 @@ class FipNamespaces:
     def reconcile(self) -> int:
         """All such namespaces of the host; those without a router are removed. How many changes that took."""
         changes = 0
-        with self._lock:
+        with self._lock:  # eight workers: two would create and delete routes of each other's routers
             synced = self._is_synced()
             for path in sorted(self._records.iterdir()) if self._records.is_dir() else ():
                 gateways = (agent_gateway(router) for router in self._routers())
@@ -180,47 +180,47 @@ class LinkLocals:
     def __init__(self, state_path: str) -> None:
         self._path = Path(state_path) / LINKS_FILE
         self._lock = threading.Lock()
+        self._pairs = _parse(self._path.read_text()) if self._path.exists() else {}
 
     def find(self, router_id: str) -> tuple[str, str] | None:
         """The address of the router's end, then of the end in `fip-…`."""
-        with self._lock:
-            return _ends(self._read().get(router_id))
+        return _ends(self._pairs.get(router_id))
 
     def allocate(self, router_id: str) -> tuple[str, str] | None:
         with self._lock:
-            held = self._read()
-            if router_id not in held:
-                used = set(held.values())
+            if router_id not in self._pairs:
+                used = set(self._pairs.values())
                 free = next((pair for pair in POOL.subnets(new_prefix=31) if pair not in used), None)
                 if free is None:
                     raise NoLinkLocalLeft(f"{LINKS_FILE}: all of {POOL} is used by routers with floating IPs")
-                held[router_id] = free
-                self._write(held)
-            return _ends(held[router_id])
+                self._write({**self._pairs, router_id: free})
+            return _ends(self._pairs[router_id])
 
     def release(self, router_id: str) -> None:
         with self._lock:
-            held = self._read()
-            if held.pop(router_id, None) is not None:
-                self._write(held)
+            if router_id in self._pairs:
+                self._write({key: pair for key, pair in self._pairs.items() if key != router_id})
 
-    def _read(self) -> dict[str, ipaddress.IPv4Network]:
-        held: dict[str, ipaddress.IPv4Network] = {}
-        for line in self._path.read_text().splitlines() if self._path.exists() else ():
-            router_id, comma, text = line.strip().partition(",")
-            try:
-                pair = ipaddress.IPv4Network(text)
-            except ValueError:
-                continue  # a truncated line, after a loss of power: the router gets another
-            if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in held.values():
-                held[router_id] = pair
-        return held
-
-    def _write(self, held: dict[str, ipaddress.IPv4Network]) -> None:
+    def _write(self, pairs: dict[str, ipaddress.IPv4Network]) -> None:
+        # Replaced as a whole: half a file would give routers in use other addresses.
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_name(f"{LINKS_FILE}.new")
-        new.write_text("".join(f"{router_id},{pair}\n" for router_id, pair in sorted(held.items())))
+        new.write_text("".join(f"{router_id},{pair}\n" for router_id, pair in sorted(pairs.items())))
         new.replace(self._path)
+        self._pairs = pairs
+
+
+def _parse(text: str) -> dict[str, ipaddress.IPv4Network]:
+    pairs: dict[str, ipaddress.IPv4Network] = {}
+    for line in text.splitlines():
+        router_id, comma, network = line.strip().partition(",")
+        try:
+            pair = ipaddress.IPv4Network(network)
+        except ValueError:
+            continue  # a truncated line, after a loss of power: the router gets another
+        if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in pairs.values():
+            pairs[router_id] = pair
+    return pairs
 
 
 def _ends(pair: ipaddress.IPv4Network | None) -> tuple[str, str] | None:

@@ -54,7 +54,7 @@ class HaStateReader:
             return
         *lines, self._partial_lines[router_id] = (self._partial_lines.get(router_id, "") + data).split("\n")
         states = [state for line in lines if (state := parse_state(line)) is not None]
-        if states:
+        if states:  # of several, only the last is true
             self._notify(router_id, states[-1])
 
 

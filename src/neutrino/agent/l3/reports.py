@@ -66,6 +66,7 @@ class RouterReports:
     def floating_ips_active(self, router: Router, *, active: bool) -> None:
         """The router is applied: its floating IPs on this host are ACTIVE, reported once for each revision."""
         here = _translated_here(router, active=active)
+        # By value with its revision: one that was disassociated and associated again is reported again.
         for floating_ip in here - self._active.get(router.id, frozenset()):
             self._feed.status(FLOATING_IP, floating_ip.id, "ACTIVE")
         self._active[router.id] = here

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable
 
 from neutrino.agent.l3.announcements import Announcements
-from neutrino.agent.l3.apply import DeviceMissing
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.extension_api import L3Extension, RouterResult
 from neutrino.agent.l3.ha_state import ACTIVE, STANDBY, HaConflicts, HaStateReader
@@ -37,7 +36,7 @@ LOG = logging.getLogger(__name__)
 SUBNET = "subnet"
 WORKERS = 8
 URGENT, USUAL, CLEANING = 1, 10, 20  # priorities in the queue
-FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, DeviceMissing, RenderError, OSError)
+FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
 WIRED_SECONDS = 10.0  # for a port to be wired; while the switch is down for longer, waiting helps nobody
 
 

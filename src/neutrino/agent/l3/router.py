@@ -8,12 +8,12 @@ The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.dvr.namespaces import local_namespace, snat_part
 from neutrino.agent.l3.dvr.routing import DistributedRouting
-from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device, router_namespace
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
@@ -27,7 +27,6 @@ from neutrino.agent.plugging import Plug
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import Router
-from neutrino.model.state import Object
 
 BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
@@ -41,11 +40,9 @@ BUILT_IN: tuple[L3Extension, ...] = (
 )
 """The order of contributions: of rules at one position, and of sysctls (the last one wins). Third-party ones follow."""
 
-Objects = Mapping[str, Mapping[str, Object]]
-
 
 class RenderError(Exception):
-    """An extension cannot render a router. Actual state is left as it is."""
+    """A third-party extension cannot render a router, or collides with another. Actual state is left as it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +72,8 @@ def router_namespaces(
 
 def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -> DesiredRouterNamespace:
     """Merges the contributions of the built-in extensions, and of those given, to one namespace."""
-    parts = [_contribution(each, namespace) for each in (*BUILT_IN, *extensions)]
+    parts = [each.render(namespace) for each in BUILT_IN] + [_contribution(each, namespace) for each in extensions]
+    # With HA, addresses and routes go to keepalived's configuration instead: a standby host must not have them.
     addresses = tuple(address for each in parts for address in each.addresses)
     routes = tuple(route for each in parts for route in each.routes)
     devices = tuple(device for each in parts for device in each.devices)
@@ -93,7 +91,7 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
             neighbours=frozenset(neighbour for each in parts for neighbour in each.neighbours),
             sysctls={name: value for each in parts for name, value in each.sysctls.items()},
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
-            others_addresses=frozenset(names if ha else ()),  # keepalived sets addresses on any of them
+            others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
         ),
         tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
         plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
@@ -131,6 +129,7 @@ def _tables(where: str, parts: Iterable[Table]) -> tuple[Table, ...]:
             if known.hook != chain.hook:
                 raise RenderError(f"{where}: two extensions contribute chain {chain.name} with different hooks")
             chains[chain.name] = Chain(chain.name, known.rules + chain.rules, chain.hook)
+        # Joining sets would hide that one extension's elements end up in the other's rules.
         sets = (*there.sets, *part.sets)
         if len({each.name for each in sets}) != len(sets):
             raise RenderError(f"{where}: two extensions contribute one set: {[each.name for each in sets]}")

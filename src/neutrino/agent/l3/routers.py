@@ -13,11 +13,11 @@ from pathlib import Path
 from neutrino import private
 from neutrino.agent.l3.apply import Drivers, NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extension_api import L3Extension
+from neutrino.agent.l3.extension_api import L3Extension, Objects
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import router_namespace, snat_namespace
 from neutrino.agent.l3.parts.ha import Failover, has_primary
-from neutrino.agent.l3.router import DesiredRouterNamespace, Objects, render, render_failover, router_namespaces
+from neutrino.agent.l3.router import DesiredRouterNamespace, render, render_failover, router_namespaces
 from neutrino.agent.namespaces import NamespacePlan
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
@@ -61,7 +61,7 @@ class Routers:
 
     def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
         """Not `complete`: the router is from the cache, so nothing is removed or replaced."""
-        self._record(router)
+        self._record(router)  # first: an agent that is killed now finds by it what to remove
         if router.distributed:
             self._fips.prepare(router)
         changes, active = 0, True
@@ -73,6 +73,7 @@ class Routers:
             if desired.failover is not None:
                 active = keepalived and has_primary(router, result.before.addresses)
         if router.distributed:
+            # The SNAT may have moved to another host, or the gateway is gone.
             if complete:
                 changes += sum(self._namespaces.remove(name) for name in self._stale(router))
             changes += self._fips.reconcile()
@@ -119,6 +120,7 @@ class Routers:
 
     def deactivate(self, router_id: str) -> None:
         """Removes the addresses of an HA router whose keepalived has died: another host has them by now."""
+        # Of a distributed router only `snat-…` fails over. The router is not known yet: nothing is synced.
         snat = snat_namespace(router_id)
         self._namespaces.remove_addresses(snat if self._namespaces.exists(snat) else router_namespace(router_id))
 

@@ -64,7 +64,7 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
     uid, gid = user_and_group(conf.metadata_proxy_user, conf.metadata_proxy_group)
     socket = Path(conf.metadata_proxy_socket).absolute()
     state = Path(conf.state_path).absolute()
-    for directory in (socket.parent, state):
+    for directory in (socket.parent, state):  # the proxy opens files here before it drops its privileges
         private.make_directory(directory, passable=True)
     monitor = []
     if conf.monitor_file_dir:

@@ -36,7 +36,7 @@ class Channel(Generic[T]):
             try:
                 socket.send_fds(self._socket, [data], list(descriptors))
                 return
-            except BlockingIOError:
+            except BlockingIOError:  # the peer reads slowly
                 await self._ready(asyncio.get_running_loop().add_writer, asyncio.get_running_loop().remove_writer)
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
@@ -58,7 +58,7 @@ class Channel(Generic[T]):
         try:
             return self._decoder.decode(data), descriptors
         except msgspec.MsgspecError as error:
-            for descriptor in descriptors:
+            for descriptor in descriptors:  # the caller never gets them
                 os.close(descriptor)
             raise ChannelClosed(f"invalid message: {error}") from None
 
@@ -68,7 +68,7 @@ class Channel(Generic[T]):
         try:
             await ready.wait()
         finally:
-            if self._socket.fileno() == number:
+            if self._socket.fileno() == number:  # else `close` has removed it, and the number may be another file
                 remove(number)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ def listen(path: str) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    before = os.umask(0o177)
+    before = os.umask(0o177)  # the mode must be right from the start, not only after a chmod
     try:
         with short_path(path) as short:
             made.bind(short)

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -35,7 +34,7 @@ from neutrino.agent.metadata.messages import (
     TakeOver,
     UpdatePorts,
 )
-from neutrino.agent.metadata.sockets import REFUSALS, Opened
+from neutrino.agent.metadata.sockets import REFUSALS, NamespaceSockets
 from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
@@ -46,12 +45,6 @@ LOG = logging.getLogger(__name__)
 CONNECT_SECONDS = 0.05  # between attempts
 START_SECONDS = 10.0  # for a started proxy to send `Hello`
 CHECK_SECONDS, FIRST_CHECK = 2.0, 0.05  # between checks of the namespaces; shorter while one is missing
-
-
-class Sockets(Protocol):
-    def inode(self, namespace: str) -> int | None: ...
-
-    def open(self, space: MetadataNamespace) -> Opened: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +65,7 @@ class MetadataRole:
         options: MetadataOptions,
         daemon: Daemon,
         supervisor: Supervisor,
-        sockets: Sockets,
+        sockets: NamespaceSockets,
         description: agents.AgentState,
         report_soon: Callable[[], None] = lambda: None,
     ) -> None:
@@ -216,11 +209,11 @@ class MetadataRole:
     async def _update_proxy(self, channel: Channel[ProxyMessage]) -> None:
         async with asyncio.timeout(START_SECONDS):
             self._listeners, release = await self._receive_listeners(channel)
-        if release != __version__:
+        if release != __version__:  # the messages may differ; a restart costs instances a moment at most
             await self._restart(f"it is of release {release}")
             return
         await channel.send(TakeOver())
-        await channel.send(Configure(self._options.settings))
+        await channel.send(Configure(self._options.settings))  # every time: they may have changed with the restart
         closed = asyncio.create_task(self._wait_closed(channel))
         try:
             await self._send_changes(channel, closed)
@@ -317,6 +310,6 @@ class MetadataRole:
         try:
             await channel.send(Listen(key, opened.state), opened.descriptors())
         finally:
-            opened.close()
+            opened.close()  # the proxy has duplicates by now
         self._listeners[key] = opened.state
         self._problems.pop(key, None)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from oslo_config import cfg
@@ -16,17 +15,11 @@ from oslo_config import cfg
 from neutrino import __version__, private
 from neutrino.cli import preflight
 from neutrino.cli.child_process import Work
-from neutrino.cli.errors import CommandError, one_line, print_error
-from neutrino.cli.up.machine import Machine, this_machine
+from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_sigterm
+from neutrino.cli.up.machine import Machine, RunState, machine_instances, this_machine
 from neutrino.cli.up.next_steps import NextSteps
-from neutrino.cli.up.run_state import RunState, machine_instances
-from neutrino.lab.config_files import CLOUDS, escaped, render_server
-from neutrino.lab.errors import LabError
-
-LOGGING = """\
-[DEFAULT]
-log_file = {state}/log/server.log
-"""
+from neutrino.lab.config_files import render, render_clouds, render_server
+from neutrino.lab.errors import LabError, locked
 
 
 def up(
@@ -37,12 +30,13 @@ def up(
     directory = Path(state).absolute()
     preflight.check_files([*config_files, *agent_files])
     preflight.check_directory(directory)
-    with _locked(directory), contextlib.ExitStack() as stack:
+    running_already = f"neutrino up is already running with state directory {directory}: end it, or use --state"
+    with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
         files = [*_write_configuration(directory, port), *config_files]
         prepared = server.prepare(files, logging.WARNING, "use --port")
         url = _url(prepared.conf)
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
-        _unwind_on_sigterm()
+        unwind_on_sigterm()  # until granian sets its own handler
         machine = _wire(stack, directory, agent_files) if dataplane else None
         children: dict[str, Work] = {}
         if machine is not None:
@@ -51,7 +45,7 @@ def up(
         no_auth = bool(prepared.conf.auth_strategy == "noauth")
         running = RunState(os.getpid(), url, no_auth, machine.host if machine else "")
         if no_auth:
-            (directory / "clouds.yaml").write_text(CLOUDS.format(url=url))
+            (directory / "clouds.yaml").write_text(render_clouds(url))
         running.write(directory)
         stack.callback(running.remove, directory)
         if machine is not None and no_auth:
@@ -62,26 +56,10 @@ def up(
         return server.run(prepared, children, quiet=True)
 
 
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Only one run per state directory; the kernel releases the lock of a killed run."""
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CommandError(
-                f"neutrino up is already running with state directory {directory}: end it, or use --state"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _write_configuration(directory: Path, port: int) -> list[str]:
     contents = {
         "neutrino.conf": render_server(port, directory),
-        "logging.conf": LOGGING.format(state=escaped(directory)),
+        "logging.conf": render({"DEFAULT": {"log_file": directory / "log" / "server.log"}}),
     }
     try:
         (directory / "log").mkdir(exist_ok=True)
@@ -115,17 +93,6 @@ def _unplug_instances(directory: Path, running: RunState) -> None:
     if names:
         with contextlib.suppress(LabError):
             instances.unplug(names, running.host)
-
-
-def _unwind_on_sigterm() -> None:
-    """Until granian sets its handler, have SIGTERM raise an exception, as Ctrl-C does: by default it would end the process
-    without the cleanup of the exit stack.
-    """
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
 
 
 def _ignore_signals() -> None:

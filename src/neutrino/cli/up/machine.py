@@ -1,4 +1,4 @@
-"""This machine as the host of `neutrino up`: its Open vSwitch, external bridge, agent configuration and credential.
+"""This machine as the host of `neutrino up`: its Open vSwitch, external bridge, agent and instances.
 
 What a run creates on the machine (bridges, namespaces, devices, processes) is removed when it ends, and created again by
 the next run from the server's database. A killed run removes nothing: the next one does that first.
@@ -13,17 +13,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from neutrino import private
 from neutrino.agent.programs import CAP_NET_ADMIN, has_capability
 from neutrino.cli import preflight
+from neutrino.cli.errors import CommandError
 from neutrino.cli.up.openvswitch import OwnSwitch, others_running
+from neutrino.lab.api_client import ApiClient
 from neutrino.lab.config_files import escaped
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
+from neutrino.lab.instances.instances import Instances
+from neutrino.lab.instances.records import VmRecords
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
 AGENT_BRIDGES = ("br-int", "br-tun")
+DEFAULT_STATE, RUN_FILE = "state", "up.json"
 ROLES = ("l2", "dhcp", "l3", "metadata")
 PROGRAMS = {
     "ovsdb-server": "openvswitch-switch",
@@ -32,33 +39,6 @@ PROGRAMS = {
     "keepalived": "keepalived",
     "radvd": "radvd",
 }
-
-AGENT = """\
-# Written by the neutrino command. Options of your own go into a file given with --agent-config-file.
-[DEFAULT]
-host = {host}
-state_path = {state}/agent
-roles = {roles}
-# Routers of every kind: centralized, HA, distributed.
-agent_mode = dvr_snat
-log_file = {state}/log/agent.log
-
-[feed]
-server = unix:{state}/feed.sock
-credential_file = {state}/agent/credential
-
-[ovs]
-ovsdb_connection = unix:{state}/ovs/db.sock
-ovsdb_managers =
-run_directory = {state}/ovs
-datapath_type = {datapath}
-local_ip = 127.0.0.1
-bridge_mappings = {network}:{bridge}
-
-[agent]
-tunnel_types = vxlan,gre,geneve
-enable_distributed_routing = true
-"""
 
 
 @dataclass(frozen=True)
@@ -98,31 +78,36 @@ class Machine:
 
     def write_agent_configuration(self) -> Path:
         path = self.state / "agent.conf"
-        text = AGENT.format(
-            host=self.host,
-            state=escaped(self.state),
-            roles=",".join(ROLES),
-            datapath=self.datapath,
-            network=EXTERNAL_NETWORK,
-            bridge=EXTERNAL_BRIDGE,
+        text = (
+            Path(__file__)
+            .with_name("agent.conf")
+            .read_text()
+            .format(
+                host=self.host,
+                state=escaped(self.state),
+                roles=",".join(ROLES),
+                datapath=self.datapath,
+                network=EXTERNAL_NETWORK,
+                bridge=EXTERNAL_BRIDGE,
+            )
         )
         path.write_text(text)
         return path
 
     def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int:
-        """The agent's child process: ensure its credential, then run the agent."""
+        """The agent's child process: issue its credential, then run the agent."""
         from neutrino.cli.agent import agent
 
-        self._ensure_credential(server_files)
+        self._issue_credential(server_files)
         return agent("run", agent_files)
 
-    def _ensure_credential(self, server_files: Sequence[str]) -> None:
-        """Ensure a credential that the server accepts: the existing file may belong to another database or other roles."""
+    def _issue_credential(self, server_files: Sequence[str]) -> None:
+        """Issue a new credential at each start: the existing file may belong to another database or to other roles."""
         from neutrino.server.backend import configuration
         from neutrino.server.config import database_url
         from neutrino.server.db import schema
         from neutrino.server.db.session import Database
-        from neutrino.server.feed.credentials import Credentials, digest
+        from neutrino.server.feed.credentials import Credentials
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)
@@ -132,14 +117,11 @@ class Machine:
         try:
             schema.ensure(db, upgrade=conf.database.auto_upgrade)
             credentials = Credentials(db)
-            known = credentials.known().get(self.host)
-            if known is None:
-                path.write_text(credentials.add(self.host, ROLES))
-                return
-            if not set(ROLES) <= set(known.roles):
+            if self.host in credentials.known():
                 credentials.set_roles(self.host, ROLES)
-            if known.digest != digest(path.read_text().strip()):
                 path.write_text(credentials.rotate(self.host))
+            else:
+                path.write_text(credentials.add(self.host, ROLES))
         finally:
             db.close()
 
@@ -148,10 +130,9 @@ def this_machine(state: Path) -> Machine:
     """This machine as a host, or LabError with the reason why networks cannot be wired on it."""
     if not has_capability(CAP_NET_ADMIN):
         raise LabError("creating network devices needs CAP_NET_ADMIN: run it as root")
-    missing = {package for program, package in PROGRAMS.items() if not preflight.is_installed(program)}
-    missing |= set(preflight.missing_programs(ROLES).values())
+    missing = preflight.missing_programs({**PROGRAMS, **preflight.programs_of(ROLES)})
     if missing:
-        raise LabError(f"programs are missing: apt-get install {' '.join(sorted(missing))}")
+        raise LabError(f"programs are missing: apt-get install {' '.join(sorted(set(missing.values())))}")
     others = others_running(state / "ovs")
     devices = {name for _, name in socket.if_nameindex()}
     taken = [name for name in (EXTERNAL_BRIDGE, *AGENT_BRIDGES) if name in devices]
@@ -160,3 +141,50 @@ def this_machine(state: Path) -> Machine:
     # Two ovs-vswitchd would share the kernel datapath and delete each other's ports.
     kernel = Path("/sys/module/openvswitch").exists() and not others
     return Machine(state, os.uname().nodename, "system" if kernel else "netdev")
+
+
+# --- the running `neutrino up`, as other commands find it ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A running `neutrino up`."""
+
+    pid: int
+    url: str
+    no_auth: bool  # every client is an administrator, this command included
+    host: str  # this machine's name as a host; empty if networks are not wired
+
+    def write(self, state: Path) -> None:
+        (state / RUN_FILE).write_bytes(msgspec.json.encode(self))
+
+    def remove(self, state: Path) -> None:
+        (state / RUN_FILE).unlink(missing_ok=True)
+
+
+def find_running(state: Path) -> RunState:
+    """The run of `neutrino up` with this state directory."""
+    try:
+        running = msgspec.json.decode((state / RUN_FILE).read_bytes(), type=RunState)
+        os.kill(running.pid, 0)  # a killed run leaves its file
+    except (OSError, msgspec.MsgspecError):
+        raise CommandError(
+            f"neutrino up is not running with state directory {state}: start it, or use --state"
+        ) from None
+    return running
+
+
+def machine_instances(state: Path, running: RunState) -> Instances:
+    """The instances of a run."""
+    directory = state / "vms"
+    directory.mkdir(parents=True, exist_ok=True)
+
+    def host(name: str) -> OwnSwitch:
+        if name != running.host:
+            raise LabError(f"there is no host {name}: this machine is {running.host}")
+        return OwnSwitch(state / "ovs", "", running.pid)
+
+    log = str(state / "log" / "agent.log")
+    return Instances(
+        ApiClient(running.url), VmRecords(directory), [running.host], host, state / "dhcp-clients", log=lambda host: log
+    )

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neutrino.cli.errors import print_error
-from neutrino.cli.up.machine import EXTERNAL_BRIDGE, EXTERNAL_CIDR, EXTERNAL_GATEWAY, EXTERNAL_NETWORK
+from neutrino.cli.up.machine import (
+    DEFAULT_STATE,
+    EXTERNAL_BRIDGE,
+    EXTERNAL_CIDR,
+    EXTERNAL_GATEWAY,
+    EXTERNAL_NETWORK,
+    RunState,
+    machine_instances,
+)
 from neutrino.cli.up.openvswitch import OwnSwitch
-from neutrino.cli.up.run_state import DEFAULT_STATE, RunState, machine_instances
 from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.instances.instances import Instances
@@ -23,42 +30,14 @@ API_SECONDS = 60.0
 AGENT_SECONDS = 30.0
 PUBLIC = "public"
 
-NO_AUTH = """
-The Networking API v2.0 is on {url}: no authentication, this machine only.
-{dataplane}
-In another terminal:
-
-  export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=neutrino
-  {openstack} network create blue
-  {openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24{pool}
-{instances}{hint}
-Ctrl-C ends it and removes what it created on this machine; the next start restores it.
-"""
-# The address that a command below names is outside the pool, so that no other port is allocated it.
-POOL = " --allocation-pool start=10.0.0.100,end=10.0.0.199"
-INSTANCES = """\
-  {vm} web --network blue
-  {vm} db --network blue --address 10.0.0.9
-  {vm} exec web -- ping -c 3 10.0.0.9
-"""
-PORTS = """\
-  {openstack} port create --network blue vm1
-  {openstack} port list
-"""
-KEYSTONE = """
-The Networking API v2.0 is on {url}: clients authenticate with Keystone, whose catalog must list it as network endpoint.
-{dataplane}
-Ctrl-C ends it and removes what it created on this machine; the next start restores it.
-"""
-WIRED = "Networks are wired on this machine by Open vSwitch ({datapath}); logs are in {log}."
-EXTERNAL = f"\nThe external network {{name}} ({EXTERNAL_CIDR}) is on {EXTERNAL_BRIDGE}."
-CREATE_EXTERNAL = f"""
+NO_AUTH = "no authentication, this machine only"
+KEYSTONE = "clients authenticate with Keystone, whose catalog must list it as network endpoint"
+DATAPATHS = {"system": "kernel datapath", "netdev": "userspace datapath"}
+CREATE_EXTERNAL = f"""\
 The external bridge is {EXTERNAL_BRIDGE}; an administrator creates its network with
   openstack network create {PUBLIC} --external \\
     --provider-network-type flat --provider-physical-network {EXTERNAL_NETWORK}"""
-NOT_WIRED = "Networks are not wired on this machine; logs are in {log}."
-NO_CLIENT = "\nThe openstack command is not installed: pip install python-openstackclient\n"
-DATAPATHS = {"system": "kernel datapath", "netdev": "userspace datapath"}
+NO_CLIENT = "The openstack command is not installed: pip install python-openstackclient"
 
 
 @dataclass(frozen=True)
@@ -96,30 +75,41 @@ class NextSteps:
                 print_error(f"VM {vm.name} is not restored: {error}")
 
     def _text(self, external: str) -> str:
-        log, url = self.state / "log", self.running.url
-        dataplane = NOT_WIRED.format(log=log)
+        running, log = self.running, self.state / "log"
+        lines = ["", f"The Networking API v2.0 is on {running.url}: {NO_AUTH if running.no_auth else KEYSTONE}."]
         if self.datapath:
-            dataplane = WIRED.format(datapath=DATAPATHS[self.datapath], log=log)
+            lines.append(f"Networks are wired by Open vSwitch ({DATAPATHS[self.datapath]}); logs are in {log}.")
             if external:
-                dataplane += EXTERNAL.format(name=external)
-            elif not self.running.no_auth:
-                dataplane += CREATE_EXTERNAL
-        if not self.running.no_auth:
-            return KEYSTONE.format(url=url, dataplane=dataplane)
-        openstack, hint = client()
-        return NO_AUTH.format(
-            url=url,
-            dataplane=dataplane,
-            clouds=shlex.quote(str(self.state / "clouds.yaml")),
-            openstack=openstack,
-            pool=POOL if self.datapath else "",
-            instances=INSTANCES.format(vm=self._vm_command()) if self.datapath else PORTS.format(openstack=openstack),
-            hint=hint,
-        )
+                lines.append(f"The external network {external} ({EXTERNAL_CIDR}) is on {EXTERNAL_BRIDGE}.")
+            elif not running.no_auth:
+                lines.append(CREATE_EXTERNAL)
+        else:
+            lines.append(f"Networks are not wired on this machine; logs are in {log}.")
+        if running.no_auth:
+            openstack, hint = client()
+            lines += ["In another terminal:", "", *(f"  {command}" for command in self._commands(openstack)), hint]
+        lines.append("Ctrl-C ends it and removes what it created on this machine; the next start restores it.\n")
+        return "\n".join(lines)
 
-    def _vm_command(self) -> str:
+    def _commands(self, openstack: str) -> list[str]:
+        """Commands for a first network; scripts/fresh and the tests run them as printed."""
+        commands = [
+            f"export OS_CLIENT_CONFIG_FILE={shlex.quote(str(self.state / 'clouds.yaml'))} OS_CLOUD=neutrino",
+            f"{openstack} network create blue",
+        ]
+        subnet = f"{openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24"
+        if not self.datapath:
+            return [*commands, subnet, f"{openstack} port create --network blue vm1", f"{openstack} port list"]
         is_default = self.state == Path(DEFAULT_STATE).absolute()
-        return f"{program()} vm" if is_default else f"{program()} vm --state {shlex.quote(str(self.state))}"
+        vm = f"{program()} vm" if is_default else f"{program()} vm --state {shlex.quote(str(self.state))}"
+        return [
+            *commands,
+            # 10.0.0.9 is outside the pool, so that no other port, such as DHCP's, is allocated it.
+            f"{subnet} --allocation-pool start=10.0.0.100,end=10.0.0.199",
+            f"{vm} web --network blue",
+            f"{vm} db --network blue --address 10.0.0.9",
+            f"{vm} exec web -- ping -c 3 10.0.0.9",
+        ]
 
 
 def _restore(instances: Instances, vm: Vm) -> None:

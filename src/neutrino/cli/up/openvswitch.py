@@ -21,6 +21,7 @@ from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError,
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.hosts.ovs import MANAGER_REMOTE, THREADS, create_database
+from neutrino.lab.hosts.processes import read_namespace, read_pids
 
 START_SECONDS = 20.0
 STOP_SECONDS = 8.0
@@ -91,16 +92,11 @@ class OwnSwitch:
 
 def others_running(own: Path) -> bool:
     """Whether another ovs-vswitchd runs in this network namespace."""
-    here = os.readlink("/proc/self/ns/net")
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal():
-            continue
+    here, mine = read_namespace("self", "net"), f"OVS_RUNDIR={own}".encode()
+    for pid in read_pids():
         with contextlib.suppress(OSError):  # the process has ended meanwhile
-            if (
-                Path(entry.path, "comm").read_text().strip() == "ovs-vswitchd"
-                and os.readlink(f"{entry.path}/ns/net") == here
-                and f"OVS_RUNDIR={own}".encode() not in Path(entry.path, "environ").read_bytes().split(b"\0")
-            ):
+            is_switch = Path(f"/proc/{pid}/comm").read_text() == "ovs-vswitchd\n" and read_namespace(pid, "net") == here
+            if is_switch and mine not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 return True
     return False
 

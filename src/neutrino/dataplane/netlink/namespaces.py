@@ -1,9 +1,9 @@
-"""Named network namespaces, and doing something inside one.
+"""Named network namespaces, and running code inside one.
 
-A name is a file in a directory on which the namespace is mounted, as `ip netns` has it. A thread can be in another
-namespace than the rest of its process, and what it opens or starts there (a socket, a file under /proc/sys, a process)
-belongs to that namespace for good. So work inside a namespace is done by a thread made for it, which never has to find
-its way back: it ends. That takes a tenth of a millisecond, and nothing forks.
+A name is a file on which the namespace is mounted, as with `ip netns`. A thread can be in another namespace than the
+rest of its process, and a socket, a file under /proc/sys or a process that it opens or starts there belongs to that
+namespace for good. So code runs inside a namespace in a thread of its own, which ends there and never has to switch
+back. That takes a tenth of a millisecond, and nothing forks.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Namespaces:
     def delete(self, name: str) -> None:
         path = self.path(name)
         try:
+            # Until nothing is mounted: with a mount left, unlink would fail and the name could not be used again.
             for _ in range(_MOST_MOUNTS):
                 if _libc.umount2(os.fsencode(path), _MNT_DETACH) < 0:
                     break
@@ -113,7 +114,7 @@ class Namespaces:
         directory = os.fsencode(self.directory)
         if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) == 0:
             return
-        if ctypes.get_errno() != errno.EINVAL:
+        if ctypes.get_errno() != errno.EINVAL:  # EINVAL: the directory is no mount point yet
             _raise()
         if _libc.mount(directory, directory, b"none", _MS_BIND | _MS_REC, None) < 0:
             _raise()

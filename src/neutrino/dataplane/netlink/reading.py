@@ -24,9 +24,8 @@ from neutrino.dataplane.netlink.values import Address, Device, Neighbour, Route,
 
 LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
 ADDRESS = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
-ROUTE = struct.Struct(
-    "=BBBBBBBBI"
-)  # family, lengths of destination and source, tos, table, protocol, scope, type, flags
+# Family, lengths of destination and source, tos, table, protocol, scope, type, flags.
+ROUTE = struct.Struct("=BBBBBBBBI")
 RULE = struct.Struct("=BBBBBxxBI")  # family, lengths of destination and source, tos, table, action, flags
 NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
 
@@ -122,7 +121,7 @@ class Reader:
         packed = found.get(linux.IFA_LOCAL) or found.get(linux.IFA_ADDRESS)
         if packed is None or index not in self._names or family not in _VERSIONS:
             return None
-        flags = as_number(found.get(linux.IFA_FLAGS))
+        flags = as_number(found.get(linux.IFA_FLAGS))  # the header's flags have no room for newer ones
         ipv6 = family == socket.AF_INET6
         return Address(
             device=self._names[index],
@@ -144,6 +143,7 @@ class Reader:
 
     def _route(self, content: bytes) -> Route | None:
         family, length, _, _, table, protocol, _, type_, flags = ROUTE.unpack_from(content)
+        # Cloned routes are the cache of IPv6 (path MTUs, redirects).
         if type_ != linux.RTN_UNICAST or flags & linux.RTM_F_CLONED or family not in _VERSIONS:
             return None
         found = read_attributes(content, ROUTE.size)
@@ -192,6 +192,7 @@ class Reader:
 
 def _rule(content: bytes) -> Rule | None:
     family, to_length, from_length, _, table, action, flags = RULE.unpack_from(content)
+    # Inverted rules and those that drop are not ours, and `Rule` cannot represent them.
     if action != linux.FR_ACT_TO_TBL or family not in _VERSIONS or flags & linux.FIB_RULE_INVERT:
         return None
     found = read_attributes(content, RULE.size)

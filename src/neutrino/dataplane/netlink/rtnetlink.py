@@ -126,7 +126,7 @@ class RouteSocket:
         for message in self._receive():
             interrupted = interrupted or bool(message.flags & linux.NLM_F_DUMP_INTR)
             if message.type in (linux.NLMSG_DONE, linux.NLMSG_ERROR):
-                if interrupted:
+                if interrupted:  # known only at the end: the rest still has to be received
                     raise Interrupted
                 return
             yield message

@@ -22,9 +22,7 @@ from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.rtnetlink import as_number, as_text, attribute, nested, number, read_attributes, text
 
 TC_MESSAGE: Final = struct.Struct("=BxxxiIII")  # family, device index, handle, parent, info
-_RATE: Final = struct.Struct(
-    "=BBHhHI"
-)  # cell log, link layer, overhead, cell alignment, minimal packet, bytes a second
+_RATE: Final = struct.Struct("=BBHhHI")  # cell log, link layer, overhead, cell alignment, minimum, bytes a second
 _SELECTOR: Final = struct.Struct("=BBBxHHhhI")  # flags, offset shift, keys, offset mask, offset, two more, hash mask
 _MATCH: Final = struct.Struct("!II")  # mask, value
 _OFFSETS: Final = struct.Struct("=ii")  # offset in the packet, mask of a variable offset
@@ -50,7 +48,7 @@ class Qdisc:
 
     @property
     def key(self) -> tuple[object, ...]:
-        return "qdisc", self.device, self.kind, self.handle
+        return "qdisc", self.device, self.kind, self.handle, self.default  # the kernel cannot change an htb's default
 
 
 @dataclasses.dataclass(frozen=True, order=True)

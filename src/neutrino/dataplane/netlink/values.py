@@ -141,7 +141,7 @@ def route(
 def rule(
     priority: int, *, version: int = 4, source: str = "", destination: str = "", mark: int = 0, **values: Any
 ) -> Rule:
-    """`version` is needed only where no prefix tells it; `values` are further fields of `Rule`."""
+    """`version` is needed only where no prefix determines it; `values` are further fields of `Rule`."""
     versions: set[int] = {ipaddress.ip_network(text).version for text in (source, destination) if text} or {version}
     if len(versions) > 1:
         raise ValueError(f"rule from {source} to {destination}: two IP versions")

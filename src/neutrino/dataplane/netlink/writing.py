@@ -87,7 +87,7 @@ class Writer:
     # --- devices ---
 
     def _device_change(self, change: Change) -> None:
-        self._indices.clear()
+        self._indices.clear()  # a device of the same name may be another from now on
         match change:
             case SetVeth():
                 self._set_veth(change)
@@ -100,6 +100,7 @@ class Writer:
                     self._socket.do(linux.RTM_DELLINK, 0, _link() + text(linux.IFLA_IFNAME, name))
 
     def _set_veth(self, change: SetVeth) -> None:
+        # Another device of that name is refused: deleting it could cut off what somebody else plugged.
         there = self._reader.read_device(change.name)
         if there is not None:
             where = (there.peer, there.peer_namespace)
@@ -167,7 +168,7 @@ class Writer:
         body += attribute(linux.IFA_LOCAL, interface.ip.packed) + attribute(linux.IFA_ADDRESS, interface.ip.packed)
         if only_key:
             return body
-        if interface.version == 4 and length < 31:
+        if interface.version == 4 and length < 31:  # a /31 or /32 has no broadcast address
             body += attribute(linux.IFA_BROADCAST, interface.network.broadcast_address.packed)
         if address.nodad:
             body += number(linux.IFA_FLAGS, linux.IFA_F_NODAD)

@@ -47,6 +47,7 @@ class RealNft:
         given = [change for change in changes if change.add or change.remove]
         if not given:
             return
+        # Deleting an element that is missing fails the whole transaction, unlike adding one that exists.
         try:
             self._change(namespace, _element_text(path, given))
         except NftError:
@@ -84,7 +85,7 @@ def _error(namespace: str, done: subprocess.CompletedProcess[str]) -> NftError:
 def _element_text(path: str, changes: Iterable[ElementChange]) -> str:
     lines = []
     for change in changes:
-        if change.remove:
+        if change.remove:  # first: a key that gets a new value is removed and added
             keys = sorted(key_of(each) for each in change.remove)
             lines.append(f"delete element {path} {change.set} {{ {', '.join(keys)} }}")
         if change.add:

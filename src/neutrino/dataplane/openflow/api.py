@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from neutrino.dataplane.openflow.actions import canonical_actions
-from neutrino.dataplane.openflow.match import canonical_match
+from neutrino.dataplane.openflow.text import canonical_actions, canonical_match
 
 FlowKey = tuple[int, int, str]
 

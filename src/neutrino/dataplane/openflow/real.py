@@ -21,12 +21,7 @@ from neutrino.dataplane.openflow.api import (
     OpenFlowError,
     parse_flow,
 )
-from neutrino.dataplane.openflow.unixctl import (
-    DEFAULT_RUN_DIRECTORY,
-    ControlConnection,
-    ControlError,
-    control_socket,
-)
+from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
 
 # The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"

@@ -37,8 +37,6 @@ class Interface:
     name: str
     type: str = ""
     ofport: int | None = None  # None while the switch has not given one; -1 where it could not
-    mac: str = ""
-    error: str = ""
     options: Strings = dataclasses.field(default_factory=_empty)
     external_ids: Strings = dataclasses.field(default_factory=_empty)
 
@@ -101,8 +99,6 @@ class Bridge:
     name: str
     datapath_type: str = ""
     fail_mode: str = ""
-    protocols: tuple[str, ...] = ()
-    controllers: tuple[str, ...] = ()
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     ports: Mapping[str, Port] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
 
@@ -137,14 +133,10 @@ class SetBridge:
     name: str
     datapath_type: str = ""
     fail_mode: str = ""
-    protocols: tuple[str, ...] = ()
     external_ids: Strings = dataclasses.field(default_factory=_empty)
-    no_controllers: bool = False
 
     def text(self) -> str:
-        return (
-            f"set bridge {self.name} {_words(self, 'datapath_type', 'fail_mode', 'protocols', 'external_ids')}".strip()
-        )
+        return f"set bridge {self.name} {_words(self, 'datapath_type', 'fail_mode', 'external_ids')}".strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +161,6 @@ class SetPort:
     options: Strings = dataclasses.field(default_factory=_empty)
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     other_config: Strings = dataclasses.field(default_factory=_empty)
-    ofport_request: int | None = None
     make: bool = True  # False: a port that was unplugged meanwhile is not created again
 
     def text(self) -> str:
@@ -227,7 +218,7 @@ def _words(change: object, *names: str) -> str:
         if isinstance(value, Mapping):
             words += [f"{name}:{key}={value[key]}" for key in sorted(value)]
         elif value or (value == NO_TAG and name == "tag"):
-            words.append(f"{name}={','.join(value) if isinstance(value, tuple) else value}")
+            words.append(f"{name}={value}")
     return " ".join(words)
 
 

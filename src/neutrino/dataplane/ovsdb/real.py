@@ -51,11 +51,10 @@ from neutrino.dataplane.ovsdb.api import (  # noqa: E402
 _COLUMNS = {
     "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg"],
     "Manager": ["target"],
-    "Bridge": ["name", "datapath_type", "fail_mode", "protocols", "controller", "external_ids", "ports"],
-    "Controller": ["target"],
+    "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
     "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
     "Interface": [
-        *("name", "type", "ofport", "ofport_request", "mac_in_use", "error", "options", "other_config", "external_ids"),
+        *("name", "type", "ofport", "options", "other_config", "external_ids"),
         *SETTABLE,
     ],
     "QoS": ["type", "other_config", "queues", "external_ids"],
@@ -167,16 +166,13 @@ class RealOvsdb:
         match change:
             case SetBridge():
                 transaction.add(api.add_br(change.name, may_exist=True, datapath_type=change.datapath_type or None))
-                _set(api, transaction, "Bridge", change.name, _bridge_columns(change))
-                if change.no_controllers:
-                    transaction.add(api.db_clear("Bridge", change.name, "controller"))
+                columns = {"fail_mode": change.fail_mode, "external_ids": change.external_ids}
+                _set(api, transaction, "Bridge", change.name, columns)
             case DeleteBridge():
                 transaction.add(api.del_br(change.name, if_exists=True))
             case SetPort():
                 self._check_place(change)
                 attributes = {"type": change.type} if change.type else {}
-                if change.ofport_request is not None:
-                    attributes["ofport_request"] = change.ofport_request  # type: ignore[assignment]
                 if change.make:
                     transaction.add(api.add_port(change.bridge, change.name, may_exist=True, **attributes))
                 columns = {"type": change.type, "options": change.options, "external_ids": change.external_ids}
@@ -198,14 +194,6 @@ class RealOvsdb:
         for bridge in self.read().bridges.values():
             if bridge.name != change.bridge and change.name in bridge.ports:
                 raise OvsdbError(f"port {change.name} is on bridge {bridge.name}")
-
-
-def _bridge_columns(change: SetBridge) -> dict[str, object]:
-    return {
-        "fail_mode": change.fail_mode,
-        "protocols": list(change.protocols),
-        "external_ids": change.external_ids,
-    }
 
 
 def _set(api: Any, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
@@ -304,8 +292,6 @@ class _RowCache:
             name=row.name,
             datapath_type=row.datapath_type,
             fail_mode=_first(row.fail_mode) or "",
-            protocols=tuple(sorted(row.protocols)),
-            controllers=tuple(sorted(controller.target for controller in row.controller)),
             external_ids=dict(row.external_ids),
             ports={port.name: port for port in ports},
         )
@@ -360,8 +346,6 @@ def _interface(row: Any) -> Interface:
         name=row.name,
         type=row.type,
         ofport=_first(row.ofport),
-        mac=_first(row.mac_in_use) or "",
-        error=_first(row.error) or "",
         options=dict(row.options),
         external_ids=dict(row.external_ids),
     )

@@ -56,10 +56,15 @@ class RealProcesses:
         self._lock = threading.Lock()
         self._children: dict[int, Process] = {}
         self._exited: dict[tuple[int, int], ExitStatus] = {}  # by pid and start time
+        # Names with any process, as seen by the first scan of /proc or started since. Only this agent starts daemons of
+        # its owner, so other names need no scan: starting a thousand dnsmasq would otherwise read /proc a thousand times.
+        self._names: set[str] | None = None
 
     def running(self) -> dict[str, Process]:
         self._reap()
         marked = {each.pid: each for each in self._marked()}
+        with self._lock:
+            self._names = (self._names or set()) | {each.marks[NAME] for each in marked.values()}
         return {each.marks[NAME]: each.process() for each in marked.values() if _is_daemon(each, marked)}
 
     def find(self, name: str, pid_file: str = "") -> Process | None:
@@ -67,7 +72,11 @@ class RealProcesses:
         found = _read_marked(_read_pid(pid_file)) if pid_file else None
         if found is not None and self._is(found, name) and found.session == found.pid:
             return found.process()
-        return self.running().get(name)
+        return self.running().get(name) if self._may_run(name) else None
+
+    def _may_run(self, name: str) -> bool:
+        with self._lock:
+            return self._names is None or name in self._names
 
     def _is(self, found: _Marked, name: str) -> bool:
         return found.marks.get(OWNER) == self._owner and found.marks.get(NAME) == name
@@ -82,8 +91,10 @@ class RealProcesses:
     # --- starting ---
 
     def start(self, daemon: Daemon) -> Process:
-        self._kill_leftovers(daemon.name)
+        if self._may_run(daemon.name):
+            self._kill_leftovers(daemon.name)
         marks = {OWNER: self._owner, NAME: daemon.name, DIGEST: daemon.digest()}
+        # The marks are first, for reading, and last, as the daemon's environment must not override them.
         environment = {**marks, "PATH": os.environ.get("PATH", _PATH), **daemon.environment, **marks}
         if daemon.writes_pid_file:
             _unlink(daemon.pid_file)  # the one of a killed daemon must not count as the sign that this one serves
@@ -98,6 +109,8 @@ class RealProcesses:
         _poll(lambda: _read_marked(pid) is not None or _has_exited(pid), _MARKS_SECONDS, interval=0.0002)
         with self._lock:
             self._children[pid] = process
+            if self._names is not None:
+                self._names.add(daemon.name)
         if daemon.writes_pid_file:
             self._await_ready(daemon, process, logged)
         elif daemon.pid_file:
@@ -124,7 +137,7 @@ class RealProcesses:
         self._reap()
         found = {each.pid: each for each in self._marked(name)}
         for each in found.values():
-            if _is_daemon(each, found):
+            if _is_daemon(each, found):  # two would fight for sockets and files
                 raise ProcessError(f"{name} is already running as {each.pid}")
         self._kill(found.values())
 
@@ -245,7 +258,7 @@ def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:
                 *((os.POSIX_SPAWN_DUP2, old, new) for old, new in files),
                 *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
             ],
-            setsid=True,
+            setsid=True,  # a Ctrl-C in the agent's terminal must not reach it
             setsigmask=(),
             setsigdef=_DEFAULTS,
         )

@@ -7,7 +7,6 @@ The kernel has a separate datapath per network namespace, so `system` bridges of
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,12 +70,6 @@ class OpenVSwitch:
             in_network(host_network(self.holder), lambda: apply_underlay(self._host))
             if self._datapath == NETDEV:
                 self._set_tunnel_neighbours()
-
-    def stop(self, *, kill: bool = False, database: bool = True) -> None:
-        for program in (SWITCH, DATABASE) if database else (SWITCH,):
-            pid = self.pid(program)
-            if pid is not None:
-                processes.end(pid, signal.SIGKILL if kill else signal.SIGTERM)
 
     def pid(self, program: str) -> int | None:
         """The daemon's pid if it runs. Its mount namespace is compared, as the pid of a stale file may be reused."""

@@ -2,9 +2,9 @@
 
 `neutrino lab down` must end every process of the lab, even after a command was killed half-way and whatever the processes
 did (daemons fork, change user, overwrite their environment), and must not touch any other. So membership is read from the
-kernel: a process belongs to the lab if its mount namespace contains the lab's mark (see `isolate`), if it shares its mount
-namespace with such a process (after chroot it does not see the mark), or if its environment names the lab. Pid files only
-map names to processes.
+kernel: a process belongs to the lab if its mount namespace has the lab's mark, a tmpfs whose source names the lab; if it
+shares its mount namespace with such a process (after chroot it does not see the mark); or if its environment names the lab.
+Pid files only map names to processes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from neutrino.lab.errors import LabError
-from neutrino.lab.hosts import isolate
 from neutrino.lab.settings import LabPaths
 
 ENVIRONMENT = "NEUTRINO_LAB"
@@ -30,6 +28,7 @@ STOP_SECONDS = 15.0
 START_SECONDS = 15.0
 REAP_SECONDS = 3.0
 _OCTAL = re.compile(r"\\([0-7]{3})")
+ISOLATE = Path(__file__).with_name("isolate.sh")
 
 
 def mark(state: Path) -> str:
@@ -115,16 +114,6 @@ def wait_for_end(pid: int, timeout: float) -> bool:
         os.close(pidfd)
 
 
-def end(pid: int, number: signal.Signals = signal.SIGTERM, timeout: float = STOP_SECONDS) -> None:
-    """Signal a process and wait for its end; SIGKILL after a timeout."""
-    for each in (number, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, each)
-        if wait_for_end(pid, timeout):
-            return
-    raise LabError(f"process {pid} does not end")
-
-
 def end_all(state: Path, timeout: float = STOP_SECONDS) -> int:
     """Kill the lab's processes until none is left, as they may fork meanwhile; returns their number."""
     ended: set[int] = set()
@@ -175,7 +164,9 @@ class Processes:
                 pass_fds=pass_fds,
                 cwd="/",
             )
-        self._reap(process)
+        with self._lock:
+            # Keep running children only: dropping a Popen object that has ended reaps it.
+            self._children = [child for child in (*self._children, process) if child.poll() is None]
         self._wait_for_membership(process.pid)
         (self._paths.pids / name).write_text(f"{process.pid}\n")
         return process.pid
@@ -188,24 +179,28 @@ class Processes:
 
     def hold(self, name: str) -> int:
         """Create a network and a mount namespace, held by a sleeping process; returns its pid once they exist."""
-        options = ["--host", str(self._paths.state), "--title", f"neutrino-lab-{name}"]
-        return self.start_isolated(name, ["sleep", "infinity"], options)
+        return self._start_in_namespaces(
+            name, ["--mount", "--net"], "host", f"neutrino-lab-{name}", "sleep", "infinity"
+        )
 
-    def start_isolated(self, name: str, argv: Sequence[str], more: Sequence[str] = ()) -> int:
+    def start_isolated(self, name: str, argv: Sequence[str]) -> int:
         """Start a process in a new mount namespace with the lab's mark; returns its pid once it runs there."""
+        return self._start_in_namespaces(name, ["--mount"], "process", argv[0], *argv)
+
+    def _start_in_namespaces(self, name: str, namespaces: Sequence[str], kind: str, title: str, *argv: str) -> int:
+        state = self._paths.state
         readable, writable = os.pipe()
-        options = ["--mark", mark(self._paths.state), "--at", str(self._paths.mark), "--ready", str(writable)]
         try:
-            script = [sys.executable, "-I", "-S", isolate.__file__, *options, *more, *argv]
+            values = [kind, mark(state), str(self._paths.mark), str(state), str(writable), title]
+            script = ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv]
             pid = self.start(name, script, pass_fds=[writable])
         finally:
-            os.close(writable)  # so that the pipe ends when the script closes its copy
+            os.close(writable)  # so that the pipe ends if the script fails
         with open(readable, "rb", buffering=0) as pipe:
             ready, _, _ = select.select([pipe], [], [], START_SECONDS)
-            if not ready:
-                raise LabError(f"{name} does not start")
-            if problem := pipe.read(4096):
-                raise LabError(f"cannot create namespaces for {name}: {problem.decode(errors='replace')}")
+            if not ready or pipe.read(16) != b"ready\n":
+                reason = self._paths.log(name).read_text(errors="replace").strip()
+                raise LabError(f"cannot create namespaces for {name}: {reason or 'it does not start'}")
         return pid
 
     def pid(self, name: str) -> int | None:
@@ -223,16 +218,5 @@ class Processes:
         with self._lock:
             return any(child.pid == pid and child.poll() is None for child in self._children)
 
-    def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
-        pid = self.pid(name)
-        if pid is not None:
-            end(pid, number)
-        self._reap()
-
     def environment(self) -> Mapping[str, str]:
         return {**os.environ, ENVIRONMENT: str(self._paths.state)}
-
-    def _reap(self, *started: subprocess.Popen[bytes]) -> None:
-        """Reap children that have ended, so that no zombies accumulate in a long test session."""
-        with self._lock:
-            self._children = [child for child in (*self._children, *started) if child.poll() is None]

@@ -40,53 +40,6 @@ request subnet-mask, routers, rfc3442-classless-static-routes, domain-name, doma
 also request dhcp6.name-servers, dhcp6.domain-search;
 """
 
-SCRIPT = r"""#!/bin/sh
-# Called by dhclient with the lease in the environment. Written by `neutrino lab`.
-length() {
-    bits=0
-    for part in $(echo "$1" | tr . ' '); do
-        while [ "$part" -gt 0 ]; do bits=$((bits + (part & 1))); part=$((part >> 1)); done
-    done
-    echo $bits
-}
-classless() {
-    while [ $# -ge 5 ]; do
-        size=$1 net='' octets=$((($1 + 7) / 8)); shift
-        for number in 1 2 3 4; do
-            if [ "$number" -le "$octets" ]; then net=$net.$1; shift; else net=$net.0; fi
-        done
-        via=$1.$2.$3.$4; shift 4
-        if [ "$via" = 0.0.0.0 ]; then ip route replace "${net#.}/$size" dev "$interface" scope link
-        else ip route replace "${net#.}/$size" via "$via" dev "$interface" onlink; fi
-    done
-}
-case $reason in
-PREINIT | PREINIT6) ip link set "$interface" up ;;
-BOUND | RENEW | REBIND | REBOOT)
-    if [ -n "$old_ip_address" ] && [ "$old_ip_address" != "$new_ip_address" ]; then
-        ip -4 address flush dev "$interface"
-    fi
-    [ -z "$new_interface_mtu" ] || ip link set "$interface" mtu "$new_interface_mtu"
-    ip address replace "$new_ip_address/$(length "$new_subnet_mask")" dev "$interface"
-    if [ -n "$new_rfc3442_classless_static_routes" ]; then
-        classless $new_rfc3442_classless_static_routes
-    else
-        for router in $new_routers; do ip route replace default via "$router" dev "$interface" onlink; break; done
-    fi ;;
-EXPIRE | RELEASE | STOP) [ -z "$old_ip_address" ] || ip -4 address flush dev "$interface" ;;
-BOUND6 | RENEW6 | REBIND6)
-    if [ -n "$old_ip6_address" ] && [ "$old_ip6_address" != "$new_ip6_address" ]; then
-        ip -6 address delete "$old_ip6_address/$old_ip6_prefixlen" dev "$interface"
-    fi
-    [ -z "$new_ip6_address" ] ||
-        ip -6 address replace "$new_ip6_address/$new_ip6_prefixlen" dev "$interface" nodad ;;
-DEPREF6 | EXPIRE6 | RELEASE6 | STOP6)
-    [ -z "$old_ip6_address" ] || ip -6 address delete "$old_ip6_address/$old_ip6_prefixlen" dev "$interface" ;;
-esac
-{ env | grep -E '^(new_|old_|reason=)'; echo ===; } >> "${0%/*}/events"
-exit 0
-"""
-
 
 def dhcp_subnets(port: Object, subnets: Sequence[Object]) -> list[Object]:
     """The subnets of the port that are addressed by DHCP."""
@@ -134,8 +87,8 @@ class DhcpClient:
             raise LabError("DHCP in a VM needs dhclient: apt-get install isc-dhcp-client, or use --no-dhcp")
         self.remove()
         self.directory.mkdir(parents=True)
-        script = self.directory / "script"
-        script.write_text(SCRIPT)
+        script = self.directory / "script"  # a copy of its own, as it logs to the directory that it is in
+        shutil.copyfile(Path(__file__).with_name("dhclient_script.sh"), script)
         script.chmod(0o755)
         (self.directory / "conf").write_text(CONFIGURATION)
         if any(subnet["ip_version"] == 4 for subnet in subnets):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -54,17 +53,13 @@ class Instances:
     log: Callable[[str], str] = lambda host: "the agent's log"
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def create(self, name: str, *, wait: bool = True, **options: Unpack[VmOptions]) -> Vm:
-        """Create an instance: bind its port, plug it, wait until the port is ACTIVE, address it. On failure all is undone.
-
-        With `wait` false, only bind and plug.
-        """
+    def create(self, name: str, **options: Unpack[VmOptions]) -> Vm:
+        """Create an instance: bind its port, plug it, wait until the port is ACTIVE, address it. Undone on failure."""
         vm = self.define(name, **options)
         try:
             self.plug([name], vm.host)
-            if wait:
-                self.wait_for_port(vm)
-                self.address(name)
+            self.wait_for_port(vm)
+            self.address(name)
         except BaseException:
             with contextlib.suppress(LabError):  # the first error is the one to report
                 self.unplug([name], vm.host)
@@ -143,7 +138,10 @@ class Instances:
             self.dhcp(name).lease(leased)
 
     def dhcp(self, name: str) -> DhcpClient:
-        return DhcpClient(self.dhcp_clients / name, lambda argv: self._run(name, argv))
+        def run_inside(argv: Sequence[str]) -> object:
+            return run(self.command(name, argv), env=self.environment, shown=f"{name}: {' '.join(argv)}")
+
+        return DhcpClient(self.dhcp_clients / name, run_inside)
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` inside an instance."""
@@ -155,9 +153,6 @@ class Instances:
         port = self.api.show("port", vm.port_id)
         addresses = ", ".join(fixed["ip_address"] for fixed in port["fixed_ips"]) or "no address"
         return f"{addresses}, port {vm.port_id} {port['status']}"
-
-    def _run(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return run(self.command(name, argv), env=self.environment, shown=f"{name}: {' '.join(argv)}")
 
     def _emptiest_host(self) -> str:
         counts = Counter(vm.host for vm in self.vms.all())

@@ -69,7 +69,9 @@ class VmRecords:
 
     def add(self, vm: Vm) -> None:
         """Add a record; link() fails if a concurrent command has added the name."""
-        draft = self._write_draft(vm)
+        # Complete under a temporary name first, so that readers never see a partial record.
+        draft = self._directory / f".{vm.name}.{vm.device_id}"
+        draft.write_bytes(msgspec.json.encode(vm))
         try:
             os.link(draft, self._path(vm.name))
         except FileExistsError:
@@ -77,20 +79,11 @@ class VmRecords:
         finally:
             draft.unlink()
 
-    def replace(self, vm: Vm) -> None:
-        self._write_draft(vm).replace(self._path(vm.name))
-
     def remove(self, name: str) -> None:
         self._path(name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}.json"
-
-    def _write_draft(self, vm: Vm) -> Path:
-        """A complete file under a temporary name: readers never see a partial record."""
-        draft = self._directory / f".{vm.name}.{vm.device_id}"
-        draft.write_bytes(msgspec.json.encode(vm))
-        return draft
 
     def _read(self, path: Path) -> Vm:
         return msgspec.json.decode(path.read_bytes(), type=Vm)

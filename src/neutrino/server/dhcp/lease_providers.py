@@ -4,8 +4,8 @@
     dhcp_distributed, and is enabled         that agent alone: DHCP requests do not leave such a host
     anything else                            the agents that the network is scheduled to; one of them is enough
 
-A disabled agent gives no leases, and nobody waits for a dead one. A network that is scheduled to no agent has no DHCP port,
-and so no distributed copy of one either.
+A disabled agent gives no leases, and ports do not wait for a dead one. A network that is scheduled to no agent has no DHCP
+port, and so no distributed copy of one either.
 """
 
 from __future__ import annotations

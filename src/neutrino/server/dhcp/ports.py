@@ -44,20 +44,15 @@ MACS = 8  # derived MAC addresses that are tried for a port
 TRIES = 20  # to find an address and a MAC address that no other request takes meanwhile
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = (
-    sa.select(_a.id, _a.host, _a.configurations, (_b.network_id.is_not(None)).label("scheduled"))
-    .select_from(
-        t.agents.outerjoin(
-            t.network_dhcp_agents, sa.and_(_b.agent_id == _a.id, _b.network_id == sa.bindparam("network"))
-        )
-    )
+    sa.select(_a.id, _a.host, _a.configurations)
     .where(
         _a.agent_type == words.DHCP,
-        sa.or_(_b.network_id.is_not(None), _a.id.in_(sa.bindparam("joining", expanding=True))),
+        sa.or_(
+            _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network"))),
+            _a.id.in_(sa.bindparam("joining", expanding=True)),
+        ),
     )
     .order_by(_a.id)
-)
-_DHCP_PORTS = (
-    sa.select(_p.id).where(_p.network_id == sa.bindparam("network"), _p.device_owner == DHCP_OWNER).order_by(_p.id)
 )
 _TAKEN = sa.select(_p.mac_address).where(
     _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
@@ -66,8 +61,7 @@ _ON_HOST = (
     sa.select(_b.network_id, _a.host, _p.vif_type)
     .select_from(
         t.network_dhcp_agents.join(t.agents).outerjoin(
-            t.ports,
-            sa.and_(_p.network_id == _b.network_id, _p.host == _a.host, _p.device_owner == DHCP_OWNER),
+            t.ports, sa.and_(_p.network_id == _b.network_id, _p.host == _a.host, _p.device_owner == DHCP_OWNER)
         )
     )
     .where(_a.agent_type == words.DHCP, _a.host == sa.bindparam("on_host"))
@@ -97,21 +91,15 @@ class _Served:
     without_address: Collection[str] = ()  # hosts that serve from the gateways' addresses (use_gateway_ips)
 
 
+@dataclass(frozen=True)
 class DhcpPorts:
-    def __init__(
-        self,
-        networks: Networks,
-        ports: Ports,
-        operations: Operations,
-        notify_change: Callable[[Object | None, Object | None], None],
-        base_mac: str,
-    ) -> None:
-        """`notify_change(before, after)` is called for each port after the commit."""
-        self._networks = networks
-        self._ports = ports
-        self._operations = operations
-        self._notify_change = notify_change
-        self._base_mac = base_mac
+    networks: Networks
+    ports: Ports
+    operations: Operations
+    notify_change: Callable[
+        [Object | None, Object | None], None
+    ]  # called after the commit, with a port before and after
+    base_mac: str
 
     def steps(
         self,
@@ -127,14 +115,15 @@ class DhcpPorts:
         if not any(map(_is_by_server, reported.values())):
             return []
         try:
-            network = self._networks.load(connection, network_id)
+            network = self.networks.load(connection, network_id)
         except errors.NetworkNotFound:
             return []
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
-        ids = list(connection.execute(_DHCP_PORTS, {"network": network_id}).scalars())
-        ports = sorted(VIEW.load_in(connection, "id", ids), key=lambda port: str(port["id"])) if ids else []
+        found = VIEW.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
+        ports = sorted(found, key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
+        # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
         has_dhcp = any(s["enable_dhcp"] for s in subnets)
         hosts = [host for host, configurations in staying.items() if has_dhcp and _is_by_server(configurations)]
         others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
@@ -172,7 +161,8 @@ class DhcpPorts:
                 steps.append(self._create(connection, served, device, host))
             else:
                 steps.append(self._update(connection, served, reused, device, host))
-        steps += [self._ports.prepare_delete(port, served.network) for port in spare if port in free]
+        # Only ports that no other host can reuse: a moved port keeps the addresses that clients know.
+        steps += [self.ports.prepare_delete(port, served.network) for port in spare if port in free]
         return [step for step in steps if step is not None]
 
     def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
@@ -195,14 +185,14 @@ class DhcpPorts:
             "mac_address": self._free_mac(connection, network["id"], device),
             "fixed_ips": [*fixed, *automatic],
         }
-        return self._ports.prepare_create(connection, values, network, served.subnets)
+        return self.ports.prepare_create(connection, values, network, served.subnets)
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
         """A MAC address derived from the device id, so that the database refuses the second of two equal ports.
 
         A port that moved to another host has kept its MAC address; then the next derived one is taken.
         """
-        macs = [derived_mac(self._base_mac, f"{device} {number}") for number in range(MACS)]
+        macs = [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
         taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
         return next((mac for mac in macs if mac not in taken), "")
 
@@ -218,7 +208,7 @@ class DhcpPorts:
             "fixed_ips": port["fixed_ips"] if same else fixed,  # another order is no change
         }
         failed = port["binding:vif_type"] in (VIF_FAILED, VIF_UNBOUND)
-        return self._ports.prepare_update(connection, port, values, served.network, rebind=failed)
+        return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
 
     def _addresses(
         self, connection: Connection, served: _Served, current: Sequence[Object], mac: str | None
@@ -253,7 +243,7 @@ class DhcpPorts:
     @contextmanager
     def write(self, steps: Sequence[PendingWrite]) -> Iterator[Transaction]:
         """A transaction that writes these changes of ports after the rows of its block."""
-        with self._operations.write([step.context for step in steps]) as tx:
+        with self.operations.write([step.context for step in steps]) as tx:
             yield tx
             for step in steps:
                 step.write(tx)
@@ -265,7 +255,7 @@ class DhcpPorts:
             change = step.context
             before = dict(change.current) if change.operation == "delete" else change.original
             after = None if change.operation == "delete" else dict(change.current)
-            self._notify_change(None if before is None else dict(before), after)
+            self.notify_change(None if before is None else dict(before), after)
 
 
 def _is_of_host(port: Object, network_id: str) -> bool:

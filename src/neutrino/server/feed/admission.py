@@ -47,10 +47,7 @@ class LoginLimits:
     the mode of its file decides who may connect. `clock`: monotonic seconds."""
 
     def __init__(
-        self,
-        clock: Callable[[], float],
-        most: int = MAX_UNAUTHENTICATED,
-        most_all: int = MAX_UNAUTHENTICATED_ALL,
+        self, clock: Callable[[], float], most: int = MAX_UNAUTHENTICATED, most_all: int = MAX_UNAUTHENTICATED_ALL
     ) -> None:
         self._clock = clock
         self._most = most

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from neutrino.feed.messages import MAX_MEMBERS, Entries, Members, Synced, encode_one, frame
 from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
-from neutrino.server.feed.encoding import Item, gone
+from neutrino.server.feed.encoding import gone
 from neutrino.server.feed.kinds import SERVED_KINDS
 from neutrino.server.feed.pending import MemberDifference, Pending, Watchers
 from neutrino.server.feed.records import Records
@@ -68,10 +68,6 @@ class Fanout:
         return frozenset(ports[key].network_id for key in port_ids if key in ports)
 
     # --- what a host should have ----------------------------------------------------------------------------------
-
-    def lookup(self, host: str, kind: str, key: str) -> Item | None:
-        store = self._stores.get(kind)
-        return store.lookup(host, key) if store is not None else None
 
     def objects(self, host: str, roles: Sequence[str]) -> Iterator[tuple[str, Object]]:
         """Everything that a host with these roles should have, with the kind."""
@@ -135,9 +131,10 @@ class Fanout:
 
     def _object_messages(self, pending: Pending, room: int) -> list[bytes]:
         parts: list[bytes] = []
+        stores = {kind: store for kind, store in self._stores.items() if store.kind.is_for(pending.roles)}
         for kind, key in pending.keys:
-            store = self._stores.get(kind)
-            item = store.lookup(pending.host, key) if store is not None and store.kind.is_for(pending.roles) else None
+            store = stores.get(kind)
+            item = store.lookup(pending.host, key) if store is not None else None
             parts.append(gone(kind, key) if item is None else item.encoded())
             room -= len(parts[-1])
             if room <= 0:

@@ -8,108 +8,93 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from neutrino.model.kinds import KINDS
-from neutrino.model.routing import Router
-from neutrino.model.state import Network, Port, SecurityGroup
+from neutrino.model.state import Network, Port
+from neutrino.server.feed import stores
 from neutrino.server.feed.readers.agents import read_agents
 from neutrino.server.feed.readers.networks import read_networks
 from neutrino.server.feed.readers.ports import read_ports
 from neutrino.server.feed.readers.routers import read_routers
 from neutrino.server.feed.readers.security_groups import read_address_groups, read_security_groups
 from neutrino.server.feed.records import TUNNEL_TYPES
-from neutrino.server.feed.stores import (
-    ForwardingEntries,
-    HostObjects,
-    MemberSets,
-    PeerHosts,
-    Reader,
-    ServedKind,
-    SharedObjects,
-)
+from neutrino.server.feed.stores import Reader, ServedKind
 
 
-def _tunnelled(network: Network) -> Iterable[str]:
-    return (network.id,) if any(s.network_type in TUNNEL_TYPES for s in network.segments) else ()
+def _if_tunnelled(network: Network) -> Iterable[str]:
+    return (network.id,) if any(each.network_type in TUNNEL_TYPES for each in network.segments) else ()
 
 
-def _groups(port: Port) -> Iterable[str]:
-    return () if port.copy else port.security_groups  # a copy answers DHCP alone and is not filtered
+def _security_groups(port: Port) -> Iterable[str]:
+    return () if port.copy else port.security_groups  # a copy of a DHCP port is not filtered
 
 
-def _remote_groups(group: SecurityGroup) -> Iterable[str]:
-    return (rule.remote_group_id for rule in group.rules if rule.remote_group_id is not None)
-
-
-def _address_groups(group: SecurityGroup) -> Iterable[str]:
-    return (rule.remote_address_group_id for rule in group.rules if rule.remote_address_group_id is not None)
-
-
-def _router_networks(router: Router) -> Iterable[str]:
-    return (interface.network_id for interface in router.interfaces)
-
-
-def _kind(name: str, store: Any, source: str, **rule: Any) -> ServedKind:
-    return ServedKind(KINDS[name], store, source, **rule)
-
-
+# In message order, like KINDS.
 SERVED_KINDS: Final[Sequence[ServedKind]] = (
-    _kind(
-        "network",
-        SharedObjects,
-        "network",
+    ServedKind(
+        KINDS["network"],
+        stores.SharedObjects,
+        source="network",
         read=read_networks,
         value=attrgetter("network"),
         referenced_by={"port": lambda port: (port.network_id,)},
     ),
-    _kind(
-        "host",
-        PeerHosts,
-        "agent",
+    ServedKind(
+        KINDS["host"],
+        stores.PeerHosts,
+        source="agent",
         read=read_agents,
         value=attrgetter("host"),
-        referenced_by={"network": _tunnelled},
+        referenced_by={"network": _if_tunnelled},
     ),
-    _kind(
-        "forwarding",
-        ForwardingEntries,
-        "port",
+    ServedKind(
+        KINDS["forwarding"],
+        stores.ForwardingEntries,
+        source="port",
         value=attrgetter("forwarding"),
         key=attrgetter("network_id"),
-        referenced_by={"network": _tunnelled},
+        referenced_by={"network": _if_tunnelled},
     ),
-    _kind(
-        "address_group",
-        SharedObjects,
-        "address_group",
+    ServedKind(
+        KINDS["address_group"],
+        stores.SharedObjects,
+        source="address_group",
         read=read_address_groups,
-        referenced_by={"security_group": _address_groups},
+        referenced_by={
+            "security_group": lambda group: filter(None, (rule.remote_address_group_id for rule in group.rules))
+        },
     ),
-    _kind("group_members", MemberSets, "port", referenced_by={"security_group": _remote_groups}),
-    _kind(
-        "security_group",
-        SharedObjects,
-        "security_group",
+    ServedKind(
+        KINDS["group_members"],
+        stores.MemberSets,
+        source="port",
+        referenced_by={"security_group": lambda group: filter(None, (rule.remote_group_id for rule in group.rules))},
+    ),
+    ServedKind(
+        KINDS["security_group"],
+        stores.SharedObjects,
+        source="security_group",
         read=read_security_groups,
-        referenced_by={"port": _groups},
+        referenced_by={"port": _security_groups},
     ),
-    _kind("port", HostObjects, "port", read=read_ports, value=attrgetter("bound")),
-    _kind("dhcp_network", SharedObjects, "network", value=attrgetter("dhcp")),  # subscribed to by DhcpScope
-    _kind(
-        "dhcp_port",
-        SharedObjects,
-        "port",
+    ServedKind(KINDS["port"], stores.HostObjects, source="port", read=read_ports, value=attrgetter("bound")),
+    # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
+    ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
+    ServedKind(
+        KINDS["dhcp_port"],
+        stores.SharedObjects,
+        source="port",
         value=attrgetter("dhcp"),
         key=attrgetter("network_id"),
-        referenced_by={"router": _router_networks},
+        referenced_by={"router": lambda router: (interface.network_id for interface in router.interfaces)},
     ),
-    _kind("router", HostObjects, "router", read=read_routers, value=attrgetter("by_host")),
-    # Every host with distributed routing receives the MACs of all, its own included.
-    _kind(
-        "dvr_mac",
-        SharedObjects,
-        "agent",
+    ServedKind(KINDS["router"], stores.HostObjects, source="router", read=read_routers, value=attrgetter("by_host")),
+    # Every host with distributed routing receives the MACs of all such hosts, its own included.
+    ServedKind(
+        KINDS["dvr_mac"],
+        stores.SharedObjects,
+        source="agent",
         value=attrgetter("dvr_mac"),
         key=lambda mac: "all",
         subscriber=attrgetter("id"),

@@ -1,10 +1,10 @@
-"""Whether ports that are on every host are up: such a port is ACTIVE while a host that needs it has it wired.
+"""Status of distributed router ports: such a port is ACTIVE while at least one host that needs it has it wired.
 
-Ports of distributed routers are bound to no host, so no one host's word makes them ACTIVE or DOWN for good. Which hosts
-have said that one is wired is written down; a host that does not need the port any more says nothing of it, and its word
-counts no longer. All of it passes the port's own row, so that two who speak at once do not miss each other.
+These ports are bound to no single host, so no host's report alone sets their status. The hosts that reported a port as
+wired are stored; a host that no longer needs the port sends no report about it, so its row stops counting by the query.
+Every change locks the port's row, so that two concurrent reports do not miss each other.
 
-All other ports are left to those who know them.
+Reports on all other ports go to `others`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from neutrino.server.l3.scheduling.dvr import ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, L2, Done
 
-BATCH = 200  # ports that one transaction changes
+BATCH = 200  # ports per transaction
 _w, _rp, _ra, _a, _b = (
     t.distributed_port_hosts.c,
     t.router_ports.c,
@@ -39,9 +39,9 @@ _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _DISTRIBUTED = sa.select(_port.c.id, _port.c.status, _port.c.revision_number).where(
     _port.c.id.in_(_AMONG), _port.c.vif_type == VIF_DISTRIBUTED
 )
-_LOCK = _DISTRIBUTED.order_by(_port.c.id).with_for_update()  # one order for all: they cannot wait for each other
+_LOCK = _DISTRIBUTED.order_by(_port.c.id).with_for_update()  # in one order: no deadlocks
 _WIRED = sa.select(_w.port_id, _w.host).where(_w.port_id.in_(_AMONG))
-_NEAR = (
+_LOCAL = (
     sa.exists()
     .select_from(
         _own.join(_theirs, _theirs.c.subnet_id == _own.c.subnet_id)
@@ -59,64 +59,66 @@ _SCHEDULED = (
     .where(_rp.port_id == _w.port_id, _a.host == _w.host)
     .correlate(t.distributed_port_hosts)
 )
-_HELD = sa.exists().where(_w.port_id == _port.c.id, sa.or_(_NEAR, _SCHEDULED)).correlate(_port)
-_ABANDONED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port.c.status == ACTIVE, sa.not_(_HELD))
+_HELD = sa.exists().where(_w.port_id == _port.c.id, sa.or_(_LOCAL, _SCHEDULED)).correlate(_port)
+_UNUSED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port.c.status == ACTIVE, sa.not_(_HELD))
 
 
 class DistributedPortStatus:
-    """Takes what hosts say of ports; `others` hears of those that are bound to a host."""
-
     def __init__(self, db: Database, others: PortStatus) -> None:
         self._db = db
         self._others = others
 
     def complete_all(self, done: Iterable[Done], component: str) -> set[str]:
-        """Those that became ACTIVE."""
-        several = list(done)
-        ids = sorted({one.port_id for one in several})
+        """Take `port_up` reports; returns the ports that became ACTIVE."""
+        reports = list(done)
+        ids = sorted({one.port_id for one in reports})
         active: set[str] = set()
         distributed: set[str] = set()
         for start in range(0, len(ids) if component == L2 else 0, BATCH):
-            some = ids[start : start + BATCH]
+            batch = ids[start : start + BATCH]
             with self._db.read() as connection:
-                there = {row.id: row for row in connection.execute(_DISTRIBUTED, {"among": some})}
-                if not there:
+                ports = {row.id: row for row in connection.execute(_DISTRIBUTED, {"among": batch})}
+                if not ports:
                     continue
-                distributed |= there.keys()
-                wired = {tuple(row) for row in connection.execute(_WIRED, {"among": list(there)})}
-                news = [
+                distributed |= ports.keys()
+                wired = {tuple(row) for row in connection.execute(_WIRED, {"among": list(ports)})}
+                changed = [
                     one
-                    for one in several
-                    if one.port_id in there
-                    and ((one.port_id, one.host) not in wired or there[one.port_id].status != ACTIVE)
+                    for one in reports
+                    if one.port_id in ports
+                    and ((one.port_id, one.host) not in wired or ports[one.port_id].status != ACTIVE)
                 ]
-                needing = read_distributed_ports(connection, sorted({one.port_id for one in news})) if news else {}
-            heard = [one for one in news if one.host in needing.get(one.port_id, ())]
-            if heard:
-                active |= self._db.retrying(partial(self._complete, heard))
-        rest = [one for one in several if one.port_id not in distributed]
+                needing = (
+                    read_distributed_ports(connection, sorted({one.port_id for one in changed})) if changed else {}
+                )
+            needed = [one for one in changed if one.host in needing.get(one.port_id, ())]
+            if needed:
+                active |= self._db.retrying(partial(self._complete, needed))
+        rest = [one for one in reports if one.port_id not in distributed]
         return active | (self._others.complete_all(rest, component) if rest else set())
 
-    def _complete(self, heard: Sequence[Done]) -> set[str]:
-        ids = sorted({one.port_id for one in heard})
+    def _complete(self, reports: Sequence[Done]) -> set[str]:
+        ids = sorted({one.port_id for one in reports})
         with self._db.transaction() as tx:
-            there = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
+            ports = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
             wired = {tuple(row) for row in tx.execute(_WIRED, {"among": ids})}
-            right = {
-                (one.port_id, one.host) for one in heard if one.port_id in there and _is_of(one, there[one.port_id])
+            current = {
+                (one.port_id, one.host)
+                for one in reports
+                if one.port_id in ports and _is_current(one, ports[one.port_id])
             }
-            rows = [{"port_id": port_id, "host": host} for port_id, host in sorted(right - wired)]
+            rows = [{"port_id": port_id, "host": host} for port_id, host in sorted(current - wired)]
             tx.insert(t.distributed_port_hosts, rows)
-            up = {port_id for port_id, _ in right if there[port_id].status != ACTIVE}
+            up = {port_id for port_id, _ in current if ports[port_id].status != ACTIVE}
             for port_id in sorted(up):
-                _set(tx, there[port_id], ACTIVE)
+                _set_status(tx, ports[port_id], ACTIVE)
         return up
 
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
         return self._others.ready(port_id, component, revision, host)
 
     def lost(self, port_id: str, host: str) -> bool:
-        """Whether the port is DOWN now, and was not."""
+        """Take a `port_down` report; whether the port became DOWN by it."""
         with self._db.read() as connection:
             distributed = connection.execute(_DISTRIBUTED, {"among": [port_id]}).first()
         if distributed is None:
@@ -128,35 +130,35 @@ class DistributedPortStatus:
                 tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
 
         self._db.retrying(attempt)
-        return bool(self._abandon([port_id]))
+        return bool(self._set_down([port_id]))
 
     def settle(self) -> int:
-        """Ports that no host needs any more are DOWN; how many these were."""
+        """Set ports DOWN that no host needs any more; returns how many."""
         with self._db.read() as connection:
-            ids = list(connection.execute(_ABANDONED).scalars())
-        return sum(len(self._abandon(ids[start : start + BATCH])) for start in range(0, len(ids), BATCH))
+            ids = list(connection.execute(_UNUSED).scalars())
+        return sum(len(self._set_down(ids[start : start + BATCH])) for start in range(0, len(ids), BATCH))
 
-    def _abandon(self, ids: Sequence[str]) -> list[str]:
-        """Of these, what nobody has is DOWN."""
+    def _set_down(self, ids: Sequence[str]) -> list[str]:
+        """Set those of these ports DOWN that no host has wired."""
 
         def attempt() -> list[str]:
             with self._db.transaction() as tx:
-                there = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
-                gone = list(tx.execute(_ABANDONED.where(_port.c.id.in_(list(ids)))).scalars())
+                ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
+                gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
                 for port_id in sorted(gone):
-                    _set(tx, there[port_id], DOWN)
+                    _set_status(tx, ports[port_id], DOWN)
                 tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
             return gone
 
         return self._db.retrying(attempt)
 
 
-def _is_of(one: Done, port: Any) -> bool:
-    """Whether a host speaks of the port as it is now: who is behind hears of it, and says it again."""
+def _is_current(one: Done, port: Any) -> bool:
+    """Whether the report is about the current revision: a host that is behind reports again after the next change."""
     return one.revision is None or one.revision >= port.revision_number
 
 
-def _set(tx: Transaction, port: Any, status: str) -> None:
+def _set_status(tx: Transaction, port: Any, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
     tx.execute(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
     tx.record("port", port.id, port.revision_number + 1)

@@ -20,6 +20,7 @@ from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report,
 from neutrino.model.agents import FEED_BEHIND, AgentState, BadReport, checked
 from neutrino.server import errors
 from neutrino.server.hosts import registry
+from neutrino.server.l3.reports import RouterReports
 from neutrino.server.ml2.ports.provisioning import L2, Done
 
 LOG = logging.getLogger(__name__)
@@ -43,18 +44,10 @@ class HostReport:
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 
 
-class Agents(Protocol):
-    def report_all(self, states: Sequence[AgentState]) -> list[registry.Report]: ...
-
-
 class PortStatus(Protocol):
     def complete_all(self, done: Iterable[Done], component: str) -> set[str]: ...
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool: ...
     def lost(self, port_id: str, host: str) -> bool: ...
-
-
-class RouterStatus(Protocol):
-    def set_status(self, host: str, kind: str, key: str, status: str) -> bool: ...
 
 
 class Reports:
@@ -62,10 +55,10 @@ class Reports:
 
     def __init__(
         self,
-        agents: Agents,
+        agents: registry.Registry,
         reported: Callable[[registry.Report], Any],
         ports: PortStatus,
-        statuses: RouterStatus,
+        statuses: RouterReports,
         settle: Callable[[], Any] = lambda: None,
     ) -> None:
         """`reported` notifies schedulers; `settle` updates the ports that hosts need for distributed routers."""

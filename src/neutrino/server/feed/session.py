@@ -12,22 +12,7 @@ import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from neutrino.feed.messages import (
-    FROM_HOST,
-    OLDEST,
-    VERSION,
-    Ack,
-    Cursor,
-    Hello,
-    Message,
-    NotUnderstood,
-    Problem,
-    Reader,
-    Refused,
-    Report,
-    Welcome,
-    encode,
-)
+from neutrino.feed import messages as m
 from neutrino.server import errors
 from neutrino.server.feed.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
@@ -38,18 +23,13 @@ from neutrino.server.feed.reports import HostReport
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 MAX_QUOTED = 200  # characters of a host's message in our answer
-READER: Final = Reader(FROM_HOST)
+READER: Final = m.Reader(m.FROM_HOST)
 WriteReports = Callable[[str, Sequence[HostReport]], Awaitable[list[str]]]
 
 
 class Session:
     def __init__(
-        self,
-        connection: ServerConnection,
-        host: str,
-        credential: HostCredential,
-        fanout: Fanout,
-        write: WriteReports,
+        self, connection: ServerConnection, host: str, credential: HostCredential, fanout: Fanout, write: WriteReports
     ) -> None:
         self._connection = connection
         self.host = host
@@ -64,7 +44,7 @@ class Session:
         try:
             hello = await self._hello()
             if hello is not None:
-                await self._begin(hello, Cursor(database, self._fanout.position), server)
+                await self._begin(hello, m.Cursor(database, self._fanout.position), server)
                 del hello  # its digests are large, and the connection is long
                 await self._talk()
         except ConnectionClosed:
@@ -77,13 +57,13 @@ class Session:
             self._fanout.disconnect(self.pending)
             LOG.info("host %s disconnected", self.host)
 
-    async def _begin(self, hello: Hello, cursor: Cursor, server: str) -> None:
+    async def _begin(self, hello: m.Hello, cursor: m.Cursor, server: str) -> None:
         LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
         self._fanout.connect(self.pending, hello.have)
         self._due.set()  # `synced` is sent also where nothing differs
-        await self._send([Welcome(cursor=cursor, version=min(hello.version, VERSION), server=server)])
+        await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
 
-    async def _hello(self) -> Hello | None:
+    async def _hello(self) -> m.Hello | None:
         """The first message, or None after a refusal."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
@@ -91,7 +71,7 @@ class Session:
         except TimeoutError:
             await self._refuse(f"no hello within {HELLO_SECONDS:g} s")
             return None
-        except NotUnderstood as error:
+        except m.NotUnderstood as error:
             await self._refuse(str(error))
             return None
         hello = first[0] if first else None
@@ -102,12 +82,12 @@ class Session:
 
     def _fault(self, hello: object) -> str:
         """Why the first message is not accepted; empty if it is."""
-        if not isinstance(hello, Hello):
+        if not isinstance(hello, m.Hello):
             return f"the first message has to be a hello{f': {hello}' if hello is not None else ''}"
         if hello.host != self.host:
             return f"the credential is that of host {self.host}, not of {hello.host}"
-        if hello.version < OLDEST:
-            return f"the host has protocol version {hello.version}, this server supports {OLDEST} to {VERSION}"
+        if hello.version < m.OLDEST:
+            return f"the host has protocol version {hello.version}, this server supports {m.OLDEST} to {m.VERSION}"
         if foreign := [role for role in hello.roles if role not in self.credential.roles]:
             has, wants = ",".join(self.credential.roles), ",".join(foreign)
             return (
@@ -118,11 +98,11 @@ class Session:
 
     async def _refuse(self, reason: str) -> None:
         LOG.warning("host %s is refused: %s", self.host, reason)
-        await self._send([Refused(reason=reason)])
+        await self._send([m.Refused(reason=reason)])
         await self._connection.close(1008, reason[:100])
 
-    async def _send(self, messages: Sequence[Message]) -> None:
-        await self._connection.send(encode(messages), text=True)
+    async def _send(self, messages: Sequence[m.Message]) -> None:
+        await self._connection.send(m.encode(messages), text=True)
 
     async def close(self, reason: str) -> None:
         await self._connection.close(1012, reason)
@@ -133,7 +113,7 @@ class Session:
         try:
             async for data in self._connection:
                 await self._receive(READER.read(data))
-        except NotUnderstood as error:
+        except m.NotUnderstood as error:
             await self._refuse(str(error))
         finally:
             sender.cancel()
@@ -167,16 +147,16 @@ class Session:
 
     async def _receive(self, messages: Sequence[Any]) -> None:
         """Write reports, and acknowledge each once it is written or refused."""
-        accepted, answers = list[HostReport](), list[Message]()
+        accepted, answers = list[HostReport](), list[m.Message]()
         for message in messages:
-            if isinstance(message, NotUnderstood):
-                answers.append(Problem(text=str(message)))
-            elif isinstance(message, Hello):
+            if isinstance(message, m.NotUnderstood):
+                answers.append(m.Problem(text=str(message)))
+            elif isinstance(message, m.Hello):
                 continue
             elif reason := refusal(message, self.host, self.credential.roles):
                 answers += self._answer(message.serial, reason)
             else:
-                behind = self._positions_behind(message) if isinstance(message, Report) else 0
+                behind = self._positions_behind(message) if isinstance(message, m.Report) else 0
                 accepted.append(HostReport(message, behind))
         if accepted:
             refusals = await self._write(self.host, accepted)
@@ -185,14 +165,14 @@ class Session:
         if answers:
             await self._send(answers)
 
-    def _answer(self, serial: int, reason: str) -> list[Message]:
+    def _answer(self, serial: int, reason: str) -> list[m.Message]:
         """A refused report is acknowledged too: it would be refused again each time the host repeats it."""
         if not reason:
-            return [Ack(serial=serial)]
+            return [m.Ack(serial=serial)]
         LOG.warning("host %s: %s", self.host, reason)
-        return [Problem(text=reason), Ack(serial=serial)]
+        return [m.Problem(text=reason), m.Ack(serial=serial)]
 
-    def _positions_behind(self, report: Report) -> int:
+    def _positions_behind(self, report: m.Report) -> int:
         """How many positions the host has not applied; changes that do not concern it do not count."""
         applied = report.applied or 0
         if not self.pending and applied >= self._synced_position:

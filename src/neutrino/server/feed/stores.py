@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -65,7 +66,7 @@ class Store:
     def _references(self, value: Any) -> frozenset[Topic]:
         if value is None or not self._rules:
             return NO_TOPICS
-        return frozenset((kind, key) for kind, keys in self._rules for key in keys(value))
+        return _shared(frozenset((kind, key) for kind, keys in self._rules for key in keys(value)))
 
     def put(self, key: str, before: Any, after: Any) -> None:
         """Take a record's new value; None: there is none."""
@@ -228,7 +229,7 @@ class ForwardingEntries(SharedObjects):
             pending.touch_entries(key)
 
     def _receives(self, host: str, value: Any) -> bool:
-        return bool(value.host != host) and super()._receives(host, value)
+        return value.host != host and self._subscriptions.has(host, self.name, value.network_id)
 
     def entries(self, host: str, network_id: str) -> list[str]:
         """The ids of a network's entries for this host."""
@@ -299,44 +300,47 @@ class MemberSets(Store):
 class HostObjects(Store):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._values: dict[str, dict[str, Object]] = {}  # from records: id → host → object
-        self._additional: dict[str, dict[str, Object]] = {}  # from other rules, for hosts that have none by the record
-        self._items: dict[str, dict[str, Item]] = {}  # both together
+        self._additional: dict[str, Mapping[str, Object]] = {}  # id → host → object, from other rules than the record
+        self._values: dict[str, Mapping[str, Object]] = {}  # from records
+        self._items: dict[tuple[str, str], Item] = {}  # both by id and host; the record's value prevails
         self._ids: defaultdict[str, set[str]] = defaultdict(set)  # by host
 
     def put(self, key: str, before: Any, after: Any) -> None:
         self._set(self._values, key, self._served.value(after) if after is not None else {})
 
     def put_additional(self, key: str, by_host: Mapping[str, Object]) -> None:
-        self._set(self._additional, key, dict(by_host))
+        """Set the objects of hosts that have none by the record."""
+        self._set(self._additional, key, by_host)
 
-    def _set(self, layer: dict[str, dict[str, Object]], key: str, by_host: dict[str, Object]) -> None:
+    def _set(self, layer: dict[str, Mapping[str, Object]], key: str, by_host: Mapping[str, Object]) -> None:
+        hosts = {*layer.pop(key, ()), *by_host}
         if by_host:
             layer[key] = by_host
-        else:
-            layer.pop(key, None)
-        before, values = self._items.get(key, {}), {**self._additional.get(key, {}), **self._values.get(key, {})}
-        after = {
-            host: before[host] if host in before and before[host].object == value else Item(self.name, value)
-            for host, value in values.items()
-        }
-        if after:
-            self._items[key] = after
-        else:
-            self._items.pop(key, None)
-        changed = [host for host in {*before, *after} if before.get(host) is not after.get(host)]
-        self._watchers.touch(changed, self.name, key)
-        for host in changed:
-            (self._ids[host].add if host in after else self._ids[host].discard)(key)
-            item = after.get(host)
-            topics = self._references(item.object if item is not None else None)
-            self._subscriptions.refer(host, (self.name, key), topics)
+        values, additional = self._values.get(key, {}), self._additional.get(key, {})
+        for host in hosts:
+            value, old = values.get(host) or additional.get(host), self._items.get((key, host))
+            if old is not None and old.object == value:
+                continue
+            if value is None:
+                del self._items[key, host]
+                self._ids[host].discard(key)
+            else:
+                self._items[key, host] = Item(self.name, value)
+                self._ids[host].add(key)
+            self._watchers.touch([host], self.name, key)
+            self._subscriptions.refer(host, (self.name, key), self._references(value))
 
     def lookup(self, host: str, key: str) -> Item | None:
-        return self._items.get(key, {}).get(host)
+        return self._items.get((key, host))
 
     def items(self, host: str) -> Iterable[Item]:
-        return [self._items[key][host] for key in self._ids.get(host, ())]
+        return [self._items[key, host] for key in self._ids.get(host, ())]
+
+
+@lru_cache(maxsize=4096)
+def _shared(topics: frozenset[Topic]) -> frozenset[Topic]:
+    """One set for all ports with the same network and groups: as many as there are ports would cost memory."""
+    return topics
 
 
 def _groups_and_members(port: PortRecord | None) -> tuple[frozenset[str], frozenset[Member]]:

@@ -6,7 +6,8 @@ for clients that set flavors or list providers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,13 +15,8 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.flavor import (
-    FLAVOR,
-    FLAVOR_SERVICE_PROFILE,
-    L3_ROUTER_NAT,
-    SERVICE_PROFILE,
-    SERVICE_PROVIDER,
-)
+from neutrino.server.api.resources import flavor as resources
+from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, encode, new_id
@@ -31,7 +27,7 @@ from neutrino.server.query import Query
 from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
-_c, _s, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
+_c, _b, _r = t.flavors.c, t.flavor_service_profiles.c, t.routers.c
 FLAVORS = View(t.flavors, scope=sa.true())
 PROFILES = View(t.service_profiles, scope=sa.true())
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
@@ -57,17 +53,14 @@ class Flavors:
 
     def __init__(self, db: Database) -> None:
         self.collections = (
-            (FLAVOR, FlavorCollection(db)),
-            (SERVICE_PROFILE, ServiceProfiles(db)),
-            (FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
-            (SERVICE_PROVIDER, ServiceProviders()),
+            (resources.FLAVOR, FlavorCollection(db, FLAVORS)),
+            (resources.SERVICE_PROFILE, ServiceProfiles(db, PROFILES)),
+            (resources.FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
+            (resources.SERVICE_PROVIDER, ServiceProviders()),
         )
 
 
 class FlavorCollection(ViewCollection):
-    def __init__(self, db: Database) -> None:
-        super().__init__(db, FLAVORS)
-
     def create(self, context: Context, values: Object) -> Object:
         flavor = {"id": new_id(), **values}
 
@@ -91,9 +84,7 @@ class FlavorCollection(ViewCollection):
                 for profile in after["service_profiles"]:
                     _profile(connection, profile)
             with self._db.transaction() as tx:
-                done = tx.execute(sa.update(t.flavors).where(_c.id == key).values(as_row(t.flavors, after)))
-                if done.rowcount != 1:
-                    raise Stale
+                _update(tx, t.flavors, after)
                 if after["service_profiles"] != before["service_profiles"]:
                     tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == key))
                     _bind(tx, key, after["service_profiles"])
@@ -102,20 +93,10 @@ class FlavorCollection(ViewCollection):
         return self._db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self._db.read() as connection:
-                _check_unused(connection, key)
-            with self._db.transaction() as tx:
-                if not tx.execute(sa.delete(t.flavors).where(_c.id == key)).rowcount:
-                    raise errors.FlavorNotFound(id=key)
-
-        self._db.retrying(attempt)
+        self._db.retrying(lambda: _delete(self._db, t.flavors, key, _check_unused, errors.FlavorNotFound))
 
 
 class ServiceProfiles(ViewCollection):
-    def __init__(self, db: Database) -> None:
-        super().__init__(db, PROFILES)
-
     def create(self, context: Context, values: Object) -> Object:
         _check_profile(values)
         profile = {"id": new_id(), **values}
@@ -136,56 +117,49 @@ class ServiceProfiles(ViewCollection):
             after = {**before, **values}
             _check_profile(after)
             with self._db.transaction() as tx:
-                row = as_row(t.service_profiles, after)
-                if tx.execute(sa.update(t.service_profiles).where(_s.id == key).values(row)).rowcount != 1:
-                    raise Stale
+                _update(tx, t.service_profiles, after)
             return after
 
         return self._db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self._db.read() as connection:
-                _check_unbound(connection, key)
-            with self._db.transaction() as tx:
-                if not tx.execute(sa.delete(t.service_profiles).where(_s.id == key)).rowcount:
-                    raise errors.ServiceProfileNotFound(id=key)
-
-        self._db.retrying(attempt)
+        self._db.retrying(
+            lambda: _delete(self._db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
+        )
 
 
+@dataclass(frozen=True)
 class FlavorServiceProfiles:
     """The service profiles of a flavor: a row of their own each, and a list in the flavor's row."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    db: Database
 
     def create(self, context: Context, flavor_id: str, values: Object) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
-                profile = _profile(connection, values["id"])
-            if profile["id"] in flavor["service_profiles"]:
-                raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=profile["id"])
-            with self._db.transaction() as tx:
-                _bind(tx, flavor_id, [profile["id"]])
-                _store_list(tx, flavor, [*flavor["service_profiles"], profile["id"]])
-            return {"id": profile["id"]}
+                key = _profile(connection, values["id"])["id"]
+            if key in flavor["service_profiles"]:
+                raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=key)
+            with self.db.transaction() as tx:
+                _bind(tx, flavor_id, [key])
+                _store_list(tx, flavor, [*flavor["service_profiles"], key])
+            return {"id": key}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
             if key not in flavor["service_profiles"]:
                 raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 unbind = sa.delete(t.flavor_service_profiles)
                 tx.execute(unbind.where(_b.flavor_id == flavor_id, _b.service_profile_id == key))
                 _store_list(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
 
 class ServiceProviders:
@@ -221,9 +195,28 @@ def _check_unbound(connection: Connection, profile_id: str) -> None:
         raise errors.ServiceProfileInUse(sp_id=profile_id)
 
 
-def _check_profile(values: Object) -> None:
+def _check_profile(values: Mapping[str, Any]) -> None:
     if not values["driver"] and not values["metainfo"]:
         raise errors.ServiceProfileEmpty()
+
+
+def _update(tx: Transaction, table: sa.Table, after: Object) -> None:
+    if tx.execute(sa.update(table).where(table.c.id == after["id"]).values(as_row(table, after))).rowcount != 1:
+        raise Stale
+
+
+def _delete(
+    db: Database,
+    table: sa.Table,
+    key: str,
+    check: Callable[[Connection, str], None],
+    not_found: Callable[..., Exception],
+) -> None:
+    with db.read() as connection:
+        check(connection, key)
+    with db.transaction() as tx:
+        if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
+            raise not_found(id=key)
 
 
 def _bind(tx: Transaction, flavor_id: str, profiles: Sequence[str]) -> None:

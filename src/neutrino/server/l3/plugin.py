@@ -17,11 +17,13 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
-from neutrino.server.l3 import floating_view, port_callbacks, router_view
+from neutrino.server.l3 import port_callbacks
 from neutrino.server.l3.auto_topology import AutoTopology
 from neutrino.server.l3.flavors import Flavors
+from neutrino.server.l3.floating_ips import view as floating_view
 from neutrino.server.l3.floating_ips.floating_ips import FloatingIpPools, FloatingIps
 from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
 from neutrino.server.l3.routers.gateways import Gateways
 from neutrino.server.l3.routers.ha_networks import HaNetworks
@@ -139,12 +141,7 @@ def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
     l3 = build_services(services)
     ha_networks = HaNetworks(
-        db,
-        core.networks,
-        core.subnets,
-        conf.l3_ha_net_cidr,
-        conf.l3_ha_network_type,
-        conf.l3_ha_network_physical_name,
+        db, core.networks, core.subnets, conf.l3_ha_net_cidr, conf.l3_ha_network_type, conf.l3_ha_network_physical_name
     )
     routers = Routers(
         db,

@@ -1,14 +1,14 @@
 """Reactions of routers and floating IPs to changes of ports and networks, in the transaction of that change.
 
-Ports of routers and floating IPs are deleted with these, and not by themselves: `router_ports` and `floatingips` say whose
-port it is, not `device_owner`, which clients may clear. A floating IP does not keep its port from being deleted: it is
-disassociated, and the port's forwardings are deleted.
+Ports of routers and floating IPs are deleted only together with these. `router_ports` and `floatingips` record whose port
+it is, not `device_owner`, which clients may clear. A floating IP does not prevent its port from being deleted: it is
+disassociated, and forwardings to the port are deleted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,8 +19,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3 import floating_view
-from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip, revisions_of
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
 
@@ -47,7 +47,7 @@ _TRANSLATIONS = (
 def check_delete(connection: Connection, port: Object) -> None:
     """Deletion guard: refuse to delete a port that a router or a floating IP uses."""
     if is_in_use(connection, port["id"]):
-        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP has it")
+        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP uses it")
 
 
 def is_in_use(connection: Connection, port_id: str) -> bool:
@@ -90,16 +90,17 @@ def _remove_translations(
         return None
     if after is not None and any(not row.forwarding_id for row in rows):
         raise errors.BadRequest(
-            resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is in front of it"
+            resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is associated with it"
         )
     found = floating_view.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
+    # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
     if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
         raise errors.FipAssociated(port_id=before["id"])
     gone: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if row.forwarding_id:
             gone[row.id].add(row.forwarding_id)
-    routers = _revisions(connection, [one["router_id"] for one in found if one["router_id"] is not None])
+    routers = revisions_of(connection, *(one["router_id"] for one in found))
 
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
@@ -108,7 +109,7 @@ def _remove_translations(
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
-        for router_id, revision in routers:
+        for router_id, revision in routers:  # hosts get floating IPs as a part of their router
             tx.record("router", router_id, revision)
 
     return write
@@ -138,13 +139,6 @@ def _clear_gateway(tx: Transaction, router_id: str, revision: int) -> None:
     router = {"id": router_id, "revision_number": revision}
     stamp = update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
     tx.record("router", router_id, stamp["revision_number"])
-
-
-def _revisions(connection: Connection, router_ids: Sequence[str]) -> list[tuple[str, int]]:
-    if not router_ids:
-        return []
-    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id.in_(list(router_ids)))).all()
-    return sorted((row.id, row.revision_number) for row in rows)
 
 
 def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:

@@ -7,6 +7,7 @@ whose port is bound to it; other reports change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import sqlalchemy as sa
@@ -23,30 +24,25 @@ _HA_STATES: Final = ("active", "standby", "unknown")
 _f, _b, _a, _p, _r = t.floatingips.c, t.router_l3_agents.c, t.agents.c, t.ports.c, t.routers.c
 
 
+@dataclass(frozen=True)
 class RouterReports:
-    def __init__(
-        self,
-        db: Database,
-        set_ha_states: Callable[[str, dict[str, str]], int] | None = None,
-        set_prefix: Callable[[str, str, str], bool] | None = None,
-    ) -> None:
-        """`set_ha_states(host, states by router)`, `set_prefix(host, subnet, prefix)`: None without the router plugin."""
-        self._db = db
-        self._set_ha_states = set_ha_states
-        self._set_prefix = set_prefix
+    db: Database
+    # None without the router plugin.
+    set_ha_states: Callable[[str, dict[str, str]], int] | None = None  # of a host: states by router
+    set_prefix: Callable[[str, str, str], bool] | None = None  # of a host: a subnet and its prefix
 
     def set_status(self, host: str, kind: str, key: str, status: str) -> bool:
         """Store a reported status; whether it changed."""
         if kind == FLOATING_IP and status in _STATUSES:
-            return self._db.retrying(lambda: self._set_floating_ip(host, key, status))
-        if kind == ROUTER and status in _HA_STATES and self._set_ha_states is not None:
-            return self._set_ha_states(host, {key: status}) > 0
-        if kind == SUBNET and self._set_prefix is not None:
-            return self._set_prefix(host, key, status)
+            return self.db.retrying(lambda: self._set_floating_ip(host, key, status))
+        if kind == ROUTER and status in _HA_STATES and self.set_ha_states is not None:
+            return self.set_ha_states(host, {key: status}) > 0
+        if kind == SUBNET and self.set_prefix is not None:
+            return self.set_prefix(host, key, status)
         return False
 
     def _set_floating_ip(self, host: str, key: str, status: str) -> bool:
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             row = tx.execute(sa.select(_f.status, _f.router_id, _f.revision_number).where(_f.id == key)).first()
             if row is None or row.status == status or row.router_id is None:
                 return False

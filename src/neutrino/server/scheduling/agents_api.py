@@ -47,28 +47,9 @@ def agent_view(registry: Registry) -> View:
     def by_alive(values: tuple[Any, ...]) -> Condition:
         return sa.or_(*(recent if value else sa.not_(recent) for value in set(values)))
 
-    return View(
-        t.agents,
-        columns=(
-            "id",
-            "agent_type",
-            "binary",
-            "topic",
-            "host",
-            "admin_state_up",
-            "configurations",
-            "description",
-            "availability_zone",
-            "resources_synced",
-            "resource_versions",
-        ),
-        computed={
-            "alive": recent,
-            **{name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")},
-        },
-        filters={"alive": by_alive},
-        scope=sa.false(),
-    )
+    computed: dict[str, sa.ColumnElement[Any]] = {"alive": recent}
+    computed |= {name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
+    return View(t.agents, computed=computed, filters={"alive": by_alive}, scope=sa.false(), hidden=("load",))
 
 
 def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
@@ -102,6 +83,7 @@ class Agents(ViewCollection):
 
         if values:
             self._db.retrying(attempt)
+        # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
             if scheduler.placements.agent_type != before["agent_type"]:

@@ -7,7 +7,7 @@
 An object leaves its agent only when another one takes it, in the same transaction. Without another agent it stays, and
 the agent finds it when it is back; only an agent that is being deleted loses its objects in any case.
 
-A subclass says how one object moves (`place`) and which objects an agent may take (`auto_schedule`).
+A subclass implements the move of one object (`place`) and the choice of objects for a new agent (`auto_schedule`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from neutrino.server import errors
 from neutrino.server.db.session import Database
@@ -37,8 +36,19 @@ class SchedulingOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacementChange:
+    """A change of an object's agents, by id, as requested."""
+
+    leave: Collection[str] = ()
+    join: Sequence[str] = ()
+    fill: bool = False  # also add the agents that it lacks; then it leaves only as many as are replaced
+    force: bool = False  # with `fill`: it leaves the agents also without replacement
+    rebind: bool = False  # retry ports whose binding has failed
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
-    """A change of an object's agents."""
+    """A change of an object's agents that was made."""
 
     object_id: str
     from_agents: tuple[str, ...] = ()
@@ -55,19 +65,8 @@ class AgentScheduler(ABC):
         self._options = options
 
     @abstractmethod
-    def place(
-        self,
-        object_id: str,
-        *,
-        leave: Collection[str] = (),
-        join: Sequence[str] = (),
-        fill: bool = False,
-        force: bool = False,
-    ) -> Move | None:
-        """Take an object from some agents and give it to others; None if nothing changed.
-
-        `fill`: it also gets the agents that it lacks. Then, without `force`, it leaves only as many as are replaced.
-        """
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        """Change the agents of an object, and its ports with them, in one transaction; None if nothing changed."""
 
     @abstractmethod
     def auto_schedule(self, host: str) -> int:
@@ -125,16 +124,14 @@ class AgentScheduler(ABC):
         return self._options.failover and self._options.automatic
 
     def _moved(self, leaving: dict[str, set[str]], *, force: bool = False) -> list[Move]:
-        moves = [
-            self._tried(key, partial(self.place, key, leave=agents, fill=True, force=force))
-            for key, agents in leaving.items()
-        ]
+        changes = {key: PlacementChange(leave=agents, fill=True, force=force) for key, agents in leaving.items()}
+        moves = [self._try_place(key, change) for key, change in changes.items()]
         return [move for move in moves if move is not None and move.from_agents]
 
-    def _tried(self, object_id: str, place: Callable[[], Move | None]) -> Move | None:
-        """Place one object of many: one that cannot move must not keep the others from moving."""
+    def _try_place(self, object_id: str, change: PlacementChange) -> Move | None:
+        """`place` one object of many: one that cannot move must not keep the others from moving."""
         try:
-            return place()
+            return self.place(object_id, change)
         except errors.NotFound:  # deleted meanwhile
             return None
         except errors.ApiError as error:

@@ -61,8 +61,8 @@ class Dvr(L2Extension):
 
 def resolve_routing(desired: Desired) -> Routing:
     """The distributed routers' ports here, and the ports that have one of them as gateway."""
-    host, macs = desired.options.host, desired.objects.dvr_macs
-    here = [(port.vlan, desired.objects.ports[port.id]) for port in desired.ports]
+    host, macs = desired.options.host, desired.host_state.dvr_macs
+    here = [(port.vlan, desired.host_state.ports[port.id]) for port in desired.ports]
     gateways: dict[tuple[int, str], str] = {}
     found = []
     for vlan, port in here:

@@ -36,18 +36,18 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
 _PLAIN, _CONJUNCTION = 77, 70  # priorities
 _KEYWORD = {4: "ip", 6: "ipv6"}
-_ICMP, _ICMPV6, _TCP, _UDP, _SCTP = 1, 58, 6, 17, 132
-_WITH_PORTS = {_TCP: "tcp", _UDP: "udp", _SCTP: "sctp"}
+_WITH_PORTS = (TCP, UDP, SCTP)
 _PORT_BITS = 16
 
 # Multicast listener reports, router solicitation, neighbour solicitation and advertisement.
-_NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
+NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
 # The same, and what routers send: listener queries and router advertisements.
-_NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
+NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
 # The table of a direction's rules, and the next table of a packet that they allow.
 _RULES = {
     "egress": (pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS),
@@ -111,7 +111,7 @@ def _render_base_egress(permitted: list[str]) -> list[Flow]:
         *(f"icmp6,ipv6_src=::,icmp_type={kind}" for kind in (133, 135, 143)),
         *permitted,
     )
-    known = [f"icmp6,icmp_type={kind}" for kind in _NEIGHBOUR_OUT]
+    known = [f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_OUT]
     known += ["udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547"]
     return [
         *_render_fragments(),
@@ -126,7 +126,7 @@ def _render_fragments() -> list[Flow]:
     base = pipeline.BASE_EGRESS
     flows = [base.flow(97, "ct_state=+inv+trk", then=pipeline.DROPPED)]
     for family, server, client in (("ip", 67, 68), ("ipv6", 547, 546)):
-        udp = f"{family},ct_nw_proto={_UDP}"
+        udp = f"{family},ct_nw_proto={UDP}"
         answers = (
             f"{udp},ct_state=-rpl-inv+trk,ct_tp_src={server},ct_tp_dst={client}",
             f"{udp},ct_state=+rpl-inv+trk,ct_tp_src={client},ct_tp_dst={server}",
@@ -140,7 +140,7 @@ def _render_fragments() -> list[Flow]:
 
 def _render_base_ingress(permitted: list[str]) -> list[Flow]:
     base = pipeline.BASE_INGRESS
-    known = ["arp", *(f"icmp6,icmp_type={kind}" for kind in _NEIGHBOUR_IN), *permitted]
+    known = ["arp", *(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_IN), *permitted]
     known += ["udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546"]
     return [
         *(base.flow(100, match, then=pipeline.ACCEPTED_INGRESS) for match in known),
@@ -208,8 +208,7 @@ def _render_rules(port: LocalPort, conjunctions: Mapping[str, int]) -> list[Flow
 
 def render_matches(rule: EffectiveRule) -> list[str]:
     """The matches of a rule, without its port; none if the switch cannot match what the rule asks for."""
-    protocol = _ICMPV6 if rule.family == 6 and rule.protocol == _ICMP else rule.protocol
-    match = _KEYWORD[rule.family]
+    protocol, match = rule.ip_protocol, _KEYWORD[rule.family]
     if rule.prefix is not None:
         if ip_network(rule.prefix).version != rule.family:
             return []
@@ -217,7 +216,7 @@ def render_matches(rule: EffectiveRule) -> list[str]:
     if protocol is None:
         return [match]
     match += f",nw_proto={protocol}"
-    if protocol in (_ICMP, _ICMPV6):
+    if protocol in (ICMP, ICMPV6):
         match += f",icmp_type={rule.port_min}" if rule.port_min is not None else ""
         match += f",icmp_code={rule.port_max}" if rule.port_min is not None and rule.port_max is not None else ""
         return [match]

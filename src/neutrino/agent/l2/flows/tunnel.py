@@ -35,7 +35,7 @@ class Tunnels(L2Extension):
     name = "tunnels"
 
     def units(self, desired: Desired) -> Iterator[Unit]:
-        options, bridge, hosts = desired.options, desired.options.tunnel_bridge, desired.objects.hosts
+        options, bridge, hosts = desired.options, desired.options.tunnel_bridge, desired.host_state.hosts
         plugged = dataclasses.replace(desired.plugged, ports={}, devices={}, extension_ports={})  # as it is compared
         if not plugged.patch_int:
             return

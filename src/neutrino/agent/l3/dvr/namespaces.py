@@ -12,12 +12,12 @@ With HA, several hosts have `snat-…`, and keepalived sets its addresses on the
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extension_api import RouterNamespace
+from neutrino.agent.l3.extension_api import Objects, RouterNamespace
 from neutrino.agent.l3.names import (
     EXTERNAL,
     INTERNAL,
@@ -28,9 +28,6 @@ from neutrino.agent.l3.names import (
     snat_namespace,
 )
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
-from neutrino.model.state import Object
-
-Objects = Mapping[str, Mapping[str, Object]]
 
 
 def local_namespace(
@@ -38,6 +35,7 @@ def local_namespace(
 ) -> RouterNamespace:
     """`qrouter-…`. `link` joins it with `fip-…`, where it has floating IPs on this host."""
     inside = {device(INTERNAL, each.id): each for each in router.interfaces if each.admin_state_up}
+    # Before the link is allocated floating IPs have no way out: they are rendered in the round that allocates it.
     floating = local_floating_ips(router) if link is not None else ()
     local = msgspec.structs.replace(
         router,
@@ -64,7 +62,7 @@ def snat_part(router: Router, options: L3Options, objects: Objects) -> RouterNam
         interfaces=(),
         floating_ips=tuple(each for each in router.floating_ips if not each.host),
         routes=tuple(_reachable(router, (*router.snat_interfaces, router.gateway))),
-        conntrack_helpers=(),
+        conntrack_helpers=(),  # they follow connections where instances send them, in `qrouter-…`
     )
     outside = device(EXTERNAL, router.gateway.id)
     return RouterNamespace(snat_namespace(router.id), "snat", outer, router, inside, outside, options, objects)

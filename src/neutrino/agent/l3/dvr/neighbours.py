@@ -45,6 +45,7 @@ class _Claims:
     @property
     def mac(self) -> str:
         """Empty where it is not known."""
+        # A fixed IP of a bound port wins over pairs: port security lets only that port use it.
         if self.own or not self.pairs:
             return self.own or self.reserved
         return next(iter(self.pairs)) if len(self.pairs) == 1 else ""
@@ -74,7 +75,7 @@ def render_neighbours(router: Router, ports: Mapping[str, Object]) -> Iterator[N
         for each in interface.addresses
     ]
     by_subnet = {link.subnet_id: link for link in links}
-    own = {interface.id for interface in router.interfaces}
+    own = {interface.id for interface in router.interfaces}  # the router's own addresses are on its devices
     claims: dict[tuple[str, str], _Claims] = {}
     networks = {link.network_id for link in links}
     for port in list(ports.values()):  # a copy: the feed changes it while a worker thread renders

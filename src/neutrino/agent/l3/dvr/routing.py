@@ -40,6 +40,7 @@ class DistributedRouting(L3Extension):
             names = ("all", "default", *namespace.inside)
             sysctls = {f"net/ipv4/conf/{each}/rp_filter": "0" for each in names}
             return Contribution(sysctls=sysctls, device_prefixes=(SNAT_PORT,))
+        # The main table has the router's own subnets and comes first, so only packets to the outside reach these.
         routes, rules = [], []
         for interface, own, central in _by_snat(namespace.whole):
             table, everything = snat_table(own.cidr), "0.0.0.0/0" if own.version == 4 else "::/0"
@@ -87,6 +88,7 @@ def _by_snat(router: Router) -> Iterator[tuple[RouterInterface, RouterAddress, R
     """An interface, its address, and the address of `snat-…` on the same subnet."""
     if router.gateway is None:
         return
+    # Without an external address of a version, packets of that version have nowhere to go.
     outward = {each.version for each in router.gateway.addresses}
     central = {each.subnet_id: each for port in router.snat_interfaces for each in port.addresses}
     for interface in router.interfaces:

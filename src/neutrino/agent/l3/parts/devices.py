@@ -60,7 +60,8 @@ def render_device(name: str, port: RouterInterface, options: L3Options) -> Desir
 
 def render_plug(name: str, port: RouterInterface, options: L3Options) -> Plug:
     return Plug(
-        bridge=(name.startswith((EXTERNAL, AGENT_GATEWAY)) and options.external_bridge) or options.integration_bridge,
+        bridge=(name.startswith((EXTERNAL, AGENT_GATEWAY)) and options.external_network_bridge)
+        or options.integration_bridge,
         name=plugged(name) if options.veth else name,
         port_id=port.id,
         mac=port.mac_address.lower(),

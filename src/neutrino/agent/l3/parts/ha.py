@@ -41,7 +41,7 @@ class HighAvailability(L3Extension):
 
     def render(self, namespace: RouterNamespace) -> Contribution:
         if namespace.router.ha is None:
-            return Contribution()
+            return Contribution(device_prefixes=(HA,))  # ha-… of a router that was HA before is deleted
         port = namespace.router.ha.interface
         name = device(HA, port.id)
         # A standby host must not send with the router's MAC, which would draw its traffic there: devices get no
@@ -86,7 +86,7 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         f"    garp_master_delay {GARP_DELAY}",
         f"    garp_lower_prio_delay {LOWER_PRIORITY_DELAY}",
         "    nopreempt",
-        f"    advert_int {options.advert_interval}",
+        f"    advert_int {options.ha_vrrp_advert_int}",
         *_authentication(options),
         "    track_interface {",
         f"        {name}",
@@ -102,12 +102,12 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
 
 
 def _authentication(options: L3Options) -> list[str]:
-    if not options.authentication or not options.password:
+    if not options.ha_vrrp_auth_type or not options.ha_vrrp_auth_password:
         return []
     return [
         "    authentication {",
-        f"        auth_type {options.authentication}",
-        f"        auth_pass {options.password}",
+        f"        auth_type {options.ha_vrrp_auth_type}",
+        f"        auth_pass {options.ha_vrrp_auth_password}",
         "    }",
     ]
 

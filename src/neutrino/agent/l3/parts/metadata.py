@@ -28,6 +28,7 @@ class Metadata(L3Extension):
 
     def render(self, namespace: RouterNamespace) -> Contribution:
         port = namespace.options.metadata_port
+        # Instances ask on their own subnet, so `snat-…` of a distributed router never sees a request.
         if not port or namespace.kind != "router":
             return Contribution()
         with_ipv6 = [name for name, each in namespace.inside.items() if any(a.version == 6 for a in each.addresses)]
@@ -38,6 +39,7 @@ class Metadata(L3Extension):
 
 
 def _table(router: Router, family: str, port: int) -> Table:
+    # The mark lets a request pass from prerouting, which knows its device, to nat and input.
     request = f"{family} daddr {_ADDRESSES[family]} tcp dport 80"
     link_local = [f'iifname "{INTERNAL}*" ip6 saddr fe80::/10 {request} meta mark set 0x1'] if family == "ip6" else []
     allowed = (
@@ -59,6 +61,7 @@ def _sources(router: Router, version: int) -> Iterator[tuple[str, str]]:
 
     Any other source is forged or routed there, and could be an address of another network of the router.
     """
+    # Of two ports on one network each gets the sources of both subnets: they share a link.
     cidrs: defaultdict[str, set[IPv4Network | IPv6Network]] = defaultdict(set)
     for interface in router.interfaces:
         cidrs[interface.network_id] |= {

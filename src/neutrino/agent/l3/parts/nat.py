@@ -99,6 +99,7 @@ def _maps(floating: Iterable[FloatingIp], forwardings: Iterable[PortForwarding])
 
 
 def _marks(namespace: RouterNamespace) -> Iterator[str]:
+    # The upper half of the mark is left: bit 16 is set below.
     yield f'iifname "{namespace.outside}" meta mark set meta mark & 0xffff0000 | {_FROM_OUTSIDE:#x}'
     if kept := in_scope_of_outside(namespace.router, namespace.inside):
         yield f"iifname {kept} meta mark set meta mark | {_KEEPS_SOURCE:#x}"
@@ -106,14 +107,17 @@ def _marks(namespace: RouterNamespace) -> Iterator[str]:
 
 def _sources(namespace: RouterNamespace) -> Iterator[str]:
     router, outside, address = namespace.router, namespace.outside, snat_address(namespace.router)
+    # Between internal subnets, unless a hairpin: neither end is to see another source.
     yield f'oifname != "{outside}" ct status & dnat == 0 accept'
     yield "snat ip to ip saddr map @fixed_to_floating"
     if address is None:
         return
     if in_scope_of_outside(router, namespace.inside):
         yield f'oifname "{outside}" meta mark & {_KEEPS_SOURCE:#x} != 0 accept'
+    # With HA the source port is kept: the next active host has to choose the same one without knowing it.
     port = "" if router.ha is not None else " fully-random"
     yield f'oifname "{outside}" snat ip to {address}{port}'
+    # A hairpin of a sender without a floating IP: with its own source, the reply would not pass the router.
     yield f"meta mark & 0xffff != {_FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address}{port}"
 
 

@@ -66,21 +66,12 @@ class _Forwarded(NamedTuple):
     """An element of one of the maps."""
 
     target: tuple[str, str]  # external address and protocol
-    first: int
-    last: int
+    ports: range
     address: str
     port: int | None  # None: the port stays
 
     def leads_to(self, port: int) -> tuple[str, int]:
         return self.address, port if self.port is None else self.port
-
-    def unchanged(self, other: _Forwarded) -> tuple[int, int] | None:
-        """The range of ports that both forward to the same address and port."""
-        first, last = max(self.first, other.first), min(self.last, other.last)
-        if first > last:
-            return None
-        alike = self.leads_to(first) == other.leads_to(first) and self.leads_to(last) == other.leads_to(last)
-        return (first, last) if alike else None
 
 
 def stale_forwardings(wanted: Iterable[Set], there: Mapping[str, frozenset[str]]) -> Iterator[ConntrackFlush]:
@@ -89,24 +80,23 @@ def stale_forwardings(wanted: Iterable[Set], there: Mapping[str, frozenset[str]]
     Maps are compared by what they do, not by their elements: a range that grows keeps its connections.
     """
     after = {each.name: each.elements for each in wanted if each.name in _TYPES}
-    singles: dict[tuple[str, str], dict[int, _Forwarded]] = defaultdict(dict)
+    singles: dict[tuple[tuple[str, str], int], _Forwarded] = {}
     ranges: dict[tuple[str, str], list[_Forwarded]] = defaultdict(list)
     for element in _parsed(after):
-        if element.first == element.last:
-            singles[element.target][element.first] = element
+        if len(element.ports) == 1:
+            singles[element.target, element.ports[0]] = element
         else:
             ranges[element.target].append(element)
-    stale: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    stale: dict[tuple[str, str], list[int]] = defaultdict(list)
     for gone in _parsed({name: there.get(name, frozenset()) - after.get(name, frozenset()) for name in _TYPES}):
-        if gone.first == gone.last:
-            others = [*ranges[gone.target], *filter(None, [singles[gone.target].get(gone.first)])]
-        else:
-            others = [*ranges[gone.target], *singles[gone.target].values()]
-        kept = sorted(filter(None, (gone.unchanged(other) for other in others)))
-        stale[gone.target] += _without(gone.first, gone.last, kept)
+        for port in gone.ports:
+            single = singles.get((gone.target, port))
+            now = [single] if single else [each for each in ranges[gone.target] if port in each.ports]
+            if not any(each.leads_to(port) == gone.leads_to(port) for each in now):
+                stale[gone.target].append(port)
     for (address, protocol), ports in sorted(stale.items()):
         number = int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, -1)
-        for first, last in _merged(ports):
+        for first, last in _ranges(ports):
             yield ConntrackFlush(0, 4, "ingress", address, "", number, first, last)
 
 
@@ -117,27 +107,18 @@ def _parsed(elements: Mapping[str, Iterable[str]]) -> Iterator[_Forwarded]:
             address, protocol, ports = key.split(" . ")
             first, _, last = ports.partition("-")
             inside, _, port = value.partition(" . ")
-            yield _Forwarded((address, protocol), int(first), int(last or first), inside, int(port) if port else None)
+            outside = range(int(first), int(last or first) + 1)
+            yield _Forwarded((address, protocol), outside, inside, int(port) if port else None)
 
 
-def _without(first: int, last: int, kept: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The range without the sorted ranges in `kept`."""
-    for start, end in kept:
-        if first < start:
-            yield first, start - 1
-        first = max(first, end + 1)
-    if first <= last:
-        yield first, last
-
-
-def _merged(ports: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Joins adjacent ranges: a range that was expanded is one flush, not one for each port."""
-    first, last = -1, -1
-    for start, end in sorted(ports):
-        if start > last + 1:
-            if last >= 0:
-                yield first, last
-            first = start
-        last = max(last, end)
+def _ranges(ports: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Joins consecutive ports: a range is one flush, not one for each port."""
+    first = last = -1
+    for port in sorted(ports):
+        if port > last + 1 and last >= 0:
+            yield first, last
+        if port > last + 1 or last < 0:
+            first = port
+        last = port
     if last >= 0:
         yield first, last

@@ -26,6 +26,7 @@ class RouterAdvertisements(L3Extension):
         if gateway is not None:
             routes = default_routes(namespace.gateway, namespace.options.ipv6_gateway)
             known = any(each.version == 6 for each in routes)
+            # A standby host of an HA router must not configure an address from an advertisement: it would use it.
             accept = "0" if known or namespace.router.ha is not None else "2"  # 2: although forwarding is on
             sysctls[f"net/ipv6/conf/{device(EXTERNAL, gateway.id)}/accept_ra"] = accept
         return Contribution(sysctls=sysctls)
@@ -63,7 +64,7 @@ def _interface(
     servers = list(dict.fromkeys(server for each in advertised for server in each.dns_nameservers if ":" in server))
     if servers:
         lines.append(f"RDNSS {' '.join(servers[:_MOST_SERVERS])} {{}};")
-    # A delegated prefix may be withdrawn: instances that no longer hear of it soon prefer another.
+    # A delegated prefix may be withdrawn: instances that no longer receive it soon prefer another.
     preferred = _MISSED * options.max_rtr_adv_interval
     lines += [line for each in advertised for line in _prefix(each, preferred if each.subnet_id in delegated else None)]
     body = "\n".join(f"\t{line}" for line in lines)

@@ -39,6 +39,7 @@ class AddressScopes(L3Extension):
 def _rules(namespace: RouterNamespace, version: int) -> list[str]:
     router, inside = namespace.router, namespace.inside
     rules = [*_between(inside, version), *_outside(router, inside, version)]
+    # Packets to a floating IP or a forwarded port, and their replies, may cross scopes: they are translated.
     return ["ct status & dnat != 0 accept", *rules] if rules else []
 
 
@@ -69,6 +70,7 @@ def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int
     if gateway is None or not any(each.version == version for each in gateway.addresses):
         return
     outside, scope = device(EXTERNAL, gateway.id), _scope(gateway, version)
+    # A delegated prefix is routed to this router from outside, whatever scope its network is in.
     delegated = frozenset(each.subnet_id for each in router.delegations)
     others = _names(
         name

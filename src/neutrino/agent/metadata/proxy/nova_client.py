@@ -69,7 +69,7 @@ class NovaClient:
         """An idle connection, or a new one; `fresh`: a new one."""
         while self._idle and not fresh:
             idle = self._idle.pop()
-            if await idle.is_usable():
+            if await idle.is_usable():  # most recent first: the others may time out and shrink the pool
                 return idle.connection
             idle.close()
         seconds = self._settings.timeouts.connect

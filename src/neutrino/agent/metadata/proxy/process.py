@@ -48,15 +48,15 @@ def run(path: str, uid: int, gid: int, monitor: str, interval: float) -> None:
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     _drop_privileges(uid, gid)
-    gc.freeze()
+    gc.freeze()  # modules are never garbage: collections need not visit them
     process = Process(control, monitor_file, interval, max_connections=max(1, descriptors // DESCRIPTOR_SHARE))
     asyncio.run(process.run())
 
 
 def _drop_privileges(uid: int, gid: int) -> None:
     if os.geteuid() == 0:
-        os.setgroups([])
-    if os.getegid() != gid:
+        os.setgroups([])  # while it is still allowed
+    if os.getegid() != gid:  # the group first: without the user's privileges it cannot be changed
         os.setgid(gid)
     if os.geteuid() != uid:
         os.setuid(uid)

@@ -45,7 +45,7 @@ class RateLimiter:
             windows = self._sources[key, source] = _Window(now), _Window(now)
             if len(self._sources) > MAX_SOURCES:
                 self._sources.popitem(last=False)
-        else:
+        else:  # least recent first, for the bound above
             self._sources.move_to_end((key, source))
         limits = (self._limit.base, self._limit.burst)
         counts = [window.add(now, seconds) for window, (_, seconds) in zip(windows, limits, strict=True)]

@@ -7,8 +7,8 @@ from the bindings of ports, including those that a live migration prepares.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -18,8 +18,8 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.rows import Ids, read_rows
-from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
+from neutrino.server.feed.readers.rows import Ids, grouped, read_rows
+from neutrino.server.l3.routers.port_layout import INTERFACES
 from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
@@ -52,11 +52,8 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
         .where(_rp.port_type.in_(INTERFACES), _b.host != "", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
         .distinct()
     )
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for row in read_rows(connection, statement, _rp.router_id, ids):
-        if row.host in modes:
-            found[row.router_id].add(row.host)
-    return {router_id: frozenset(hosts) for router_id, hosts in found.items()}
+    found = grouped(read_rows(connection, statement, _rp.router_id, ids), "router_id", attrgetter("host"))
+    return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
 
 
 def read_distributed_ports(connection: Connection, ports: Ids) -> dict[str, frozenset[str]]:
@@ -72,9 +69,7 @@ def read_distributed_ports(connection: Connection, ports: Ids) -> dict[str, froz
     ids = sorted(set(routers.values()))
     local = read_local_hosts(connection, ids, read_agent_modes(connection))
     scheduled = sa.select(_ra.router_id, _a.host).join(t.agents, _a.id == _ra.agent_id).where(_L3_AGENTS)
-    hosts: defaultdict[str, set[str]] = defaultdict(set)
-    for row in read_rows(connection, scheduled, _ra.router_id, ids):
-        hosts[row.router_id].add(row.host)
+    hosts = grouped(read_rows(connection, scheduled, _ra.router_id, ids), "router_id", attrgetter("host"))
     return {
         port_id: frozenset(hosts[router_id]) | local.get(router_id, frozenset())
         for port_id, router_id in routers.items()
@@ -102,13 +97,6 @@ def distributed_routers_of(connection: Connection, ports: Ids, networks: Collect
     if agent_ids is None or any(True for _ in read_rows(connection, l3_agents, _a.id, agent_ids)):
         found |= set(connection.execute(sa.select(_r.id).where(_r.distributed.is_(True))).scalars())
     return found
-
-
-def agent_gateway_ports(connection: Connection, networks: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Agent gateway port → its external network and host."""
-    statement = sa.select(_p.id, _p.network_id, _p.host).where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
-    rows = read_rows(connection, statement, _p.network_id, sorted(set(networks)))
-    return {row.id: (row.network_id, row.host) for row in rows}
 
 
 def render_for_hosts(

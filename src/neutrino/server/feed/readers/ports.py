@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.dvr import read_distributed_ports
 from neutrino.server.feed.readers.networks import dhcp_options
 from neutrino.server.feed.readers.routers import read_replicas
-from neutrino.server.feed.readers.rows import Ids, decode_fixed_ips, read_rows, texts
+from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_rows, texts
 from neutrino.server.feed.records import TUNNEL_TYPES, PortRecord
 from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -42,17 +41,16 @@ _BINDINGS = (
     .order_by(_b.host)
 )
 _PORTS = sa.select(
-    *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.device_id, _p.device_owner, _p.fixed_ips),
-    *(_p.allowed_address_pairs, _p.port_security_enabled, _p.security_groups, _p.revision_number),
-    *(_p.host, _p.dns_assignment, _p.extra_dhcp_opts, _p.project_id),
+    *(_p.id, _p.revision_number.label("revision"), _p.network_id, _p.mac_address, _p.admin_state_up, _p.device_id),
+    *(_p.device_owner, _p.port_security_enabled, _p.project_id, _p.host.label("active_host"), _p.extra_dhcp_opts),
+    *(_p.fixed_ips.label("ips"), _p.allowed_address_pairs.label("pairs"), _p.security_groups.label("groups")),
+    _p.dns_assignment,
 )
 _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
 
 
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
-    bindings: defaultdict[str, list[Any]] = defaultdict(list)
-    for row in read_rows(connection, _BINDINGS, _b.port_id, ids):
-        bindings[row.port_id].append(row)
+    bindings = grouped(read_rows(connection, _BINDINGS, _b.port_id, ids), "port_id", lambda row: row)
     segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     replicas = read_replicas(connection, ids)
@@ -75,32 +73,16 @@ def _record(
     distributed: frozenset[str] | None,
 ) -> PortRecord:
     """`replicas`: the hosts of the port's HA router; `distributed`: the hosts of its distributed router."""
-    groups, pairs = texts.decode(row.security_groups), _pairs.decode(row.allowed_address_pairs)
-    fixed = decode_fixed_ips(row.fixed_ips)
-    port = Port(
-        id=row.id,
-        revision=row.revision_number,
-        network_id=row.network_id,
-        mac_address=row.mac_address,
-        host="",
-        admin_state_up=bool(row.admin_state_up),
-        device_id=row.device_id,
-        device_owner=row.device_owner,
-        fixed_ips=fixed,
-        allowed_address_pairs=pairs,
-        port_security_enabled=bool(row.port_security_enabled),
-        security_groups=groups,
-    )
+    groups, pairs, fixed = texts.decode(row.groups), _pairs.decode(row.pairs), decode_fixed_ips(row.ips)
+    addresses = {"fixed_ips": fixed, "allowed_address_pairs": pairs}
+    port = build(Port, row, host="", security_groups=groups, **addresses)
     bound = {binding.host: _bound(port, binding) for binding in bindings}
     forwarding = None
     for each in bound.values():
         if each.active and each.segment_id in tunnels:
+            ips = tuple(f.ip_address for f in fixed)
             forwarding = Forwarding(
-                id=row.id,
-                network_id=row.network_id,
-                host=each.host,
-                mac_address=row.mac_address,
-                ip_addresses=tuple(f.ip_address for f in fixed),
+                id=row.id, network_id=row.network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
             )
     if distributed is not None:  # in place of where it is bound: every host of the router has it, with the same MAC
         bound, forwarding = _distributed(port, distributed), None
@@ -108,29 +90,10 @@ def _record(
         bound = _replicated(bound, replicas)
     members = {Member(f.ip_address, row.mac_address) for f in fixed}
     members |= {Member(p.ip_address, p.mac_address) for p in pairs}
-    dhcp = DhcpPort(
-        id=row.id,
-        revision=row.revision_number,
-        network_id=row.network_id,
-        mac_address=row.mac_address,
-        project_id=row.project_id,
-        host=row.host,
-        device_id=row.device_id,
-        device_owner=row.device_owner,
-        fixed_ips=fixed,
-        allowed_address_pairs=pairs,
-        names=_names.decode(row.dns_assignment),
-        options=dhcp_options(row.extra_dhcp_opts),
-    )
-    return PortRecord(
-        row.id,
-        row.network_id,
-        bound,
-        forwarding,
-        frozenset(groups),
-        frozenset(members) if groups else frozenset(),
-        dhcp,
-    )
+    names, options = _names.decode(row.dns_assignment), dhcp_options(row.extra_dhcp_opts)
+    dhcp = build(DhcpPort, row, host=row.active_host, names=names, options=options, **addresses)
+    shared = frozenset(members) if groups else frozenset[Member]()
+    return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
 
 
 def _bound(port: Port, binding: Any) -> Port:

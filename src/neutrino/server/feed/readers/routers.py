@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,25 +17,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents
-from neutrino.model.routing import (
-    ConntrackHelper,
-    Delegation,
-    FloatingIp,
-    HaMembership,
-    PortForwarding,
-    Router,
-    RouterAddress,
-    RouterInterface,
-    RouterRoute,
-)
+from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.dvr import agent_gateway_ports, read_agent_modes, read_local_hosts, render_for_hosts
-from neutrino.server.feed.readers.rows import Ids, read_rows, texts
+from neutrino.server.feed.readers.dvr import read_agent_modes, read_local_hosts, render_for_hosts
+from neutrino.server.feed.readers.rows import Ids, build, grouped, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers.port_layout import (
     ACTIVE,
+    AGENT_GATEWAY,
     DVR_INTERFACE,
     GATEWAY,
     HA_INTERFACE,
@@ -44,7 +36,7 @@ from neutrino.server.l3.routers.port_layout import (
 )
 
 Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
-Interfaces = defaultdict[str, list[tuple[str, RouterInterface]]]  # router → port type, interface
+Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
 _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
@@ -52,7 +44,11 @@ _h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
 _REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
 
-_routes = msgspec.json.Decoder(tuple[RouterRoute, ...])
+_ROUTERS = sa.select(
+    *(_r.id, _r.revision_number.label("revision"), _r.name, _r.project_id, _r.admin_state_up, _r.distributed),
+    *(_r.enable_snat, _r.routes.label("routes_text"), _r.ha.label("is_ha"), _r.ha_vr_id),
+)
+_routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
 
@@ -80,9 +76,7 @@ def read_replicas(connection: Connection, ports: Ids) -> dict[str, frozenset[str
         .join(t.agents, _a.id == _ra.agent_id)
         .where(_r.ha.is_(True), _rp.port_type.in_(_REPLICATED), _a.admin_state_up.is_(True))
     )
-    hosts: defaultdict[str, set[str]] = defaultdict(set)
-    for row in read_rows(connection, statement, _rp.port_id, ports):
-        hosts[row.port_id].add(row.host)
+    hosts = grouped(read_rows(connection, statement, _rp.port_id, ports), "port_id", attrgetter("host"))
     return {port_id: frozenset(found) for port_id, found in hosts.items()}
 
 
@@ -99,24 +93,17 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
     gateways = _agent_gateways(connection, ports) if local else {}
     floating, forwardings = _floating_ips(connection, wanted), _port_forwardings(connection, wanted)
     helpers = _conntrack_helpers(connection, wanted)
-    columns = (_r.id, _r.name, _r.project_id, _r.admin_state_up, _r.distributed, _r.ha, _r.enable_snat, _r.routes)
-    more = (_r.revision_number, _r.ha_vr_id)
-    for row in read_rows(connection, sa.select(*columns, *more), _r.id, wanted):
+    for row in read_rows(connection, _ROUTERS, _r.id, wanted):
         if row.id not in served:
             continue
         own = ports[row.id]
-        base = Router(
-            id=row.id,
-            revision=row.revision_number,
-            name=row.name,
-            project_id=row.project_id,
-            admin_state_up=bool(row.admin_state_up),
-            distributed=bool(row.distributed),
+        base = build(
+            m.Router,
+            row,
             gateway=next((port for kind, port in own if kind == GATEWAY), None),
-            enable_snat=bool(row.enable_snat),
             interfaces=tuple(port for kind, port in own if kind in INTERFACES),
             snat_interfaces=tuple(port for kind, port in own if kind == SNAT),
-            routes=_routes.decode(row.routes),
+            routes=_routes.decode(row.routes_text),
             floating_ips=tuple(floating[row.id]),
             port_forwardings=tuple(forwardings[row.id]),
             conntrack_helpers=tuple(helpers[row.id]),
@@ -135,18 +122,18 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
 
 
 def _by_host(
-    base: Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, RouterInterface]
-) -> Iterator[tuple[str, Router]]:
+    base: m.Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
+) -> Iterator[tuple[str, m.Router]]:
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
     active = next((host for host, (_, state) in placements.items() if state == ACTIVE), "")
     for host, (ha_port_id, _) in placements.items():
-        if not row.ha:
+        if not row.is_ha:
             yield host, base
             continue
         interface = ha_ports.get(ha_port_id or "")
         if interface is None or row.ha_vr_id is None:
             continue  # without an HA port the host would become active beside the others
-        membership = HaMembership(
+        membership = m.HaMembership(
             interface=interface, vr_id=row.ha_vr_id, priority=_priority(interface.id), active_host=active
         )
         yield host, msgspec.structs.replace(base, ha=membership)
@@ -187,22 +174,23 @@ def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
     return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
 
 
-def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, RouterInterface]]:
+def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
     networks = {port.network_id for own in ports.values() for kind, port in own if kind == GATEWAY}
-    locations = agent_gateway_ports(connection, networks)
     statement = (
         sa.select(
-            *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips, _n.mtu),
+            *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips, _p.host, _n.mtu),
             *(sa.literal("").label("router_id"), sa.literal(GATEWAY).label("port_type")),
         )
         .join(t.networks, _n.id == _p.network_id)
+        .where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
         .order_by(_p.id)
     )
-    found: defaultdict[str, dict[str, RouterInterface]] = defaultdict(dict)
-    for _, port in _interfaces(connection, list(read_rows(connection, statement, _p.id, sorted(locations))))[""]:
-        network_id, host = locations[port.id]
-        found[network_id].setdefault(host, port)
+    rows = list(read_rows(connection, statement, _p.network_id, sorted(networks)))
+    hosts = {row.id: row.host for row in rows}
+    found: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
+    for _, port in _interfaces(connection, rows)[""]:
+        found[port.network_id].setdefault(hosts[port.id], port)
     return found
 
 
@@ -214,22 +202,18 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         used = {each.subnet_id for each in fixed}
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
         others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == GATEWAY else ()
-        interface = RouterInterface(
-            id=row.id,
-            network_id=row.network_id,
-            mac_address=row.mac_address,
-            mtu=row.mtu,
-            admin_state_up=bool(row.admin_state_up),
-            addresses=tuple(_address(f.ip_address, known[f.subnet_id]) for f in fixed if f.subnet_id in known),
-            other_subnets=tuple(sorted(others)),
-        )
+        addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
+        interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
         found[row.router_id].append((row.port_type, interface))
     return found
 
 
 def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
     """Rows by network and id, without subnets that wait for a delegated prefix."""
-    columns = (_s.id, _s.network_id, _s.cidr, _s.gateway_ip, _s.ipv6_ra_mode, _s.dns_nameservers)
+    columns = (
+        *(_s.id, _s.network_id, _s.cidr, _s.gateway_ip),
+        *(_s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers.label("nameservers")),
+    )
     statement = sa.select(*columns, _pool.address_scope_id).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in read_rows(connection, statement.where(_s.cidr != PROVISIONAL), _s.network_id, network_ids):
@@ -237,59 +221,45 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     return found
 
 
-def _address(ip_address: str, subnet: Any) -> RouterAddress:
-    return RouterAddress(
-        ip_address=ip_address,
-        subnet_id=subnet.id,
-        cidr=subnet.cidr,
-        gateway_ip=subnet.gateway_ip,
-        ra_mode=subnet.ipv6_ra_mode,
-        dns_nameservers=texts.decode(subnet.dns_nameservers),
-        address_scope_id=subnet.address_scope_id,
+def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
+    nameservers = texts.decode(subnet.nameservers)
+    return build(
+        m.RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
     )
 
 
 # --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
 
 
-def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[FloatingIp]]:
-    columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id, _f.revision_number)
-    statement = sa.select(*columns, _p.host).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
-    found: defaultdict[str, list[FloatingIp]] = defaultdict(list)
-    for row in read_rows(connection, statement.order_by(_f.id), _f.router_id, ids):
-        if row.port_id is not None and row.fixed_ip_address is not None:
-            found[row.router_id].append(
-                FloatingIp(
-                    id=row.id,
-                    floating_ip_address=row.floating_ip_address,
-                    fixed_ip_address=row.fixed_ip_address,
-                    port_id=row.port_id,
-                    host=row.host or "",
-                    revision=row.revision_number,
-                )
-            )
-    return found
+def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[m.FloatingIp]]:
+    columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id)
+    more = (_f.revision_number.label("revision"), _p.host.label("port_host"))
+    statement = sa.select(*columns, *more).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
+    associated = statement.where(_f.port_id.is_not(None), _f.fixed_ip_address.is_not(None)).order_by(_f.id)
+    rows = read_rows(connection, associated, _f.router_id, ids)
+    return grouped(rows, "router_id", lambda row: build(m.FloatingIp, row, host=row.port_host or ""))
 
 
-def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[PortForwarding]]:
-    columns = sa.select(t.port_forwardings, _f.router_id, _f.floating_ip_address)
-    statement = columns.join(t.floatingips, _f.id == _pf.floatingip_id).where(_f.router_id.is_not(None))
-    found: defaultdict[str, list[PortForwarding]] = defaultdict(list)
-    for row in read_rows(connection, statement.order_by(_pf.id), _f.router_id, ids):
-        external, internal = _range(row.external_port_range), _range(row.internal_port_range)
-        found[row.router_id].append(
-            PortForwarding(
-                id=row.id,
-                protocol=row.protocol,
-                external_ip_address=row.floating_ip_address,
-                external_port_first=external[0],
-                external_port_last=external[1],
-                internal_ip_address=row.internal_ip_address,
-                internal_port_first=internal[0],
-                internal_port_last=internal[1],
-            )
-        )
-    return found
+def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[m.PortForwarding]]:
+    columns = (_pf.id, _pf.protocol, _pf.internal_ip_address, _pf.external_port_range, _pf.internal_port_range)
+    more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
+    statement = sa.select(*columns, *more).join(t.floatingips, _f.id == _pf.floatingip_id)
+    rows = read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids)
+    return grouped(rows, "router_id", _port_forwarding)
+
+
+def _port_forwarding(row: Any) -> m.PortForwarding:
+    (external_first, external_last), (internal_first, internal_last) = (
+        _range(text) for text in (row.external_port_range, row.internal_port_range)
+    )
+    return build(
+        m.PortForwarding,
+        row,
+        external_port_first=external_first,
+        external_port_last=external_last,
+        internal_port_first=internal_first,
+        internal_port_last=internal_last,
+    )
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -297,11 +267,9 @@ def _range(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[ConntrackHelper]]:
-    found: defaultdict[str, list[ConntrackHelper]] = defaultdict(list)
-    for row in read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids):
-        found[row.router_id].append(ConntrackHelper(row.protocol, row.port, row.helper))
-    return found
+def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:
+    rows = read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids)
+    return grouped(rows, "router_id", lambda row: build(m.ConntrackHelper, row))
 
 
 # A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
@@ -317,8 +285,6 @@ _DELEGATIONS = (
 )
 
 
-def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[Delegation]]:
-    found: defaultdict[str, list[Delegation]] = defaultdict(list)
-    for row in read_rows(connection, _DELEGATIONS, _r.id, ids):
-        found[row.id].append(Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))
-    return found
+def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[m.Delegation]]:
+    rows = read_rows(connection, _DELEGATIONS, _r.id, ids)
+    return grouped(rows, "id", lambda row: m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))

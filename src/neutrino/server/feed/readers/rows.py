@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -15,6 +16,8 @@ from neutrino.server.ipam.delegated import in_provisional
 Ids = Sequence[str] | None  # None: all
 MAX_IDS = 1000  # databases bound the number of parameters of a statement
 
+S = TypeVar("S", bound=msgspec.Struct)
+V = TypeVar("V")
 texts = msgspec.json.Decoder(tuple[str, ...])
 _fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
@@ -36,3 +39,17 @@ def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
     """A port's fixed IPs without those on subnets that wait for a delegated prefix: these are not usable yet."""
     found = _fixed_ips.decode(text)
     return tuple(each for each in found if not in_provisional(each.ip_address)) if '"::' in text else found
+
+
+def build(cls: type[S], row: Any, **values: Any) -> S:
+    """A value whose fields are the row's columns of the same names, and the given values."""
+    columns = row._mapping
+    return cls(**{name: columns[name] for name in cls.__struct_fields__ if name in columns}, **values)
+
+
+def grouped(rows: Iterable[Any], column: str, value: Callable[[Any], V]) -> defaultdict[str, list[V]]:
+    """The rows' values by a column, in the order of the rows."""
+    found: defaultdict[str, list[V]] = defaultdict(list)
+    for row in rows:
+        found[getattr(row, column)].append(value(row))
+    return found

@@ -1,8 +1,8 @@
 """Floating IPs: addresses of an external network that are translated to a port's own, and moved between ports.
 
 The address is held by a port on the external network that belongs to no project. An association needs a router between
-the port and the external network, and only the router's row says so: associating therefore updates that row on the
-revision with which the router was found, and a router that loses its gateway or interface meanwhile makes it fail.
+the port and the external network. It therefore updates the router's row on the condition that its revision is the one that
+was read: if the router loses its gateway or interface meanwhile, the association fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3 import floating_view
+from neutrino.server.l3.floating_ips import view as floating_view
 from neutrino.server.l3.lookups import check_external, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
@@ -84,22 +84,20 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="floatingip", msg=message)
 
 
+@dataclass(frozen=True)
 class FloatingIps:
-    def __init__(
-        self, db: Database, operations: Operations, quotas: Quotas, networks: Networks, ports: Ports, notify: Notify
-    ) -> None:
-        self._db = db
-        self._operations = operations
-        self._quotas = quotas
-        self._networks = networks
-        self._ports = ports
-        self._notify = notify
+    db: Database
+    operations: Operations
+    quotas: Quotas
+    networks: Networks
+    ports: Ports
+    notify: Notify
 
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> tuple[Object, Object | None]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
                 external_port = self._external_port(connection, context, values, new["id"])
                 new |= {
@@ -111,17 +109,18 @@ class FloatingIps:
                 }
                 association = _associate(connection, context, new, values)
                 floating_ip = {**new, **association.values}
-                limit = self._quotas.limit(connection, "floatingip", floating_ip["project_id"])
-            with self._operations.write([external_port.context]) as tx:
+                limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+            with self.operations.write([external_port.context]) as tx:
                 external_port.write(tx)
+                # The port only holds the address and is never bound: as in Neutron it has no status.
                 tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
                 tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
                 bump_routers(tx, association.routers)
                 tx.use("floatingip", floating_ip["project_id"], 1, limit)
             return floating_ip, association.port
 
-        floating_ip, port = self._db.retrying(attempt)
-        self._notify(None, floating_ip, _by_id(port))
+        floating_ip, port = self.db.retrying(attempt)
+        self.notify(None, floating_ip, _by_id(port))
         return floating_view.api_floating_ip(floating_ip, port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
@@ -136,11 +135,11 @@ class FloatingIps:
         subnets = subnets_of(connection, [network_id])[network_id]
         if not any(subnet["ip_version"] == 4 for subnet in subnets):
             raise refuse(f"network {network_id} has no IPv4 subnet")
-        network = self._networks.load(connection, network_id)
+        network = self.networks.load(connection, network_id)
         requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
         fixed = {name: value for name, value in requested.items() if value is not None}
         port = service_port(network_id, "", key, FLOATING, "")
-        return self._ports.prepare_create(
+        return self.ports.prepare_create(
             connection, {**port, "fixed_ips": [fixed]} if fixed else port, network, subnets
         )
 
@@ -150,7 +149,7 @@ class FloatingIps:
         requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
 
         def attempt() -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = floating_view.load(connection, key)
                 check_revision(before, revision)
                 association = _associate(connection, context, before, requested)
@@ -162,51 +161,51 @@ class FloatingIps:
             if after == before and "port_id" not in requested:
                 return before, before, association.port, {}
             now = changed(before, after)
-            with self._operations.write([]) as tx:
+            with self.operations.write([]) as tx:
                 update_row(tx, t.floatingips, before, now)
                 bump_routers(tx, association.routers)
             return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
 
-        before, after, port, ports = self._db.retrying(attempt)
-        self._notify(before, after, ports)
+        before, after, port, ports = self.db.retrying(attempt)
+        self.notify(before, after, ports)
         return floating_view.api_floating_ip(after, port)
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> tuple[Object, Object | None]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = floating_view.load(connection, key)
                 check_revision(before, revision)
                 if before["port_forwardings"]:
                     raise errors.FipInUseByPortForwarding(id=key)
-                external_port = self._ports.load(connection, before["floating_port_id"])
-                network = self._networks.load(connection, before["floating_network_id"])
+                external_port = self.ports.load(connection, before["floating_port_id"])
+                network = self.networks.load(connection, before["floating_network_id"])
                 port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-                routers = revision_of(connection, before["router_id"])
-            deleted = self._ports.prepare_delete(external_port, network)
-            with self._operations.write([deleted.context]) as tx:
+                routers = revisions_of(connection, before["router_id"])
+            deleted = self.ports.prepare_delete(external_port, network)
+            with self.operations.write([deleted.context]) as tx:
                 delete_floating_ip(tx, before)
                 deleted.write(tx)
                 bump_routers(tx, routers)
             return before, port
 
-        before, port = self._db.retrying(attempt)
-        self._notify(before, None, _by_id(port))
+        before, port = self.db.retrying(attempt)
+        self.notify(before, None, _by_id(port))
 
 
+@dataclass(frozen=True)
 class FloatingIpPools:
     """Floating IP pools: the IPv4 subnets of external networks that the caller sees."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    db: Database
 
     def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # all pools are one page, whatever the limit: there is no next one
             return []
         external = _s.network_id.in_(sa.select(_n.id).where(_n.external))
         asked = Query(fields=("id", "name", "network_id", "cidr"), everyone=context.is_admin)
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = SUBNETS.many(connection, asked, context.project_id, _s.ip_version == 4, external)
         return [
             {
@@ -241,11 +240,13 @@ def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int 
         tx.record("router", router_id, stamp["revision_number"])
 
 
-def revision_of(connection: Connection, router_id: str | None) -> Revisions:
-    if router_id is None:
+def revisions_of(connection: Connection, *router_ids: str | None) -> Revisions:
+    """Of the routers that exist, sorted: concurrent transactions lock them in the same order."""
+    ids = [router_id for router_id in router_ids if router_id is not None]
+    if not ids:
         return ()
-    row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id == router_id)).first()
-    return () if row is None else ((row.id, row.revision_number),)
+    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id.in_(ids))).all()
+    return tuple(sorted((row.id, row.revision_number) for row in rows))
 
 
 def _by_id(port: Object | None) -> dict[str, Object]:
@@ -264,10 +265,10 @@ def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
 
 def _associate(connection: Connection, context: Context, floating_ip: Object, values: Object) -> Association:
     """The association of a floating IP after a request, checked."""
-    before = revision_of(connection, floating_ip["router_id"])
+    before = revisions_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
     if values.get("fixed_ip_address") is not None and not port_id:
-        raise refuse("fixed_ip_address says nothing without a port_id")
+        raise refuse("fixed_ip_address requires a port_id")
     if port_id is None:
         if floating_ip["port_id"] is None:  # router_id stays: it may be that of its port forwardings
             return Association({name: floating_ip[name] for name in NOT_ASSOCIATED})
@@ -281,6 +282,7 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     _check_free(connection, floating_ip, port_id, address)
     if floating_ip["port_forwardings"]:
         raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
+    # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
     if router.distributed and _has_forwardings(connection, port_id):
         raise errors.PortHasPortForwarding(port_id=port_id)
     routers = dict([*before, (router.router_id, router.revision)])
@@ -304,7 +306,7 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
     if port["project_id"] != project_id and not context.is_admin:
         raise refuse(f"port {port['id']} belongs to another project")
     if port["device_owner"] == DHCP_PORT:
-        raise refuse(f"port {port['id']} serves DHCP, and nothing that could be reached from outside")
+        raise refuse(f"port {port['id']} is a DHCP port, which floating IPs cannot be associated with")
     ipv4 = [fixed for fixed in port["fixed_ips"] if ":" not in fixed["ip_address"]]
     if address is not None:
         fixed = next((fixed for fixed in ipv4 if fixed["ip_address"] == address), None)
@@ -314,7 +316,7 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
     if not ipv4:
         raise refuse(f"port {port['id']} has no IPv4 address")
     if len(ipv4) > 1:
-        raise refuse(f"port {port['id']} has several IPv4 addresses: say which by fixed_ip_address")
+        raise refuse(f"port {port['id']} has several IPv4 addresses: choose one by fixed_ip_address")
     return ipv4[0]["subnet_id"], ipv4[0]["ip_address"]
 
 

@@ -19,8 +19,8 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3 import floating_view
-from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revision_of, router_between
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revisions_of, router_between
 from neutrino.server.l3.lookups import visible_port
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
@@ -29,19 +29,10 @@ Object = dict[str, Any]
 _c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
 PORTS = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
-SHOWN_IN_FLOATING_IP = (
-    "id",
-    "internal_ip_address",
-    "protocol",
-    "internal_port",
-    "external_port",
-    "internal_port_id",
-)
+SHOWN_IN_FLOATING_IP = ("id", "internal_ip_address", "protocol", "internal_port", "external_port", "internal_port_id")
 VIEW = View(
     t.port_forwardings,
-    computed={
-        "ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery(),
-    },
+    computed={"ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery()},
     scope=sa.true(),
     hidden=("ext_parent:project_id", "floatingip_id"),
 )
@@ -89,6 +80,7 @@ class PortForwardings(ChildViewCollection):
                 router = _router_of(connection, context, floating_ip, new)
             with self._db.transaction() as tx:
                 row = as_row(t.port_forwardings, new)
+                # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
                 if tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
                     raise Stale
                 forwarded = [
@@ -105,7 +97,7 @@ class PortForwardings(ChildViewCollection):
             with self._db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 _load(connection, floatingip_id, key)
-                routers = revision_of(connection, floating_ip["router_id"])
+                routers = revisions_of(connection, floating_ip["router_id"])
             with self._db.transaction() as tx:
                 tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
                 left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
@@ -143,7 +135,9 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
     except errors.ExternalGatewayForFloatingIPNotFound as error:
         raise refuse(error.message.rstrip(".")) from None
     if floating_ip["router_id"] not in (None, router.router_id):
-        raise refuse(f"floating IP {floating_ip['id']} is at router {floating_ip['router_id']}, port {port['id']} not")
+        raise refuse(
+            f"floating IP {floating_ip['id']} is on router {floating_ip['router_id']}, but port {port['id']} is not"
+        )
     return router
 
 
@@ -178,7 +172,7 @@ def _check_ranges(new: Object, max_shifted: int) -> None:
     if inside[1] - inside[0] + 1 != number:
         raise refuse("internal_port_range has to be one port, or as many as external_port_range")
     if inside != outside and number > max_shifted:
-        raise refuse(f"a range that leads to other ports may have at most {max_shifted}, this one has {number}")
+        raise refuse(f"a range with other internal ports may have at most {max_shifted} ports, this one has {number}")
 
 
 def _check_collisions(connection: Connection, floatingip_id: str, new: Object) -> None:

@@ -18,7 +18,7 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3 import router_view
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
 
 Object = dict[str, Any]
@@ -26,9 +26,7 @@ _c, _r = t.conntrack_helpers.c, t.routers.c
 SHOWN_IN_ROUTER = ("protocol", "port", "helper")
 VIEW = View(
     t.conntrack_helpers,
-    computed={
-        "ext_parent:project_id": sa.select(_r.project_id).where(_r.id == _c.router_id).scalar_subquery(),
-    },
+    computed={"ext_parent:project_id": sa.select(_r.project_id).where(_r.id == _c.router_id).scalar_subquery()},
     scope=sa.true(),
     hidden=("ext_parent:project_id", "router_id"),
 )

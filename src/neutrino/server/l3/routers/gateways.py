@@ -46,14 +46,14 @@ class GatewayChange:
     fixed_ips: Sequence[Object] | None
 
 
+@dataclass(frozen=True)
 class Gateways:
-    def __init__(self, ports: RouterPorts, enable_snat_by_default: bool) -> None:
-        self._ports = ports
-        self._snat = enable_snat_by_default
+    ports: RouterPorts
+    enable_snat_by_default: bool
 
     def request(self, connection: Connection, context: Context, info: Mapping[str, Any] | None) -> GatewayRequest:
         if not info:
-            return GatewayRequest(None, enable_snat=self._snat)
+            return GatewayRequest(None, enable_snat=self.enable_snat_by_default)
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
         check_external(connection, context, network_id, "router")
         subnets = subnets_of(connection, [network_id])[network_id]
@@ -61,7 +61,7 @@ class Gateways:
         for address in fixed:
             if address.get("ip_address") in gateways:
                 raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
-        return GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self._snat))
+        return GatewayRequest(network_id, subnets, fixed, info.get("enable_snat", self.enable_snat_by_default))
 
     def check(
         self,
@@ -74,6 +74,7 @@ class Gateways:
         """Refuse a change that would break floating IPs or routes, or whose subnets overlap with the router's."""
         inside = [port for port in ports if port.type != GATEWAY]
         if router["gw_network_id"] != request.network_id:
+            # Floating IPs are addresses of the old network: without its gateway they are unreachable.
             if router["gw_port_id"] is not None:
                 check_unused(connection, router)
             if request.network_id is not None:
@@ -90,12 +91,12 @@ class Gateways:
         if port_id is not None and router["gw_network_id"] == request.network_id:
             if not request.fixed_ips:
                 return GatewayChange(NOTHING, port_id, None)
-            writes = self._ports.readdress(connection, port_id, request.fixed_ips)
+            writes = self.ports.readdress(connection, port_id, request.fixed_ips)
             return GatewayChange(writes, port_id, writes.contexts[0].current["fixed_ips"] if writes.ports else None)
-        removed = self._ports.delete(connection, port_id)[0] if port_id is not None else NOTHING
+        removed = self.ports.delete(connection, port_id)[0] if port_id is not None else NOTHING
         if request.network_id is None:
             return GatewayChange(removed, None, [])
-        created, port = self._ports.create(
+        created, port = self.ports.create(
             connection,
             router,
             request.network_id,

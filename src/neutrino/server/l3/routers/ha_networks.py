@@ -53,6 +53,7 @@ class HaNetworks:
         network_id: str = self._networks.create(own, values)["id"]
         subnet = {**_SUBNET, "name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self._cidr}
         self._subnets.create(own, subnet)
+        # The primary key decides between concurrent requests; no lock is held while drivers create the network.
         kept = self._db.retrying(lambda: self._keep(project_id, network_id))
         if kept != network_id:  # a concurrent request created one first
             self._networks.delete(own, network_id, None)
@@ -108,10 +109,4 @@ _NETWORK: Object = {
     "description": "",
     "extra_dhcp_opts": None,
 }
-_SUBNET: Object = {
-    "project_id": "",
-    "ip_version": 4,
-    "enable_dhcp": False,
-    "gateway_ip": None,
-    "description": "",
-}
+_SUBNET: Object = {"project_id": "", "ip_version": 4, "enable_dhcp": False, "gateway_ip": None, "description": ""}

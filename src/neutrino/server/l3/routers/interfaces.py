@@ -14,10 +14,10 @@ from neutrino.server.access.sharing import SHARED
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.l3 import router_view
 from neutrino.server.l3.lookups import visible_port, visible_subnet
 from neutrino.server.l3.port_callbacks import is_in_use
 from neutrino.server.l3.routers import rules
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
@@ -53,12 +53,12 @@ class _State:
         return interface_target(self.router, self.agents, next((port.host for port in self.ports if port.host), ""))
 
 
+@dataclass(frozen=True)
 class Interfaces:
-    def __init__(self, db: Database, ports: RouterPorts, scheduler: L3Scheduler, delegation: PrefixDelegation) -> None:
-        self._db = db
-        self._ports = ports
-        self._scheduler = scheduler
-        self._delegation = delegation
+    db: Database
+    ports: RouterPorts
+    scheduler: L3Scheduler
+    delegation: PrefixDelegation
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
@@ -66,23 +66,24 @@ class Interfaces:
         port_id, subnet_id = rules.interface_of(body)
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 router = router_view.load(connection, router_id)
                 ports = read_ports(connection, router_id)
                 external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
-                assigned = self._scheduler.assign(connection, router)
+                # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
+                assigned = self.scheduler.assign(connection, router)
                 state = _State(router, ports, assigned.agents, external)
                 if port_id is not None:
                     change = self._add_port(connection, context, state, port_id)
                 else:
                     assert subnet_id is not None
                     change = self._add_subnet(connection, context, state, subnet_id)
-                others = self._ports.reconcile(connection, router, change.ports, assigned.agents)
-            self._scheduler.commit(router, assigned.writes + change.writes + others)
+                others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
+            self.scheduler.commit(router, assigned.writes + change.writes + others)
             return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
 
-        answer = self._db.retrying(attempt)
-        self._scheduler.status(router_id)
+        answer = self.db.retrying(attempt)
+        self.scheduler.status(router_id)
         return answer
 
     def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:
@@ -100,12 +101,12 @@ class Interfaces:
         ipv6 = next((p for p in ports if p.type == owner and p.network_id == network_id and rules.has_ipv6(p)), None)
         if subnet["ip_version"] == 6 and ipv6 is not None:  # one port announces all IPv6 prefixes of a network
             fixed_ips = [one.fixed_ip for one in (*ipv6.addresses, address)]
-            writes = self._ports.readdress(connection, ipv6.id, fixed_ips)
+            writes = self.ports.readdress(connection, ipv6.id, fixed_ips)
             grown = replace(ipv6, addresses=(*ipv6.addresses, address))
             port = dict(writes.contexts[0].current)
             return _InterfaceChange(writes, port, [subnet], tuple(grown if p is ipv6 else p for p in ports))
         try:
-            writes, port = self._ports.create(
+            writes, port = self.ports.create(
                 connection, router, network_id, state.target, [address.fixed_ip], project_id=router["project_id"]
             )
         except errors.IpAddressAlreadyAllocated:
@@ -130,7 +131,7 @@ class Interfaces:
             raise rules.refuse(f"port {port_id} has several IPv4 addresses")
         if not context.is_admin:
             rules.check_within_pools(port, subnets, context.project_id)
-        writes = self._ports.adopt(connection, state.router, port, state.target)
+        writes = self.ports.adopt(connection, state.router, port, state.target)
         return _InterfaceChange(writes, port, subnets, (*state.ports, _as_router_port(port, state.target, subnets)))
 
     # --- removing -------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Interfaces:
         port_id, subnet_id = rules.interface_of(body, removal=True)
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 router = router_view.load(connection, router_id)
                 ports = read_ports(connection, router_id)
                 if port_id is None and subnet_id is not None:
@@ -151,14 +152,14 @@ class Interfaces:
                     _check_unused(connection, router, address)
                 change = self._remove(connection, ports, found, removed)
                 agents = read_agents(connection, router_id)
-                others = self._ports.reconcile(connection, router, change.ports, agents)
-                released = self._delegation.release(connection, ports, [s["id"] for s in change.subnets])
-            self._scheduler.commit(router, change.writes + others + released)
-            self._delegation.notify(released.ports)
+                others = self.ports.reconcile(connection, router, change.ports, agents)
+                released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
+            self.scheduler.commit(router, change.writes + others + released)
+            self.delegation.notify(released.ports)
             ids = [subnet["id"] for subnet in change.subnets]
             return _answer(router_id, change.port, ids, ids[0] if ids else None)
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def _remove(
         self, connection: Connection, ports: Sequence[RouterPort], found: RouterPort, removed: Sequence[Address]
@@ -166,10 +167,10 @@ class Interfaces:
         subnets = [{"id": address.subnet_id} for address in removed]
         left = tuple(address for address in found.addresses if address not in removed)
         if left:
-            writes = self._ports.readdress(connection, found.id, [address.fixed_ip for address in left])
+            writes = self.ports.readdress(connection, found.id, [address.fixed_ip for address in left])
             after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
             return _InterfaceChange(writes, dict(writes.contexts[0].current), subnets, after)
-        writes, port = self._ports.delete(connection, found.id)
+        writes, port = self.ports.delete(connection, found.id)
         return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
 
 

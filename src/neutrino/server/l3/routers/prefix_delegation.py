@@ -3,7 +3,7 @@
 The host of the router requests a prefix and reports it. The subnet, its gateway and all addresses on it are renumbered in
 one transaction, on the condition that the router has not changed: a gateway or interface that is removed at the same time
 wins. The request that removes either of them also gives the subnet its provisional prefix back. So no subnet keeps a prefix
-that nobody routes, even if the host is lost.
+that is not routed, even if the host is lost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -64,11 +64,11 @@ _ROUTER = (
 )
 
 
+@dataclass(frozen=True)
 class PrefixDelegation:
-    def __init__(self, db: Database, operations: Operations, renumbering: Renumbering) -> None:
-        self._db = db
-        self._operations = operations
-        self._renumbering = renumbering
+    db: Database
+    operations: Operations
+    renumbering: Renumbering
 
     def set_prefix(self, host: str, subnet_id: str, text: str) -> bool:
         """Store the prefix that a host reports for a subnet (the provisional one: none); whether it changed."""
@@ -77,12 +77,12 @@ class PrefixDelegation:
             LOG.warning("host %s reports an unusable prefix for subnet %s: %.100r", host, subnet_id, text)
             return False
         rounds = 0
-        while rounds < ROUNDS and self._db.retrying(lambda: self._renumber(host, subnet_id, cidr)):
+        while rounds < ROUNDS and self.db.retrying(lambda: self._renumber(host, subnet_id, cidr)):
             rounds += 1
         return rounds > 0
 
     def _renumber(self, host: str, subnet_id: str, cidr: str) -> bool:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(_ROUTER, {"subnet": subnet_id, "on_host": host}).first()
             router = None if found is None else found._asdict()
             subnet = VIEW.load(connection, subnet_id)
@@ -91,10 +91,11 @@ class PrefixDelegation:
             if subnet["cidr"] != cidr and (problem := self._problem(connection, router, subnet, cidr)):
                 LOG.warning("subnet %s does not get prefix %s of host %s: %s", subnet_id, cidr, host, problem)
                 return False
-            steps = self._renumbering.steps(connection, [subnet], cidr)
+            steps = self.renumbering.steps(connection, [subnet], cidr)
         if not steps:
             return False
-        with self._operations.write([step.context for step in steps]) as tx:
+        with self.operations.write([step.context for step in steps]) as tx:
+            # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
             stamp = update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)
@@ -111,7 +112,8 @@ class PrefixDelegation:
         outside = subnets_of(connection, [router["gw_network_id"]])[router["gw_network_id"]]
         try:
             check_siblings(ipaddress.ip_network(cidr), [s for s in siblings if s["id"] != subnet["id"]])
-            others = _without(read_ports(connection, router["id"]), subnet["id"])
+            ports = read_ports(connection, router["id"])
+            others = [replace(p, addresses=tuple(a for a in p.addresses if a.subnet_id != subnet["id"])) for p in ports]
             check_overlap(others, [{**subnet, "cidr": cidr}], outside)
         except errors.BadRequest as error:
             return error.message
@@ -128,7 +130,7 @@ class PrefixDelegation:
             return NOTHING
         found = [s for s in VIEW.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
         without = {port.id for port in ports}
-        return RouterWrites(ports=self._renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
+        return RouterWrites(ports=self.renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
 
     def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> RouterWrites:
         """The router loses its gateway, and with it all prefixes; its interfaces stay."""
@@ -137,9 +139,4 @@ class PrefixDelegation:
 
     def notify(self, writes: Sequence[PendingWrite]) -> None:
         """After the commit."""
-        self._renumbering.told(writes)
-
-
-def _without(ports: Sequence[RouterPort], subnet_id: str) -> list[RouterPort]:
-    """The router's ports as if it were not on the subnet."""
-    return [replace(p, addresses=tuple(a for a in p.addresses if a.subnet_id != subnet_id)) for p in ports]
+        self.renumbering.told(writes)

@@ -105,10 +105,10 @@ def execute(statement: sa.Executable) -> Write:
     return write
 
 
+@dataclass(frozen=True)
 class RouterPorts:
-    def __init__(self, networks: Networks, ports: Ports) -> None:
-        self._networks = networks
-        self._ports = ports
+    networks: Networks
+    ports: Ports
 
     # --- single ports ---------------------------------------------------------------------------------------------
 
@@ -125,47 +125,47 @@ class RouterPorts:
         subnets: Sequence[Object] | None = None,
     ) -> tuple[RouterWrites, Object]:
         """A new port of the router; without `fixed_ips` it gets addresses like any port."""
-        network = self._networks.load(connection, network_id)
+        network = self.networks.load(connection, network_id)
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
         values = service_port(network_id, project_id, router["id"], target.type, target.host, name)
         if fixed_ips is not None:
             values["fixed_ips"] = [dict(fixed) for fixed in fixed_ips]
-        created = self._ports.prepare_create(connection, values, network, subnets)
+        created = self.ports.prepare_create(connection, values, network, subnets)
         port = dict(created.context.current)
         return RouterWrites(ports=(created,), then=_owned(router, port["id"], target)), port
 
     def update(self, connection: Connection, port_id: str, values: Object, *, rebind: bool = False) -> RouterWrites:
         before, network = self._loaded(connection, port_id)
-        updated = self._ports.prepare_update(connection, before, values, network, rebind=rebind)
+        updated = self.ports.prepare_update(connection, before, values, network, rebind=rebind)
         return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
 
     def adopt(
         self, connection: Connection, router: Mapping[str, Any], port: Object, target: PortTarget
     ) -> RouterWrites:
         """Turn an existing port of the project into an interface of the router."""
-        network = self._networks.load(connection, port["network_id"])
+        network = self.networks.load(connection, port["network_id"])
         values = {"device_id": router["id"], "device_owner": target.type, "binding:host_id": target.host}
-        updated = self._ports.prepare_update(connection, port, values, network, bump=1)
+        updated = self.ports.prepare_update(connection, port, values, network, bump=1)
         assert updated is not None, "its device_id changes"
         return RouterWrites(ports=(updated,), then=_owned(router, port["id"], target))
 
     def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> RouterWrites:
         """Give a port other addresses; it keeps those that fit."""
         before, network = self._loaded(connection, port_id)
-        fixed = self._ports.addresses_after(connection, before, before, fixed_ips)
-        updated = self._ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
+        fixed = self.ports.addresses_after(connection, before, before, fixed_ips)
+        updated = self.ports.prepare_update(connection, before, {"fixed_ips": fixed}, network)
         return RouterWrites(ports=(updated,)) if updated is not None else NOTHING
 
     def delete(self, connection: Connection, port_id: str) -> tuple[RouterWrites, Object]:
         before, network = self._loaded(connection, port_id)
-        return RouterWrites(ports=(self._ports.prepare_delete(before, network),)), before
+        return RouterWrites(ports=(self.ports.prepare_delete(before, network),)), before
 
     def _loaded(self, connection: Connection, port_id: str) -> tuple[Object, Object]:
         """A port of the router, and its network."""
         try:
-            port = self._ports.load(connection, port_id)
-            return port, self._networks.load(connection, port["network_id"])
+            port = self.ports.load(connection, port_id)
+            return port, self.networks.load(connection, port["network_id"])
         except errors.NotFound:  # deleted since the router's ports were read: read them again
             raise Stale from None
 
@@ -203,6 +203,7 @@ class RouterPorts:
 
     def _move(self, connection: Connection, port_id: str, target: PortTarget) -> RouterWrites:
         moved = self.update(connection, port_id, {"device_owner": target.type, "binding:host_id": target.host})
+        # Also in `router_ports`: plans go by it, not by the port's device_owner.
         retype = sa.update(t.router_ports).where(_rp.port_id == port_id).values(port_type=target.type)
         then = (execute(retype), *_marked_distributed(port_id, target))
         return moved + RouterWrites(then=then)

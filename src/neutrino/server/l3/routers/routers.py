@@ -19,8 +19,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.zones import check_hints
-from neutrino.server.l3 import router_view
 from neutrino.server.l3.flavors import check_flavor
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.gateways import GatewayRequest, Gateways, check_unused
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.port_layout import GATEWAY, RouterPort, central_host
@@ -38,7 +38,7 @@ NOT_COLUMNS = ("external_gateway_info", *KIND)
 
 @dataclass(frozen=True)
 class RouterDefaults:
-    """The kind of routers whose request does not say it."""
+    """The kind of a new router whose request does not set it."""
 
     distributed: bool
     ha: bool
@@ -53,74 +53,64 @@ class _Decision:
     writes: RouterWrites = NOTHING
 
 
+@dataclass(frozen=True)
 class Routers:
-    def __init__(
-        self,
-        db: Database,
-        operations: Operations,
-        quotas: Quotas,
-        ports: RouterPorts,
-        gateways: Gateways,
-        scheduler: L3Scheduler,
-        ha_networks: HaNetworks,
-        delegation: PrefixDelegation,
-        defaults: RouterDefaults,
-    ) -> None:
-        self._db = db
-        self._operations = operations
-        self._quotas = quotas
-        self._ports = ports
-        self._gateways = gateways
-        self._scheduler = scheduler
-        self._ha_networks = ha_networks
-        self._delegation = delegation
-        self._defaults = defaults
+    db: Database
+    operations: Operations
+    quotas: Quotas
+    ports: RouterPorts
+    gateways: Gateways
+    scheduler: L3Scheduler
+    ha_networks: HaNetworks
+    delegation: PrefixDelegation
+    defaults: RouterDefaults
 
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
         _check_left_to_flavor(values)
         kind = {name: self._kind(values, name) for name in KIND}
-        ha_network = self._ha_networks.ensure(values["project_id"]) if kind["ha"] else None
+        # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
+        ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
         made: list[str] = []
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 check_hints(connection, values["availability_zone_hints"], words.L3)
                 if values.get("flavor_id"):
                     check_flavor(connection, values["flavor_id"])
-                request = self._gateways.request(connection, context, values["external_gateway_info"])
-                ha = self._ha_networks.values(connection, ha_network) if ha_network is not None else {}
+                request = self.gateways.request(connection, context, values["external_gateway_info"])
+                ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
                 decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
                 router = decision.router
-                limit = self._quotas.limit(connection, "router", router["project_id"])
+                limit = self.quotas.limit(connection, "router", router["project_id"])
             made[:] = [router["id"]]
-            with self._operations.write(decision.writes.contexts) as tx:
+            with self.operations.write(decision.writes.contexts) as tx:
                 tx.insert(t.routers, [as_row(t.routers, router)])
                 decision.writes.write(tx)
                 tx.use("router", router["project_id"], 1, limit)
                 tx.record("router", router["id"], router["revision_number"])
-            return router_view.api_router(router, decision.gateway_ips, (), self._scheduler.status(router["id"]))
+            return router_view.api_router(router, decision.gateway_ips, (), self.scheduler.status(router["id"]))
 
         try:
-            return self._db.retrying(attempt)
+            return self.db.retrying(attempt)
         except errors.MechanismDriverError:  # its ports are taken back by the core plugin, the router here
             self._take_back(made[0])
             raise
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
         requested = values.get(name)
-        return bool(getattr(self._defaults, name) if requested is None else requested)
+        return bool(getattr(self.defaults, name) if requested is None else requested)
 
     def _decide_create(self, connection: Connection, router: Object, request: GatewayRequest) -> _Decision:
         has_gateway = request.network_id is not None
-        assigned = self._scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
+        assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
         writes, gateway_ips = assigned.writes, ()  # type: tuple[RouterWrites, Sequence[Object]]
         if has_gateway:
-            gateway = self._gateways.change(connection, router, request, central_host(assigned.agents))
+            gateway = self.gateways.change(connection, router, request, central_host(assigned.agents))
             router = {**router, "gw_port_id": gateway.port_id}
             writes, gateway_ips = writes + gateway.writes, gateway.fixed_ips or ()
-        return _Decision(router, gateway_ips, writes + self._ports.reconcile(connection, router, (), assigned.agents))
+        return _Decision(router, gateway_ips, writes + self.ports.reconcile(connection, router, (), assigned.agents))
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(several, lambda values: self.create(context, values), self._take_back)
@@ -135,20 +125,20 @@ class Routers:
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = router_view.load(connection, key)
                 check_revision(before, revision)
                 kind = _changed_kind(before, values)
-            ha_network = self._ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
-            with self._db.read() as connection:
+            ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
+            with self.db.read() as connection:
                 if ha_network is not None:
-                    kind = {**kind, **self._ha_networks.values(connection, ha_network)}
+                    kind = {**kind, **self.ha_networks.values(connection, ha_network)}
                 decision = self._decide_update(connection, context, before, values, kind)
             return before, self._write_update(before, decision)
 
-        before, after = self._db.retrying(attempt)
+        before, after = self.db.retrying(attempt)
         if before["ha"] and not after["ha"]:
-            self._ha_networks.delete_unused(before["project_id"])
+            self.ha_networks.delete_unused(before["project_id"])
         return after
 
     def _decide_update(
@@ -160,25 +150,27 @@ class Routers:
         ports = read_ports(connection, before["id"])
         request = None
         if "external_gateway_info" in values:
-            request = self._gateways.request(connection, context, values["external_gateway_info"])
-            self._gateways.check(connection, before, ports, request, after["routes"])
+            request = self.gateways.request(connection, context, values["external_gateway_info"])
+            self.gateways.check(connection, before, ports, request, after["routes"])
             after |= request.router_values
         elif "routes" in values:
             addresses = [address for port in ports for address in port.addresses]
             check_routes(after["routes"], [a.cidr for a in addresses], [a.ip_address for a in addresses])
         if "routes" in values:
-            limit = self._quotas.limit(connection, "router_route", before["project_id"])
+            limit = self.quotas.limit(connection, "router_route", before["project_id"])
             if 0 <= limit < len(after["routes"]):
                 raise errors.OverQuota(overs=["router_route"])
         writes, host = self._move_ports(connection, before, after, ports, recast=bool(kind))
         if request is None:
             return _Decision(after, before["gateway_ips"], writes)
+        # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
         if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
             raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
-        gateway = self._gateways.change(connection, before, request, host)
+        gateway = self.gateways.change(connection, before, request, host)
         after["gw_port_id"] = gateway.port_id
         if before["gw_network_id"] not in (None, request.network_id):
-            writes += self._delegation.release_all(connection, ports)
+            # Prefixes were delegated through that gateway: the routers outside do not route them any more.
+            writes += self.delegation.release_all(connection, ports)
         # Created ports come first: if a mechanism driver fails, the first write decides whether creates are taken back.
         gateway_ips = before["gateway_ips"] if gateway.fixed_ips is None else gateway.fixed_ips
         return _Decision(after, gateway_ips, gateway.writes + writes)
@@ -192,8 +184,8 @@ class Routers:
             return NOTHING, ""
         staying = [port for port in ports if not (other_network and port.type == GATEWAY)]
         needed = after["ha"] or after["gw_network_id"] is not None or any(port.is_interface for port in staying)
-        assigned = self._scheduler.assign(connection, after, needed=needed, recast=recast)
-        writes = assigned.writes + self._ports.reconcile(connection, after, staying, assigned.agents)
+        assigned = self.scheduler.assign(connection, after, needed=needed, recast=recast)
+        writes = assigned.writes + self.ports.reconcile(connection, after, staying, assigned.agents)
         current = next((port.host for port in staying if port.host), "")
         return writes, central_host(assigned.agents, current)
 
@@ -205,14 +197,14 @@ class Routers:
             bump = 1 if after != before else 0
             stamp = changed(before, {}, bump=bump)
             after = {**after, **{name: stamp[name] for name in ("updated_at", "revision_number")}}
-            with self._operations.write(writes.contexts) as tx:
+            with self.operations.write(writes.contexts) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
                 writes.write(tx)
                 tx.record("router", after["id"], after["revision_number"])
-            self._delegation.notify(writes.ports)
-        with self._db.read() as connection:
-            zones = router_view.zones_of(connection, [before["id"]]).get(before["id"], [])
-        return router_view.api_router(after, decision.gateway_ips, zones, self._scheduler.status(before["id"]))
+            self.delegation.notify(writes.ports)
+        with self.db.read() as connection:
+            zones = router_view.zones_of(connection, before["id"])
+        return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
 
     # --- extra routes ---------------------------------------------------------------------------------------------
 
@@ -232,19 +224,19 @@ class Routers:
         """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = router_view.load(connection, key)
                 values = {"routes": change(before["routes"], routes)}
                 decision = self._decide_update(connection, context, before, values, {})
             return self._write_update(before, decision)
 
-        return {"router": self._db.retrying(attempt)}
+        return {"router": self.db.retrying(attempt)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = router_view.load(connection, key)
                 check_revision(before, revision)
                 ports = read_ports(connection, key)
@@ -254,8 +246,8 @@ class Routers:
                 check_unused(connection, before)
                 writes = NOTHING
                 for port in ports:
-                    writes += self._ports.delete(connection, port.id)[0]
-            with self._operations.write(writes.contexts) as tx:
+                    writes += self.ports.delete(connection, port.id)[0]
+            with self.operations.write(writes.contexts) as tx:
                 writes.write(tx)
                 delete_row(tx, t.routers, before)
                 sharing.forget(tx, key)
@@ -263,9 +255,9 @@ class Routers:
                 tx.record("router", key, before["revision_number"], deleted=True)
             return before
 
-        deleted = self._db.retrying(attempt)
+        deleted = self.db.retrying(attempt)
         if deleted["ha"]:
-            self._ha_networks.delete_unused(deleted["project_id"])
+            self.ha_networks.delete_unused(deleted["project_id"])
 
 
 def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
@@ -300,7 +292,7 @@ def _changed_kind(before: Object, values: Object) -> Object:
 def _check_left_to_flavor(values: Object) -> None:
     given = [name for name in KIND if values.get(name) is not None]
     if given and values.get("flavor_id"):
-        raise refuse(f"flavor_id says what kind of router it is: {', '.join(given)} cannot be given beside it")
+        raise refuse(f"{', '.join(given)} cannot be set together with flavor_id")
 
 
 def _routes_in(body: Any) -> list[Object]:

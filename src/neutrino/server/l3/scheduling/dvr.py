@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -44,64 +45,56 @@ ROUTED_LOCALLY: Final = sa.or_(
 )
 
 
-def hosts_of(router_id: str) -> sa.Select[Any]:
-    """The hosts that need a distributed router."""
+def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
+    """The L3 agents on the hosts that need a distributed router, by the ports on its subnets."""
     on = t.ip_allocations.alias()
     subnets = (
         sa.select(on.c.subnet_id)
         .select_from(t.router_ports.join(on, on.c.port_id == _rp.port_id))
         .where(_rp.router_id == router_id, _rp.port_type.in_(INTERFACES))
     )
-    return (
+    hosts = (
         sa.select(_p.host)
         .select_from(t.ports.join(t.ip_allocations, _a.port_id == _p.id))
         .where(_a.subnet_id.in_(subnets), _p.host != "", ROUTED_LOCALLY)
-        .distinct()
     )
+    return list(connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts))).scalars())
 
 
-def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
-    """The L3 agents on hosts that need a distributed router."""
-    here = sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts_of(router_id)))
-    return list(connection.execute(here).scalars())
-
-
+@dataclass(frozen=True)
 class DvrHosts:
-    def __init__(self, db: Database, operations: Operations, networks: Networks, ports: Ports, base_mac: str) -> None:
-        self._db = db
-        self._operations = operations
-        self._networks = networks
-        self._ports = ports
-        self._base_mac = base_mac
+    db: Database
+    operations: Operations
+    networks: Networks
+    ports: Ports
+    base_mac: str
 
     def mac_of(self, host: str) -> str:
         """The MAC address with which the host sends for distributed routers: generated once, never changed."""
 
         def attempt() -> str:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 found = connection.execute(sa.select(_m.mac_address).where(_m.host == host)).scalar()
             if found is not None:
                 return str(found)
-            row = {"host": host, "mac_address": new_mac(self._base_mac)}
-            with self._db.transaction() as tx:
+            row = {"host": host, "mac_address": new_mac(self.base_mac)}
+            with self.db.transaction() as tx:
                 tx.insert(t.dvr_host_macs, [row])
                 agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
+                # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
                 for agent_id in list(tx.execute(agents).scalars()):
                     tx.record("agent", agent_id, 0)  # all hosts get the MAC addresses of all others
             return row["mac_address"]
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def gateway_port(self, network_id: str, host: str) -> Object:
         """The host's own port on an external network, created when it is first needed."""
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 found = PORTS.load_where(
-                    connection,
-                    _p.network_id == network_id,
-                    _p.device_owner == AGENT_GATEWAY,
-                    _p.host == host,
+                    connection, _p.network_id == network_id, _p.device_owner == AGENT_GATEWAY, _p.host == host
                 )
                 if found:
                     return found[0]
@@ -110,17 +103,17 @@ class DvrHosts:
                 ).scalar()
                 if agent_id is None:
                     raise errors.AgentNotFound(id=f"{words.L3} on {host}")
-                network = self._networks.load(connection, network_id)
+                network = self.networks.load(connection, network_id)
                 subnets = subnets_of(connection, [network_id])[network_id]
                 values = service_port(network_id, "", agent_id, AGENT_GATEWAY, host)
                 # Derived, so that the database refuses the second of two concurrent creates.
                 values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
-                step = self._ports.prepare_create(connection, values, network, subnets)
-            with self._operations.write([step.context]) as tx:
+                step = self.ports.prepare_create(connection, values, network, subnets)
+            with self.operations.write([step.context]) as tx:
                 step.write(tx)
             return dict(step.context.current)
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def reported(self, report: Report) -> None:
         """A host with distributed routing gets its MAC address with its first report."""
@@ -129,13 +122,13 @@ class DvrHosts:
 
     def _distributes(self, host: str) -> bool:
         statement = sa.select(_g.configurations).where(_g.agent_type == words.OVS, _g.host == host)
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = connection.execute(statement).scalar()
         return found is not None and bool(msgspec.json.decode(found).get(words.ENABLE_DISTRIBUTED_ROUTING))
 
     def settle(self) -> int:
         """Create and delete the hosts' own ports on external networks as floating IPs need them; how many changed."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             wanted = set(_wanted_gateways(connection))
             ports = PORTS.load_where(connection, _p.device_owner == AGENT_GATEWAY)
         existing = {(port["network_id"], port["binding:host_id"]): port for port in ports}
@@ -147,21 +140,21 @@ class DvrHosts:
                     "host %s gets no port of its own on external network %s: %s", host, network_id, error.message
                 )
         for key in existing.keys() - wanted:
-            self._drop(existing[key])
+            self._delete(existing[key])
         return len(wanted ^ existing.keys())
 
-    def _drop(self, port: Mapping[str, Any]) -> None:
+    def _delete(self, port: Mapping[str, Any]) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 found = PORTS.load_where(connection, _p.id == port["id"])
                 if not found:
                     return
-                network = self._networks.load(connection, port["network_id"])
-            step = self._ports.prepare_delete(found[0], network)
-            with self._operations.write([step.context]) as tx:
+                network = self.networks.load(connection, port["network_id"])
+            step = self.ports.prepare_delete(found[0], network)
+            with self.operations.write([step.context]) as tx:
                 step.write(tx)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
 
 def _wanted_gateways(connection: Connection) -> Iterator[tuple[str, str]]:

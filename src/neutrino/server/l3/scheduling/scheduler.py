@@ -24,14 +24,14 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry, Report, check_agent
-from neutrino.server.l3 import router_view
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.scheduling.candidates import Candidate
-from neutrino.server.scheduling.scheduler import AgentScheduler, Move, SchedulingOptions
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -84,6 +84,7 @@ class L3Scheduler(AgentScheduler):
     def _keep_fitting(self, connection: Connection, router: Object, current: tuple[RouterAgent, ...]) -> Assignment:
         """The agents that can keep a router of another kind. They get it as if it were new: HA ports are another kind's."""
         able = {agent.id for agent in self._candidates(connection) if fits(agent, router)}
+        # The active agent first: if the router is not HA any more it stays on the host that forwards its traffic now.
         fitting = sorted((a for a in current if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
         staying = fitting if router["ha"] else fitting[:1]
         renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
@@ -117,17 +118,8 @@ class L3Scheduler(AgentScheduler):
 
     # --- one router by itself -------------------------------------------------------------------------------------
 
-    def place(
-        self,
-        object_id: str,
-        *,
-        leave: Collection[str] = (),
-        join: Sequence[str] = (),
-        fill: bool = False,
-        force: bool = False,
-        rebind: bool = False,
-    ) -> Move | None:
-        """`rebind`: also retry ports whose binding has failed."""
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        leave = change.leave
 
         def attempt() -> Move | None:
             with self._db.read() as connection:
@@ -135,16 +127,18 @@ class L3Scheduler(AgentScheduler):
                 ports = read_ports(connection, object_id)
                 before = read_agents(connection, object_id)
                 staying = tuple(agent for agent in before if agent.agent_id not in leave)
-                joining = [agent for agent in self._candidates(connection) if agent.id in join] if join else []
+                joining = (
+                    [agent for agent in self._candidates(connection) if agent.id in change.join] if change.join else []
+                )
                 agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
                 writes = _leave(object_id, {a.agent_id for a in before}.intersection(leave))
                 writes += _join(object_id, joining)
-                if fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
+                if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
                     added = self._add_lacking(connection, router, agents, leave)
                     agents, writes = added.agents, writes + added.writes
-                    if leave and not agents and not force:
-                        return None  # nobody takes over: the agent finds the router when it is back
-                writes += self._ports.reconcile(connection, router, ports, agents, rebind=rebind)
+                    if leave and not agents and not change.force:
+                        return None  # no other agent: this one finds the router when it is back
+                writes += self._ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
             if not writes:
                 return None
             self.commit(router, writes)
@@ -155,10 +149,6 @@ class L3Scheduler(AgentScheduler):
         if move is not None:
             self.status(object_id)
         return move
-
-    def _place_or_log(self, router_id: str, *, fill: bool = False, rebind: bool = False) -> bool:
-        """`place` for one router of many; whether anything changed."""
-        return self._tried(router_id, lambda: self.place(router_id, fill=fill, rebind=rebind)) is not None
 
     # --- status ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +161,7 @@ class L3Scheduler(AgentScheduler):
                 return status
             reason = self._why_down(connection, router_id)
         if reason and self._reasons.get(router_id) != reason:
-            if len(self._reasons) >= MAX_REASONS:
+            if len(self._reasons) >= MAX_REASONS:  # deleted routers stay in it
                 self._reasons.clear()
             self._reasons[router_id] = reason
             LOG.warning("router %s is DOWN: %s", router_id, reason)
@@ -218,7 +208,11 @@ class L3Scheduler(AgentScheduler):
             if agent is None or not agent.serves or not self._options.automatic:
                 return 0
             routers = self._lacking(connection)
-        return sum(self._place_or_log(router_id, fill=True, rebind=True) for router_id in routers)
+        return self._place_all(routers, PlacementChange(fill=True, rebind=True))
+
+    def _place_all(self, router_ids: Sequence[str], change: PlacementChange) -> int:
+        """How many of the routers changed."""
+        return sum(self._try_place(router_id, change) is not None for router_id in router_ids)
 
     def _rebind(self, host: str) -> int:
         statement = (
@@ -229,7 +223,7 @@ class L3Scheduler(AgentScheduler):
         )
         with self._db.read() as connection:
             routers = list(connection.execute(statement).scalars())
-        return sum(self._place_or_log(router_id, rebind=True) for router_id in routers)
+        return self._place_all(routers, PlacementChange(rebind=True))
 
     def _lacking(self, connection: Connection) -> list[str]:
         """Routers with ports that have fewer live agents than they may have."""
@@ -240,6 +234,7 @@ class L3Scheduler(AgentScheduler):
             .group_by(_b.router_id)
             .subquery()
         )
+        # HA routers lack agents also while they have some; others only without any that is alive.
         number = sa.func.coalesce(live.c.number, 0)
         most = self._options.agents_per_object or 2**31 - 1
         has_ports = sa.exists().where(_rp.router_id == _r.id)
@@ -270,7 +265,7 @@ class L3Scheduler(AgentScheduler):
             return
         if current and not router["ha"]:
             raise errors.RouterHostedByL3Agent(router_id=object_id, agent_id=current[0].agent_id)
-        self.place(object_id, join=[agent_id])
+        self.place(object_id, PlacementChange(join=[agent_id]))
 
     def remove(self, agent_id: str, object_id: str) -> None:
         with self._db.read() as connection:
@@ -282,7 +277,7 @@ class L3Scheduler(AgentScheduler):
             raise errors.DVRL3CannotRemoveFromDvrAgent()
         if not any(agent.agent_id == agent_id for agent in current):
             raise errors.RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
-        self.place(object_id, leave={agent_id})
+        self.place(object_id, PlacementChange(leave={agent_id}))
 
     # --- HA -------------------------------------------------------------------------------------------------------
 
@@ -309,6 +304,7 @@ class L3Scheduler(AgentScheduler):
                     if done.rowcount:
                         changed.append(router_id)
                         if state == ACTIVE:
+                            # With two active agents `central_host` would leave the ports on the lost host.
                             others = sa.and_(_b.router_id == router_id, _b.agent_id != agent, _b.ha_state == ACTIVE)
                             tx.execute(sa.update(t.router_l3_agents).where(others).values(ha_state=STANDBY))
                         revision = tx.execute(sa.select(_r.revision_number).where(_r.id == router_id)).scalar_one()
@@ -317,8 +313,8 @@ class L3Scheduler(AgentScheduler):
 
         changed = self._db.retrying(attempt)
         for router_id, state in sorted(states.items()):
-            if state == ACTIVE:  # also if it is no news: a repeated report may follow one whose ports were not moved
-                self._place_or_log(router_id)
+            if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
+                self._try_place(router_id, PlacementChange())
         return len(changed)
 
 

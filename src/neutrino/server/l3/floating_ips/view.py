@@ -1,4 +1,4 @@
-"""Views of floating IPs. `port_details` comes from the row of the associated port."""
+"""Views of floating IPs. `port_details` is read from the row of the associated port."""
 
 from __future__ import annotations
 
