@@ -1,4 +1,4 @@
-"""Requests that make no sense, and what each is answered: the status, the kind of refusal, and the name of what is wrong.
+"""Malformed requests and their errors: status, type, and the name of what is wrong.
 
 What is refused here on SQLite would, on a stricter database, be an error of the database: so every case runs on all.
 """

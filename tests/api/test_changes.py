@@ -1,4 +1,4 @@
-"""The change log: every write leaves its rows in the same transaction, a refused one leaves none."""
+"""The change log: every write logs its changes in the same transaction, a refused one logs nothing."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_bindings_and_status(server: Server, api: Api, admin: Api, log: Log) -> 
         nova.put(f"/ports/{port['id']}/bindings/h2/activate").expect(200)
 
 
-def test_what_is_refused_or_void_leaves_nothing(api: Api, log: Log) -> None:
+def test_refused_and_empty_changes_are_not_logged(api: Api, log: Log) -> None:
     network = api.network()
     subnet = api.subnet(network)
     port = api.port(network)

@@ -1,4 +1,4 @@
-"""What a request may cost: lengths of lists, objects at once, filters, sort keys and the size of a body.
+"""Limits of a request: lengths of lists, objects of a bulk create, filters, sort keys, size of a body.
 
 The table of list attributes is compared with the definitions: a new list attribute without a limit, or without a row
 here, fails.

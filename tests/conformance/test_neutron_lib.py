@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.resources import RESOURCES
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.facts import CORE, Fact, aliases_of_lib, of_neutron, of_ours
 from tests.conformance.neutron_facts import NEUTRON
 from tests.conformance.server import LiveServer
+from tests.support.resources import RESOURCES
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Address groups on a database: CIDRs that come and go, and rules that hold a group."""
+"""Address groups on a database: adding and removing CIDRs, and rules that refer to a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: nothing that the other side does holds the one who puts."""
+"""The delivery queue: a slow or dead service never blocks the caller of `put`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def held_with_one_in_flight(limit: int) -> tuple[Sink, DeliveryQueue[int]]:
     return sink, queue
 
 
-def test_a_full_outbox_drops_the_oldest_counts_and_logs_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_queue_drops_the_oldest_and_logs_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     sink, queue = held_with_one_in_flight(limit=3)
     for number in range(1, 8):
@@ -54,14 +54,14 @@ def test_a_full_outbox_drops_the_oldest_counts_and_logs_once(caplog: pytest.LogC
     assert "dropped 4 items" in messages[1]
 
 
-def test_a_close_that_runs_out_of_time_says_what_is_left() -> None:
+def test_a_close_that_times_out_returns_the_number_of_items_left() -> None:
     sink, queue = held_with_one_in_flight(limit=3)
     queue.put(1)
     assert queue.close(0.0) == 2
     sink.hold.set()
 
 
-def test_a_closed_outbox_takes_nothing() -> None:
+def test_a_closed_queue_drops_items() -> None:
     sink = Sink()
     queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, limit=3, batch=1)
     assert queue.close(PATIENCE) == 0
@@ -129,7 +129,7 @@ def test_a_forked_child_delivers_its_own_items_only() -> None:
     assert queue.counts == DeliveryCounts(delivered=2)
 
 
-def test_waits_double_up_to_the_ceiling() -> None:
+def test_back_off_doubles_up_to_the_ceiling() -> None:
     waits = list(islice(backoff(1.0, 8.0), 6))
     for wait, bound in zip(waits, [1.0, 2.0, 4.0, 8.0, 8.0, 8.0], strict=True):
         assert bound / 2 <= wait <= bound

@@ -43,7 +43,7 @@ def a_message(payload: dict[str, object]) -> dict[str, Any]:
     return opened(seal(message, "unique"))
 
 
-def test_the_message_is_the_ecosystems() -> None:
+def test_the_message_has_the_format_of_oslo_messaging() -> None:
     message = a_message({"network": {"id": "n1"}})
     plain = {name: value for name, value in message.items() if not name.startswith("_")}
     assert plain == {
@@ -178,7 +178,7 @@ def test_a_payload_that_cannot_be_rendered_is_logged_and_not_raised(caplog: pyte
     assert notifier.counts.waiting == 0
 
 
-def test_a_server_without_these_neighbours_does_not_import_their_clients() -> None:
+def test_a_server_without_these_services_does_not_import_their_clients() -> None:
     program = (
         "import sys, neutrino.server.events.notifications, neutrino.server.events.nova\n"
         "print([name for name in ('kombu', 'amqp', 'keystoneauth1', 'requests') if name in sys.modules])"

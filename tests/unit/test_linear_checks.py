@@ -1,4 +1,4 @@
-"""Checks of lists compare each item a fixed number of times: counted, since time says little on a busy machine."""
+"""Checks of lists compare each item a fixed number of times: counted, because timing is unreliable here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of other packages: there when a rule uses one, and not loaded before."""
+"""Policy checks of other packages are loaded when a rule uses one, and not before."""
 
 from __future__ import annotations
 

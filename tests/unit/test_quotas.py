@@ -1,4 +1,4 @@
-"""The quota API through its routes, and the counters' repair."""
+"""The quota API through its routes, and the repair of counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RBAC policies: who may make them, and that none goes while somebody needs it."""
+"""RBAC policies: who may create them, and that none is deleted while a project depends on it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.db.close()
 
 
-def test_a_policy_is_shown_as_made_and_revises_its_network(world: World) -> None:
+def test_a_policy_increments_the_revision_of_its_network(world: World) -> None:
     network = world.insert(t.networks)
     made = world.share("network", network, "b")
     expected = {
@@ -107,7 +107,7 @@ def test_what_cannot_be_shared(world: World) -> None:
     world.share("network", network, "c", context=ADMIN)
 
 
-def test_several_are_made_together_or_not_at_all(world: World) -> None:
+def test_a_bulk_create_is_all_or_nothing(world: World) -> None:
     network = world.insert(t.networks)
     one = {"object_type": "network", "object_id": network, "action": SHARED, "project_id": "a", "target_tenant": "b"}
     with pytest.raises(errors.DuplicateRbacPolicy):
@@ -117,7 +117,7 @@ def test_several_are_made_together_or_not_at_all(world: World) -> None:
     assert len(world.rbac.index(ALICE, Query())) == 2
 
 
-def test_only_so_many_as_the_quota_says(world: World) -> None:
+def test_the_quota_is_enforced(world: World) -> None:
     network = world.insert(t.networks)
     for number in range(10):
         world.share("network", network, f"p{number}")
@@ -154,7 +154,7 @@ def test_another_policy_that_covers_the_ports_is_enough(world: World) -> None:
     world.rbac.update(ADMIN, again["id"], {"target_tenant": "*"}, None)
 
 
-def test_an_update_cannot_make_a_double(world: World) -> None:
+def test_an_update_cannot_make_a_duplicate(world: World) -> None:
     network = world.insert(t.networks)
     world.share("network", network, "b")
     other = world.share("network", network, "c")
@@ -179,14 +179,14 @@ def test_external_access_makes_a_network_external_as_long_as_it_lasts(world: Wor
     assert world.network(network) == (5, False)
 
 
-def test_the_default_external_network_is_for_all(world: World) -> None:
+def test_the_default_external_network_stays_shared_with_all(world: World) -> None:
     network = world.insert(t.networks, is_default=True)
     policy = world.share("network", network, "*", EXTERNAL, ADMIN)
     with pytest.raises(errors.RbacPolicyInUse):
         world.rbac.delete(ADMIN, policy["id"], None)
 
 
-def test_other_parts_tell_of_their_users(world: World) -> None:
+def test_further_queries_for_users(world: World) -> None:
     network = world.insert(t.networks)
     policy = world.share("network", network, "b", EXTERNAL)
     users = {("network", EXTERNAL): (lambda key: sa.select(sa.literal("b")),)}

@@ -1,4 +1,4 @@
-"""The security-group plugin on a database: what it makes, shows, refuses, counts and tells; also with many at once."""
+"""The security group plugin on a database: objects, errors, quotas and the change log; also concurrently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.securitygroups.usable import check_usable
+from neutrino.server.securitygroups.views import check_usable
 from tests.support.security_groups import (
     ADMIN,
     ALICE,

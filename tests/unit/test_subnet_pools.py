@@ -240,7 +240,7 @@ def test_a_shared_pool_is_seen_by_all_and_others_by_their_owner(world: World) ->
     assert seen == [{"id": shared["id"], "shared": True}]
 
 
-def test_several_are_made_together_or_not_at_all(world: World) -> None:
+def test_a_bulk_create_is_all_or_nothing(world: World) -> None:
     scope = world.scope()
     values = {"name": "p", "project_id": "a", "is_default": False, "shared": False, "address_scope_id": scope}
     with pytest.raises(errors.AddressScopePrefixConflict):

@@ -84,7 +84,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     backend = build_backend(conf)
     services = backend.services
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
-    db.announces = conf.feed.announce
+    db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]

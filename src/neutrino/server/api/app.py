@@ -54,6 +54,7 @@ class Endpoint:
             raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
         context = self._authentication.context(req.env, request_id)
+        # GET may have a body, which has no meaning; it is drained below.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:
             _drain(req)
@@ -111,6 +112,7 @@ def build_app(
     app = falcon.App(middleware=[JsonSuffix()])
     app.req_options.strip_url_path_trailing_slash = True
     paths: dict[str, dict[str, Handler]] = defaultdict(dict)
+    # The first route of a path and method wins, so a plugin cannot replace a core resource.
     for route in routes:
         paths[route.path].setdefault(route.method, route.handler)
     for path, handlers in paths.items():

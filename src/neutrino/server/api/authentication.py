@@ -63,6 +63,7 @@ class Authentication:
         service_roles: str | None,
         *scopes: str | None,
     ) -> Context:
+        # With delay_auth_decision, keystonemiddleware passes unauthenticated requests on and marks them in this header.
         if self._keystone and status != "Confirmed":
             raise errors.Unauthorized("Authentication required")
         if project is None and tenant is None and not self._keystone:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
+
+import msgspec
 
 from neutrino.model.sentinel import UNSET
 from neutrino.server.api.catalog import Served
@@ -83,7 +86,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
         "paths": paths,
         "components": {
             "schemas": {**_COMMON, **{k: v for s in served for k, v in _schemas(s.resource).items()}},
-            "responses": {name: _error(text) for name, text in ERRORS.values()},
+            "responses": {name: _answer(_schema_ref("Error"), text) for name, text in ERRORS.values()},
             "parameters": _PARAMETERS,
             "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
         },
@@ -115,9 +118,8 @@ def _path_parameter(name: str) -> Json:
 
 
 def _operation_id(method: str, path: str) -> str:
-    words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix(PREFIX)).strip("_") or ("api" if path else "versions")
-    if path in ("", "/"):
-        words = "versions"
+    words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix(PREFIX)).strip("_")
+    words = words or ("versions" if path in ("", "/") else "api")
     return f"{method.lower()}_{words}"
 
 
@@ -160,24 +162,11 @@ def _object(properties: Json, required: Iterable[str] | None = None) -> Json:
     return {"type": "object", "properties": properties, "required": sorted(required or properties)}
 
 
-def _error(text: str) -> Json:
-    return _answer(_schema_ref("Error"), text)
-
-
 _EMPTY: Json = {"description": "Done."}
+_ERROR_TYPE: Json = {"type": "string", "description": "The type of the error, such as NetworkNotFound."}
 _LINKS: Json = {"type": "array", "items": _schema_ref("Link")}
 _COMMON: Json = {
-    "Error": _object(
-        {
-            "NeutronError": _object(
-                {
-                    "type": {"type": "string", "description": "The type of the error, such as NetworkNotFound."},
-                    "message": {"type": "string"},
-                    "detail": {"type": "string"},
-                }
-            )
-        }
-    ),
+    "Error": _object({"NeutronError": _object({"type": _ERROR_TYPE, "message": STRING, "detail": STRING})}),
     "Link": _object({"rel": STRING, "href": {"type": "string", "format": "uri"}}),
     "Extension": _object(
         {"alias": STRING, "name": STRING, "description": STRING, "updated": STRING, "links": {"type": "array"}}
@@ -309,7 +298,7 @@ def _fields(resource: Resource) -> Json:
 
 
 def _described(served: Sequence[Served]) -> dict[tuple[str, str], Json]:
-    out: dict[tuple[str, str], Json] = dict(_by_hand())
+    out: dict[tuple[str, str], Json] = dict(_other_paths())
     for one in served:
         out |= _of_resource(one)
         if one.resource.tagged:
@@ -406,108 +395,87 @@ _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
 # --- other paths --------------------------------------------------------------------------------------------------
 
 
+def _other(
+    method: str, path: str, summary: str, schema: Json | None = None, body: Json | None = None, status: str = ""
+) -> tuple[tuple[str, str], Json]:
+    """An operation with the schema of its response; None: a response without a body."""
+    status = status or ("201" if method == "POST" else "204" if schema is None else "200")
+    answer = _EMPTY if schema is None else _answer(schema)
+    return (method, path), _operation(path, method, summary, {status: answer}, body)
+
+
 def _of_tags(base: str) -> dict[tuple[str, str], Json]:
     one, tags = f"{base}/{{key}}", _schema_ref("Tags")
-    table: list[tuple[str, str, str, str, Json, Json | None]] = [
-        ("GET", base, "List tags", "200", _answer(tags), None),
-        ("PUT", base, "Replace all tags", "200", _answer(tags), tags),
-        ("POST", base, "Add tags", "201", _answer(tags), tags),
-        ("DELETE", base, "Remove all tags", "204", _EMPTY, None),
-        ("GET", one, "Whether the object has the tag", "204", _EMPTY, None),
-        ("PUT", one, "Add the tag", "201", _EMPTY, None),
-        ("DELETE", one, "Remove the tag", "204", _EMPTY, None),
-    ]
-    return _table(table)
-
-
-def _table(table: Iterable[tuple[str, str, str, str, Json, Json | None]]) -> dict[tuple[str, str], Json]:
-    return {
-        (method, path): _operation(path, method, summary, {status: answer}, body)
-        for method, path, summary, status, answer, body in table
-    }
+    return dict(
+        [
+            _other("GET", base, "List tags", tags),
+            _other("PUT", base, "Replace all tags", tags, tags),
+            _other("POST", base, "Add tags", tags, tags),
+            _other("DELETE", base, "Remove all tags"),
+            _other("GET", one, "Whether the object has the tag"),
+            _other("PUT", one, "Add the tag", status="201"),
+            _other("DELETE", one, "Remove the tag"),
+        ]
+    )
 
 
 _PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # without authentication
 
 
-def _by_hand() -> dict[tuple[str, str], Json]:
+def _other_paths() -> dict[tuple[str, str], Json]:
     anything: Json = {"type": "object"}
     quota, details = _object({"quota": _schema_ref("Quota")}), _object({"quota": _schema_ref("QuotaDetails")})
-    listed = {"quotas": {"type": "array", "items": anything}}
     change = _object({"quota": {"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}}})
-    quotas, of_agent = f"{PREFIX}/quotas", f"{PREFIX}/agents/{{parent}}/dhcp-networks"
-    of_network = f"{PREFIX}/networks/{{parent}}/dhcp-agents"
-    of_l3_agent, of_router = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
-    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
-    made = _answer(
-        _object({"auto_allocated_topology": _object(dict.fromkeys(("id", "project_id", "tenant_id"), STRING))})
-    )
+    extension, null = _schema_ref("Extension"), {"type": "null"}
+    quotas = f"{PREFIX}/quotas"
     member = f"{quotas}/{{key}}"
+    networks, network_agents = f"{PREFIX}/agents/{{parent}}/dhcp-networks", f"{PREFIX}/networks/{{parent}}/dhcp-agents"
+    routers, router_agents = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
+    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
+    topology_schema = _object(dict.fromkeys(("id", "project_id", "tenant_id"), STRING))
 
     def many(name: str, of: Json) -> Json:
-        return _answer(_object({name: {"type": "array", "items": of}}))
+        return _object({name: {"type": "array", "items": of}})
 
-    def whose(word: str) -> Json:
-        return _answer(_object({word: _object({f"{word}_id": STRING})}))
+    def project(word: str) -> Json:
+        return _object({word: _object({f"{word}_id": STRING})})
 
-    table: list[tuple[str, str, str, str, Json, Json | None]] = [
-        ("GET", "/", "The versions of the API", "200", many("versions", anything), None),
-        ("GET", "/openapi.json", "This document", "200", _answer(anything), None),
-        ("GET", PREFIX, "The core resources", "200", many("resources", anything), None),
-        ("GET", f"{PREFIX}/extensions", "List extensions", "200", many("extensions", _schema_ref("Extension")), None),
-        (
-            *("GET", f"{PREFIX}/extensions/{{key}}", "Show an extension", "200"),
-            *(_answer(_object({"extension": _schema_ref("Extension")})), None),
-        ),
-        ("GET", quotas, "Projects with limits of their own", "200", _answer(_object(listed)), None),
-        ("GET", f"{quotas}/tenant", "The caller's project", "200", whose("tenant"), None),
-        ("GET", f"{quotas}/project", "The caller's project", "200", whose("project"), None),
-        ("GET", member, "A project's limits", "200", _answer(quota), None),
-        ("GET", f"{member}/default", "The default limits", "200", _answer(quota), None),
-        ("GET", f"{member}/details", "Limits and usage", "200", _answer(details), None),
-        ("PUT", member, "Set limits; -1 is unlimited", "200", _answer(quota), change),
-        ("DELETE", member, "Reset to the default limits", "204", _EMPTY, None),
-        ("GET", of_agent, "Networks that an agent serves", "200", many("networks", _schema_ref("Network")), None),
-        (
-            "POST",
-            of_agent,
-            "Add a network to an agent",
-            "201",
-            _answer({"type": "null"}),
-            _object({"network_id": STRING}),
-        ),
-        ("DELETE", f"{of_agent}/{{key}}", "Remove a network from an agent", "204", _EMPTY, None),
-        ("GET", of_network, "Agents of a network", "200", many("agents", _schema_ref("Agent")), None),
-        ("GET", of_l3_agent, "Routers that an agent serves", "200", many("routers", _schema_ref("Router")), None),
-        (
-            "POST",
-            of_l3_agent,
-            "Add a router to an agent",
-            "201",
-            _answer({"type": "null"}),
-            _object({"router_id": STRING}),
-        ),
-        ("DELETE", f"{of_l3_agent}/{{key}}", "Remove a router from an agent", "204", _EMPTY, None),
-        ("GET", of_router, "Agents of a router", "200", many("agents", _schema_ref("Agent")), None),
-        ("GET", topology, "The default network of a project, created on first use", "200", made, None),
-        ("DELETE", topology, "Delete the topology", "204", _EMPTY, None),
-    ]
-    out = _table(table)
+    out = dict(
+        [
+            _other("GET", "/", "The versions of the API", many("versions", anything)),
+            _other("GET", "/openapi.json", "This document", anything),
+            _other("GET", PREFIX, "The core resources", many("resources", anything)),
+            _other("GET", f"{PREFIX}/extensions", "List extensions", many("extensions", extension)),
+            _other("GET", f"{PREFIX}/extensions/{{key}}", "Show an extension", _object({"extension": extension})),
+            _other("GET", quotas, "Projects with limits of their own", many("quotas", anything)),
+            _other("GET", f"{quotas}/tenant", "The caller's project", project("tenant")),
+            _other("GET", f"{quotas}/project", "The caller's project", project("project")),
+            _other("GET", member, "A project's limits", quota),
+            _other("GET", f"{member}/default", "The default limits", quota),
+            _other("GET", f"{member}/details", "Limits and usage", details),
+            _other("PUT", member, "Set limits; -1 is unlimited", quota, change),
+            _other("DELETE", member, "Reset to the default limits"),
+            _other("GET", networks, "Networks that an agent serves", many("networks", _schema_ref("Network"))),
+            _other("POST", networks, "Add a network to an agent", null, _object({"network_id": STRING})),
+            _other("DELETE", f"{networks}/{{key}}", "Remove a network from an agent"),
+            _other("GET", network_agents, "Agents of a network", many("agents", _schema_ref("Agent"))),
+            _other("GET", routers, "Routers that an agent serves", many("routers", _schema_ref("Router"))),
+            _other("POST", routers, "Add a router to an agent", null, _object({"router_id": STRING})),
+            _other("DELETE", f"{routers}/{{key}}", "Remove a router from an agent"),
+            _other("GET", router_agents, "Agents of a router", many("agents", _schema_ref("Agent"))),
+            _other(
+                *("GET", topology, "The default network of a project, created on first use"),
+                _object({"auto_allocated_topology": topology_schema}),
+            ),
+            _other("DELETE", topology, "Delete the topology"),
+        ]
+    )
     out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
     for route in _PUBLIC:
         out[route]["security"] = []
     return out
 
 
-def lazily(make: Callable[[], Json]) -> Callable[[], Any]:
+def lazily(make: Callable[[], Json]) -> Callable[[], msgspec.Raw]:
     """The document as JSON, generated on the first request for it: most workers never get one."""
-    import msgspec
-
-    made: list[Any] = []
-
-    def get() -> Any:
-        if not made:
-            made.append(msgspec.Raw(msgspec.json.encode(make())))
-        return made[0]
-
-    return get
+    return cache(lambda: msgspec.Raw(msgspec.json.encode(make())))

@@ -106,6 +106,7 @@ class Pipeline:
         assert served.create is not None
         body = bodies.decode(request.raw)
         items, several = bodies.items_to_create(resource, body, context)
+        # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
             self._quota.check(resource.name, [item.values["project_id"] for item in items])
         self._authorize_create(served, request, items)
@@ -129,6 +130,7 @@ class Pipeline:
         item = bodies.item_to_update(resource, body)
         visibility = self._visibility(resource, context)
         found = self._find_for_change(served, request, visibility)
+        # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
         rule = self._rule("update", resource)
         self._require_change(resource, context, rule, found)

@@ -49,6 +49,7 @@ def _routes(pipeline: Pipeline, served: Served) -> list[Route]:
         routes.append(Route("PUT", member, lambda r: pipeline.update(served, r)))
     if served.delete:
         routes.append(Route("DELETE", member, lambda r: pipeline.delete(served, r)))
+    # Not a lambda here: it would see the last action only.
     for action in served.actions:
         routes.append(Route("PUT", f"{member}/{action}", _action(pipeline, served, action)))
     if not resource.parent:  # the id is missing

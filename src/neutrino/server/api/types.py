@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from neutrino.server import errors
 
 Schema = dict[str, Any]
+# PostgreSQL and MariaDB refuse larger numbers in an INTEGER column, which would be a 500.
 DB_INTEGER_MAX = 2**31 - 1
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
@@ -61,6 +62,7 @@ class Text:
             raise Invalid(f"'{value}' is longer than {self.max} characters")
         if len(value.strip() if not self.blank else value) < self.min:
             raise Invalid(f"'{value}' is too short: at least {self.min} characters are needed")
+        # PostgreSQL refuses NUL, and no database stores half surrogates as UTF-8.
         if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
             raise Invalid("a character in it cannot be stored")
         return value.lower() if self.lower else value
@@ -118,6 +120,7 @@ class OneOf:
 
     def parse(self, value: Any) -> Any:
         for allowed in self.values:
+            # True == 1 in Python, and JSON true is not the number 1.
             if value == allowed and type(value) is type(allowed):
                 return allowed
             if isinstance(allowed, int) and isinstance(value, str) and value == str(allowed):

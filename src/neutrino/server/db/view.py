@@ -79,6 +79,7 @@ class View:
         own = table.c.keys() if columns is None else columns
         fields: dict[str, sa.ColumnElement[Any]] = {name: table.c[name] for name in own if name not in other.values()}
         fields |= {name: table.c[column] for name, column in other.items()}
+        # Both names are shown; clients of either age find theirs.
         if "project_id" in fields:
             fields["tenant_id"] = fields["project_id"]
         fields |= computed or {}
@@ -176,6 +177,7 @@ class View:
         parameters: Mapping[str, Any],
     ) -> sa.Select[Any]:
         """The statement for one page: ordered, after the marker, up to the limit. Adds the marker to `where`."""
+        # The key makes the order total: pages neither repeat nor skip rows that are equal in all sort keys.
         sorts = [*query.sorts, Sort(self.key.name)]
         if query.reverse:
             sorts = [Sort(s.key, not s.descending) for s in sorts]

@@ -90,6 +90,7 @@ class DeliveryQueue(Generic[Item]):
                 return
             self._serial += 1
             key: Hashable = self._serial if self._key is None else self._key(item)
+            # Moved to the end: an equal event that is sent too early would precede events that it follows.
             self._items.pop(key, None)
             self._items[key] = item
             overflow_begins = False

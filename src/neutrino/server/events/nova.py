@@ -297,6 +297,7 @@ def keystone_poster(conf: cfg.ConfigOpts) -> Post:
     if auth is None:
         raise ValueError("[nova] auth_type is required to notify Nova of port changes")
     session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
+    # requests has no timeout by default, and a silent Nova would hold the thread for ever.
     if session.timeout is None:
         session.timeout = REQUEST_TIMEOUT
     endpoint = {

@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.server.db.announce import CHANGED
+from neutrino.server.db.commit_notifier import CHANNEL
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
         try:
             connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
             async with connection:
-                await connection.execute(f"LISTEN {CHANGED}")
+                await connection.execute(f"LISTEN {CHANNEL}")
                 while True:
                     woken()
                     await asyncio.sleep(TOGETHER)

@@ -35,7 +35,7 @@ class AddressScopes(ViewCollection):
             with self._db.transaction() as tx:
                 tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
                 if made["shared"]:
-                    sharing.open_to_all(tx, "address_scope", made["id"], made["project_id"])
+                    sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
             return {**made, "tenant_id": made["project_id"]}
 
         return self._db.retrying(attempt)
@@ -48,7 +48,7 @@ class AddressScopes(ViewCollection):
             with self._db.transaction() as tx:
                 stamp = update_row(tx, t.address_scopes, before, values)
                 if values.get("shared") and not before["shared"]:
-                    sharing.open_to_all(tx, "address_scope", key, before["project_id"])
+                    sharing.share_with_all(tx, "address_scope", key, before["project_id"])
             return {**before, **values, **stamp}
 
         return self._db.retrying(attempt)

@@ -152,7 +152,7 @@ class SubnetPools:
                 for pool in made:
                     tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)])
                     if pool["shared"]:
-                        sharing.open_to_all(tx, "subnetpool", pool["id"], pool["project_id"])
+                        sharing.share_with_all(tx, "subnetpool", pool["id"], pool["project_id"])
                     tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
             return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
 

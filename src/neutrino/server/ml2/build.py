@@ -23,7 +23,7 @@ from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.segments import DynamicSegmentStore, Segments
 from neutrino.server.ml2.subnet_ports import SlaacAddresses
 from neutrino.server.ml2.subnets import SubnetOptions, Subnets
-from neutrino.server.securitygroups.usable import check_usable
+from neutrino.server.securitygroups.views import check_usable
 from neutrino.server.services import Services
 
 

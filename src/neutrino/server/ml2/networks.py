@@ -140,7 +140,7 @@ class Networks:
             tx.insert(t.ha_networks, [{"project_id": project, "network_id": key}])
         for name, action in _SHARING.items():
             if network[name]:
-                sharing.open_to_all(tx, "network", key, project, action)
+                sharing.share_with_all(tx, "network", key, project, action)
         self._extensions.store("network", tx, network)
         tx.use("network", project, 1, limit)
         tx.record("network", key, network["revision_number"])
@@ -293,9 +293,9 @@ class Networks:
 def _share(tx: Transaction, before: Object, after: Object) -> None:
     for name, action in _SHARING.items():
         if after[name] and not before[name]:
-            sharing.open_to_all(tx, "network", before["id"], before["project_id"], action)
+            sharing.share_with_all(tx, "network", before["id"], before["project_id"], action)
         elif before[name] and not after[name]:
-            sharing.close_to_all(tx, "network", before["id"], action)
+            sharing.unshare_with_all(tx, "network", before["id"], action)
 
 
 def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:

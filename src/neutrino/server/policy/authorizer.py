@@ -108,6 +108,7 @@ class Authorizer:
         except TypeError:  # the rule depends on a list, which is not hashable: not cached
             return self._evaluate(context, rule, target)
         decision = self._evaluate(context, rule, target)
+        # A bound on memory. Emptied as a whole, because an LRU would cost every lookup.
         if len(self._decisions) > MAX_DECISIONS:
             self._decisions.clear()
         self._decisions[signature] = decision

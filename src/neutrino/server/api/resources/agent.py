@@ -1,4 +1,4 @@
-"""Agents, and the zones that they are in. What is scheduled to them has routes of its own, in `hosts/plugin.py`."""
+"""Agents and availability zones. `scheduling/agents_api.py` has the routes of what is scheduled to agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource
 from neutrino.server.api.types import AnyObject, Bool, Nullable, OneOf, Text, Uuid
 
-_ATTRIBUTES = (  # an agent is made by its first report, so nothing can be posted
+_ATTRIBUTES = (  # created by the agent's first report, so nothing can be posted
     Attribute("id", Uuid(), filter=True),
     Attribute("agent_type", Text(), filter=True, filter_as=OneOf(AGENT_TYPES)),
     Attribute("binary", Text(), filter=True),

@@ -1,4 +1,4 @@
-"""Flavors, the service profiles behind them, and the providers of services."""
+"""Flavors, their service profiles, and service providers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neutrino.server.api.resources.common import ID, NAME_ATTRIBUTE
 from neutrino.server.api.types import Bool, ListOf, Nullable, OneOf, Text, Uuid
 
 L3_ROUTER_NAT = "L3_ROUTER_NAT"
-SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS")  # what serves here, as Neutron names it
+SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS")  # Neutron's names
 _DESCRIPTION = writable("description", Nullable(Text(1024)), default="", searchable=True)
 _ENABLED = writable("enabled", Bool(), default=True, searchable=True)
 

@@ -1,4 +1,4 @@
-"""Floating IPs, the ports forwarded from them, and the subnets that they come from."""
+"""Floating IPs, port forwardings and floating IP pools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PORT = Integer(1, 65535)
 
 
 def parse_range(value: Any) -> str | None:
-    """Ports as "80" or "80:90", as the latter."""
+    """A port range, given as "80" or "80:90", in the second form."""
     if value is None:
         return None
     parts = [_PORT.parse(part) for part in str(value).split(":")] if isinstance(value, str | int) else []

@@ -1,4 +1,4 @@
-"""Ports, and their bindings."""
+"""Ports and their bindings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VNIC_TYPES = (
     *("accelerator-direct", "accelerator-direct-physical", "remote-managed"),
 )
 PROFILE_MAX = 4095
-MAX_ADDRESS_PAIRS = 1000  # in one request; how many a port may have is the option max_allowed_address_pair
+MAX_ADDRESS_PAIRS = 1000  # of one request; the limit of a port is the option max_allowed_address_pair
 # `others`: Octavia sends further keys.
 FIXED_IP = Record(
     {"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)}, others=True
@@ -114,7 +114,7 @@ ADDRESS_PAIRS = Parsed(parse_address_pairs, ListOf(_PAIR, nullable=True).schema(
 
 
 def parse_mac_or_new(value: Any) -> str | None:
-    """A MAC, or null for a new one."""
+    """A MAC address, or null for a generated one."""
     return None if value is None else Mac(group=True).parse(value)
 
 

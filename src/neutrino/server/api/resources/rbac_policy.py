@@ -28,7 +28,7 @@ def parse_object_type(value: Any) -> str:
 
 def parse_target(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise Invalid(f"'{value}' is not a project, nor * for all")
+        raise Invalid(f"'{value}' is neither a project nor * for all projects")
     return Text(255).parse(value)
 
 

@@ -46,12 +46,12 @@ _BY_NUMBER = {str(number): name for name, number in PROTOCOLS.items() if name no
 
 
 def parse_gateway(value: Any) -> dict[str, Any] | None:
-    """A gateway, or null or an empty object for none."""
+    """A gateway; null or an empty object for none."""
     return None if value is None or value == {} else _GATEWAY.parse(value)
 
 
 def parse_protocol(value: Any) -> str:
-    """A protocol by its name; a number becomes the name."""
+    """A protocol by name; a number is converted to the name."""
     text = str(value).lower() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     name = _BY_NUMBER.get(text, text)
     if name not in PROTOCOLS:

@@ -32,7 +32,7 @@ def parse_name(value: Any) -> str:
 
 
 def parse_protocol(value: Any) -> str | None:
-    """A protocol by name or number, as written but for the case; `any` means all of them."""
+    """A protocol by name or number, as given but in lower case; `any` means all protocols."""
     if value is None or (isinstance(value, str) and value.lower() == "any"):
         return None
     try:
@@ -69,11 +69,11 @@ def parse_port(value: Any) -> int | None:
 
 
 def parse_prefix(value: Any) -> str | None:
-    """A CIDR with the host bits as written; a bare address is its own /32 or /128, a netmask becomes its length."""
+    """A CIDR with its host bits; an address becomes a /32 or /128, a netmask a prefix length."""
     if not value and not isinstance(value, int | bool | float):
         return None
     try:
-        if not isinstance(value, str) or "%" in value:  # a zone means nothing beyond the host it was written on
+        if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
             raise ValueError
         return str(ipaddress.ip_interface(value))
     except ValueError:

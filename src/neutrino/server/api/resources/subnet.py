@@ -43,7 +43,7 @@ SERVICE_TYPE = re.compile(r"\S+:|[Oo]ctavia")
 
 
 def parse_pools(value: Any) -> list[dict[str, str]]:
-    """Allocation pools, their addresses in canonical text."""
+    """Allocation pools with addresses in canonical form."""
     if not isinstance(value, list):
         raise Unconvertible(f"'{value}' is not a list of allocation pools")
     pools = []
@@ -55,7 +55,7 @@ def parse_pools(value: Any) -> list[dict[str, str]]:
         try:
             pools.append({"start": str(ip(pool["start"])), "end": str(ip(pool["end"]))})
         except ValueError:
-            raise Invalid(f"allocation pool '{pool}' has an address that is none") from None
+            raise Invalid(f"allocation pool '{pool}' has an invalid address") from None
     return pools
 
 

@@ -97,6 +97,7 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
         elif attribute.default is REQUIRED:
             raise errors.HTTPBadRequest(f"'{attribute.name}' is required.")
         elif attribute.post and attribute.default is not UNSET:
+            # Copied: plugins may change a list, and the definition is shared by all requests.
             values[attribute.name] = copy.copy(attribute.default)
     if resource.owned:
         values["project_id"] = _owner(values.get("project_id"), context)

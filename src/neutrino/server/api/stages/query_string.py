@@ -30,6 +30,7 @@ from neutrino.server.query import Query, Sort
 Pairs = list[tuple[str, str]]
 DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
+# Attributes with a parser of their own whose columns are numbers: PostgreSQL does not compare these with text.
 NUMBERS = {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}
 MAX_TAGS = 100  # in one filter: each is a subquery
 MAX_VALUES = 1600  # in one filter: as many ids fit a request line of 64 KiB, the limit of uWSGI
@@ -50,6 +51,7 @@ def pairs_of(query_string: str) -> Pairs:
 def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = None) -> Query:
     values: dict[str, list[str]] = {}
     for name, value in pairs:
+        # PostgreSQL refuses NUL in parameters, which would be a 500.
         if "\x00" in value or "\x00" in name:
             raise errors.HTTPBadRequest(f"Invalid input for {name!r}: a character in it cannot be stored.")
         values.setdefault(name, []).append(value)
