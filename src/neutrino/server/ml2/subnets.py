@@ -126,6 +126,7 @@ class Subnets(ViewCollection):
             return network, subnet, writes
 
         network, subnet, writes = self._db.retrying(attempt)
+        # Outside of `attempt`: a lost race of the scheduling must not create the subnet a second time.
         self._committed(network, None, subnet, writes)
         return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
 
@@ -185,6 +186,7 @@ class Subnets(ViewCollection):
         _check_affinity(values["ip_version"], pool, siblings)
         check_mtu(network["id"], network["mtu"], [values["ip_version"]])
         prefix = self._prefix(connection, values, siblings, pool)
+        # Neutron writes service types in a second step, which raises the revision: clients see the same numbers here.
         subnet = fresh(values, revision=1 if values.get("service_types") else 0)
         subnet |= {
             "cidr": str(prefix),
@@ -197,7 +199,7 @@ class Subnets(ViewCollection):
             "segment_id": None,
             "dns_publish_fixed_ip": False,
         }
-        for name in ("prefixlen", "use_default_subnetpool", "shared"):
+        for name in ("prefixlen", "use_default_subnetpool", "shared"):  # of the request only
             subnet.pop(name, None)
         if pool is DELEGATION:
             values = {**values, **delegated.addressing(str(prefix))}
@@ -248,7 +250,7 @@ class Subnets(ViewCollection):
                     return network, before, before, []
                 after = changed(before, after)
                 writes: list[PendingWrite] = []
-                if after["enable_dhcp"] != before["enable_dhcp"]:
+                if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
                     siblings = subnets_of(connection, [network["id"]])[network["id"]]
                     writes = self._prepare(
                         connection, network["id"], [after if s["id"] == key else s for s in siblings]
@@ -308,6 +310,7 @@ class Subnets(ViewCollection):
             contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
             with self._operations.write(contexts) as tx:
                 stamp = update_row(tx, t.networks, network, values)
+                # Addresses before the subnet's row, which they reference.
                 self._slaac.remove(tx, before, _without(writes, readdressed))
                 for pending in writes:
                     pending.write(tx)

@@ -132,7 +132,7 @@ class Ports:
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
                 made = [self._decide(connection, context, values, defaults, allocator) for values in several]
                 self._check_requested_macs(connection, several, made)
-                for port, _ in made:
+                for port, _ in made:  # services may refuse a new port; none has rows for one yet
                     self._hook_writes(connection, context, None, port)
                 limits = {project: self._quotas.limit(connection, "port", project) for project in projects}
             networks = defaults.networks
@@ -183,6 +183,7 @@ class Ports:
             "binding:profile": values.get("binding:profile") or {},
             "tags": values.get("tags", []),
         }
+        # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
         port["fixed_ips"] = allocator.for_new_port(port, values.get("fixed_ips"), defaults.subnets[network["id"]])
         if groups:
             self._check_groups(connection, context, groups, project)
@@ -324,7 +325,7 @@ class Ports:
             after = {**after, **binding.port_values}
         elif after == before:
             return None
-        tried = binding is not None and after["binding:host_id"] != ""
+        tried = binding is not None and after["binding:host_id"] != ""  # removing the host is no attempt to bind
         now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
 
         def write(tx: Transaction) -> None:
@@ -352,7 +353,7 @@ class Ports:
                 hook_writes = self._hook_writes(connection, context, before, None)
             pending = self.prepare_delete(before, network)
             with self._operations.write([pending.context]) as tx:
-                for write in (*hook_writes, pending.write):
+                for write in (*hook_writes, pending.write):  # what references the port before its row
                     write(tx)
             return before
 
@@ -361,7 +362,7 @@ class Ports:
     def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
             delete_row(tx, t.ports, before)
-            if before["tags"]:
+            if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
             tx.use("port", before["project_id"], -1)
             tx.record("port", before["id"], before["revision_number"], deleted=True)
