@@ -22,7 +22,7 @@ def report(server: Server, kind: str, host: str, zone: str | None = None, **conf
 
 
 def switch(server: Server, host: str, **configurations: Any) -> Report:
-    """An Open vSwitch agent that reaches physnet1 and speaks VXLAN, unless told otherwise."""
+    """An Open vSwitch agent that reaches physnet1 and supports VXLAN, unless configured otherwise."""
     address = str(ipaddress.IPv4Address("198.18.0.0") + zlib.crc32(host.encode()) % 2**17)
     known = {"bridge_mappings": {"physnet1": "br-ex"}, "tunnel_types": ["vxlan"], "tunneling_ip": address}
     return report(server, OVS, host, **{**known, **configurations})

@@ -55,5 +55,5 @@ def l3_agent(server: Server, host: str, zone: str | None = None, **configuration
     made = server.registry.report(
         AgentState(L3, "neutron-l3-agent", host, "l3_agent", zone, configurations=known, start_flag=True)
     )
-    server.service_plugins["router"].reported(made)
+    server.service_plugins["router"].scheduler.reported(made)
     return made

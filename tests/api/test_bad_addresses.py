@@ -1,4 +1,4 @@
-"""Addresses of requests that make no sense: queries, paths, verbs and headers."""
+"""Malformed queries, paths, methods and headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that make no sense, and what each is answered: the status, the kind of refusal, and the name of what is wrong.
+"""Malformed requests and their errors: status, type, and the name of what is wrong.
 
 What is refused here on SQLite would, on a stricter database, be an error of the database: so every case runs on all.
 """
@@ -55,12 +55,12 @@ def post(server: Server, collection: str, name: str, values: Any) -> Answer:
 
 BODIES = {
     "nothing": (b"", "no body"),
-    "half an object": (b'{"network"', "no JSON"),
-    "not UTF-8": (b'{"network": {"name": "\xff"}}', "no JSON"),
+    "half an object": (b'{"network"', "not JSON"),
+    "not UTF-8": (b'{"network": {"name": "\xff"}}', "not JSON"),
     "half a character": (b'{"network": {"name": "\\ud800"}}', ""),
-    "not a number": (b'{"network": {"mtu": NaN}}', "no JSON"),
-    "too deep": (b"[" * 100_000, "no JSON"),
-    "two documents": (b"{}{}", "no JSON"),
+    "not a number": (b'{"network": {"mtu": NaN}}', "not JSON"),
+    "too deep": (b"[" * 100_000, "not JSON"),
+    "two documents": (b"{}{}", "not JSON"),
     "null": (b"null", "not a JSON object"),
     "a number": (b"7", "not a JSON object"),
     "a list": (b'[{"network": {}}]', "not a JSON object"),

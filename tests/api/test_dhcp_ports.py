@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from neutrino.model.agents import DHCP, OVS, AgentState
 from neutrino.model.dhcp import device_id
-from neutrino.server.hosts.dhcp_ports import DhcpPorts
+from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.main import Server
 from tests.api.agents import BINARIES, report, set_clock, switch
 from tests.api.client import Api
@@ -207,10 +207,11 @@ def test_two_who_make_the_same_port_make_one(fresh: Fresh) -> None:
     api.subnet(network, "10.0.0.0/24")
     other = serve(server, "h2")
     with server.db.read() as connection:
-        one, two = (server.scheduler.steps(connection, network["id"], coming=[other]) for _ in range(2))
-    server.scheduler.commit(one, lambda tx: None)
-    with pytest.raises(sa.exc.IntegrityError):
-        server.scheduler.commit(two, lambda tx: None)
+        one, two = (server.scheduler.ports.steps(connection, network["id"], [other]) for _ in range(2))
+    with server.scheduler.ports.write(one):
+        pass
+    with pytest.raises(sa.exc.IntegrityError), server.scheduler.ports.write(two):
+        pass
 
 
 def test_an_address_that_is_taken_in_the_same_instant_is_no_error(

@@ -55,11 +55,11 @@ def test_one_is_made_shown_and_deleted(api: Api, admin: Api, external: Object) -
 
 
 def test_an_address_or_a_subnet_can_be_asked_for(api: Api, admin: Api, external: Object) -> None:
-    wish = {"floating_network_id": external["id"], "floating_ip_address": "172.24.3.200"}
-    api.post("/floatingips", {"floatingip": wish}).refused(403, "PolicyNotAuthorized")
-    api.post("/floatingips", {"floatingip": wish}, roles="manager,member,reader").expect(201)
-    admin.post("/floatingips", {"floatingip": wish}).refused(409, "IpAddressAlreadyAllocated")
-    elsewhere = {**wish, "floating_ip_address": "9.9.9.9"}
+    wanted = {"floating_network_id": external["id"], "floating_ip_address": "172.24.3.200"}
+    api.post("/floatingips", {"floatingip": wanted}).refused(403, "PolicyNotAuthorized")
+    api.post("/floatingips", {"floatingip": wanted}, roles="manager,member,reader").expect(201)
+    admin.post("/floatingips", {"floatingip": wanted}).refused(409, "IpAddressAlreadyAllocated")
+    elsewhere = {**wanted, "floating_ip_address": "9.9.9.9"}
     admin.post("/floatingips", {"floatingip": elsewhere}).refused(400, "InvalidIpForNetwork")
     (subnet,) = admin.all("/subnets", {"network_id": external["id"]})
     api.make("floatingip", floating_network_id=external["id"], subnet_id=subnet["id"])
@@ -129,12 +129,12 @@ def test_a_port_with_several_addresses(api: Api, external: Object, routed: tuple
     network, subnet, _ = routed
     fixed = [{"subnet_id": subnet["id"], "ip_address": f"10.0.0.{i}"} for i in (21, 22)]
     port = api.port(network, fixed_ips=fixed)
-    wish = {"floating_network_id": external["id"], "port_id": port["id"]}
-    api.post("/floatingips", {"floatingip": wish}).refused(400, "BadRequest")
-    first = api.make("floatingip", **wish, fixed_ip_address="10.0.0.21")
-    taken = {**wish, "fixed_ip_address": "10.0.0.21"}
+    wanted = {"floating_network_id": external["id"], "port_id": port["id"]}
+    api.post("/floatingips", {"floatingip": wanted}).refused(400, "BadRequest")
+    first = api.make("floatingip", **wanted, fixed_ip_address="10.0.0.21")
+    taken = {**wanted, "fixed_ip_address": "10.0.0.21"}
     api.post("/floatingips", {"floatingip": taken}).refused(409, "FloatingIPPortAlreadyAssociated")
-    api.make("floatingip", **wish, fixed_ip_address="10.0.0.22")
+    api.make("floatingip", **wanted, fixed_ip_address="10.0.0.22")
     body = {"floatingip": {"fixed_ip_address": "10.0.0.22"}}
     api.put(f"/floatingips/{first['id']}", body).refused(409, "FloatingIPPortAlreadyAssociated")
     body = {"floatingip": {"fixed_ip_address": "10.0.0.250"}}
@@ -226,8 +226,8 @@ def test_an_external_network_goes_with_those_that_nobody_uses(api: Api, admin: A
 
 
 def test_names_tags_pools_and_bulk(api: Api, admin: Api, external: Object) -> None:
-    wish = {"floating_network_id": external["id"], "dns_name": "www", "dns_domain": "example.org."}
-    made = api.make("floatingip", **wish)
+    wanted = {"floating_network_id": external["id"], "dns_name": "www", "dns_domain": "example.org."}
+    made = api.make("floatingip", **wanted)
     assert (made["dns_name"], made["dns_domain"]) == ("www", "example.org.")
     api.put(f"/floatingips/{made['id']}/tags/red").expect(201)
     assert [f["id"] for f in api.all("/floatingips", {"tags": "red"})] == [made["id"]]

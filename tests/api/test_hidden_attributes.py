@@ -1,4 +1,4 @@
-"""Lists by attributes that the caller may not see tell nothing of their values."""
+"""Lists filtered or sorted by attributes that the caller may not see do not disclose their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If-Match: a change is made only to the revision that the client has seen."""
+"""If-Match: a change is applied only to the revision that the client has seen."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_new_agent_takes_what_waits(cloud: Any) -> None:
     assert agents_of(admin, router) == ["h1"]
     assert {p["binding:vif_type"] for p in ports_of(admin, router)} == {"binding_failed"}
     report = switch(server, "h1", bridge_mappings={}, tunnel_types=["vxlan"])
-    server.service_plugins["router"].reported(report)
+    server.service_plugins["router"].scheduler.reported(report)
     assert {p["binding:vif_type"] for p in ports_of(admin, router)} == {"ovs"}
 
 
@@ -152,13 +152,13 @@ def test_a_dead_agent_is_relieved(cloud: Any) -> None:
     l3_agent(server, "h1")
     router = admin.make("router", external_gateway_info=gateway(outside(admin)))
     set_clock(server, 1000)
-    assert plugin.reschedule_dead() == []  # there is nobody else
+    assert plugin.scheduler.reschedule_dead() == []  # there is nobody else
     assert agents_of(admin, router) == ["h1"]
     l3_agent(server, "h2")
-    assert len(plugin.reschedule_dead()) == 1
+    assert len(plugin.scheduler.reschedule_dead()) == 1
     assert agents_of(admin, router) == ["h2"]
     assert hosts_of(admin, router) == {"h2"}
-    assert plugin.reschedule_dead() == []
+    assert plugin.scheduler.reschedule_dead() == []
 
 
 def test_a_deleted_agent_leaves_its_routers_to_others(cloud: Any) -> None:

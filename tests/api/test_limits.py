@@ -1,4 +1,4 @@
-"""What a request may cost: lengths of lists, objects at once, filters, sort keys and the size of a body.
+"""Limits of a request: lengths of lists, objects of a bulk create, filters, sort keys, size of a body.
 
 The table of list attributes is compared with the definitions: a new list attribute without a limit, or without a row
 here, fails.
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from neutrino.model.agents import DHCP, L3, AgentState
-from neutrino.server.api.stages.body import MOST_AT_ONCE
-from neutrino.server.api.stages.query_string import MOST_SORT_KEYS, MOST_TAGS, MOST_VALUES
+from neutrino.server.api.stages.body import MAX_BULK
+from neutrino.server.api.stages.query_string import MAX_SORT_KEYS, MAX_TAGS, MAX_VALUES
 from neutrino.server.main import Server
 from tests.api.client import PLURALS, Api
 from tests.api.l3 import gateway, outside
@@ -274,11 +274,11 @@ def test_objects_at_once_have_a_limit(world: World) -> None:
         if not resource.bulk or "create" not in resource.verbs or resource.parent:
             continue
         path = f"/{PLURALS.get(resource.name, resource.collection)}"
-        for n in (MOST_AT_ONCE + 1, 10 * MOST_AT_ONCE):
+        for n in (MAX_BULK + 1, 10 * MAX_BULK):
             refused = world.admin.post(path, {resource.collection: [{}] * n}).refused(400, "HTTPBadRequest")
             assert resource.collection in refused.message
-    made = world.admin.post("/networks", {"networks": [{}] * MOST_AT_ONCE}).expect(201)
-    assert len(made.body["networks"]) == MOST_AT_ONCE
+    made = world.admin.post("/networks", {"networks": [{}] * MAX_BULK}).expect(201)
+    assert len(made.body["networks"]) == MAX_BULK
 
 
 def test_a_hundred_full_ports_fit_into_a_body(world: World) -> None:
@@ -315,12 +315,12 @@ def test_the_body_limit_is_as_neutrons(server: Server) -> None:
 
 def test_values_of_a_filter_have_a_limit(api: Api) -> None:
     network = api.network()["id"]
-    ids = [address(i) for i in range(MOST_VALUES - 1)]
+    ids = [address(i) for i in range(MAX_VALUES - 1)]
     found = api.get("/networks", [("id", one) for one in [network, *ids]]).expect(200).body["networks"]
     assert [one["id"] for one in found] == [network]
-    refused = api.get("/networks", [("name", f"{i}") for i in range(MOST_VALUES + 1)]).refused(400, "HTTPBadRequest")
+    refused = api.get("/networks", [("name", f"{i}") for i in range(MAX_VALUES + 1)]).refused(400, "HTTPBadRequest")
     assert "name" in refused.message
-    refused = api.get("/ports", [("tags", f"{i}") for i in range(MOST_TAGS + 1)]).refused(400, "HTTPBadRequest")
+    refused = api.get("/ports", [("tags", f"{i}") for i in range(MAX_TAGS + 1)]).refused(400, "HTTPBadRequest")
     assert "tags" in refused.message
     assert api.get("/networks", [("name", f"{i}") for i in range(2001)]).status == 400
     part = "ip_address_substr="
@@ -338,7 +338,7 @@ def test_a_value_that_is_repeated_counts_once(api: Api) -> None:
 def test_sort_keys_have_a_limit(api: Api) -> None:
     networks = [api.network(name=name, description=d) for name, d in (("a", "2"), ("a", "1"), ("b", "0"))]
     order = [networks[i]["id"] for i in (1, 0, 2)]
-    keys = [("sort_key", "name"), ("sort_key", "description")] * (MOST_SORT_KEYS // 2)
+    keys = [("sort_key", "name"), ("sort_key", "description")] * (MAX_SORT_KEYS // 2)
     seen, marker = [], []
     while True:  # page by page, as the marker is what made repeated keys dear
         page = api.get("/networks", [*keys, ("limit", 1), *marker]).expect(200).body["networks"]
@@ -347,6 +347,6 @@ def test_sort_keys_have_a_limit(api: Api) -> None:
         seen.append(page[0]["id"])
         marker = [("marker", page[0]["id"])]
     assert seen == order
-    for n in (MOST_SORT_KEYS + 1, 10 * MOST_SORT_KEYS, 200):
+    for n in (MAX_SORT_KEYS + 1, 10 * MAX_SORT_KEYS, 200):
         refused = api.get("/networks", [("sort_key", "name")] * n).refused(400, "HTTPBadRequest")
         assert "sort_key" in refused.message

@@ -1,4 +1,4 @@
-"""The schema: what the migrations make is what the code says, they keep data, and processes that start together agree."""
+"""The schema: migrations make the tables of the code, keep data, and run once if processes start together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every attribute, filter and part of a path with values that nobody would mean: each is taken or refused, none fails.
+"""Every attribute, filter and path parameter with unusual values: each is accepted or refused, none is a 5xx.
 
 What one database stores without a word is an error of the next (a character that it has no room for, a number beyond its
 integers, a text longer than the column), so this runs on all of them.
@@ -16,10 +16,10 @@ from urllib.parse import quote
 import pytest
 
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.resources import RESOURCES
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import ADMIN, Api
+from tests.support.resources import RESOURCES
 
 pytestmark = pytest.mark.slow
 ODD: list[Any] = [

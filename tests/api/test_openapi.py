@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and true of what the server answers."""
+"""The OpenAPI document is valid, complete, and matches the responses of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules with checks of other packages, which see the whole object: each object gets an answer of its own."""
+"""Rules with checks of other packages, which depend on the whole object, are evaluated for each object."""
 
 from __future__ import annotations
 

@@ -158,8 +158,8 @@ def test_conntrack_helpers(api: Api) -> None:
     path = f"/routers/{router['id']}/conntrack_helpers"
 
     def post(**values: Any) -> Response:
-        wish = {"protocol": "udp", "port": 69, "helper": "tftp", **values}
-        return api.post(path, {"conntrack_helper": wish})
+        wanted = {"protocol": "udp", "port": 69, "helper": "tftp", **values}
+        return api.post(path, {"conntrack_helper": wanted})
 
     made = post().expect(201).body["conntrack_helper"]
     post().refused(400, "BadRequest")

@@ -9,10 +9,10 @@ import pytest
 
 from neutrino.model.agents import DHCP
 from neutrino.server.ipam.subnet_rules import eui64
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.statuses import RouterStatuses
+from neutrino.server.l3.reports import RouterReports
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
-from neutrino.server.ml2.provisioning import L2, Done
+from neutrino.server.ml2.ports.provisioning import L2, Done
 from tests.api.agents import report, switch
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, l3_agent, outside, ports_of
@@ -48,8 +48,8 @@ def cloud(another_server: Callable[..., Server]) -> Any:
 
 def say(server: Server, host: str, subnet: Object, prefix: str) -> bool:
     """What a host tells over the feed."""
-    delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
-    return RouterStatuses(server.db, None, delegations.set_prefix).set_status(host, "subnet", subnet["id"], prefix)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    return RouterReports(server.db, None, delegation.set_prefix).set_status(host, "subnet", subnet["id"], prefix)
 
 
 def asking(api: Api, network: Object, **values: Any) -> Object:

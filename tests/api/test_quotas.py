@@ -1,4 +1,4 @@
-"""Quotas: limits and what is used, counted with every write and never passed."""
+"""Quotas: limits and usage, counted with every write and never exceeded."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def test_who_may_do_what(api: Api, external: dict[str, Any]) -> None:
     for name in ("distributed", "ha"):
         api.post("/routers", {"router": {name: True}}).refused(403, "PolicyNotAuthorized")
     api.post("/routers", {"router": {"external_gateway_info": gateway(external, enable_snat=True)}}).refused(403)
-    wish = gateway(external, external_fixed_ips=[{"ip_address": "172.24.0.9"}])
-    api.post("/routers", {"router": {"external_gateway_info": wish}}).refused(403)
+    wanted = gateway(external, external_fixed_ips=[{"ip_address": "172.24.0.9"}])
+    api.post("/routers", {"router": {"external_gateway_info": wanted}}).refused(403)
     router = api.make("router")
     api.as_stranger().put(f"/routers/{router['id']}", {"router": {"name": "x"}}).refused(404)
     attach(api.as_stranger(), router, subnet_id=router["id"]).refused(404, "RouterNotFound")
@@ -106,8 +106,8 @@ def test_a_gateway_with_several_addresses(api: Api, admin: Api) -> None:
     router = admin.make("router", external_gateway_info=gateway(network))
     assert len(router["external_gateway_info"]["external_fixed_ips"]) == 2
     several = [{"ip_address": "172.25.0.5"}, {"ip_address": "172.25.0.6"}, {"subnet_id": second["id"]}]
-    wish = gateway(network, external_fixed_ips=several)
-    changed = admin.change("router", router["id"], external_gateway_info=wish)
+    wanted = gateway(network, external_fixed_ips=several)
+    changed = admin.change("router", router["id"], external_gateway_info=wanted)
     found = changed["external_gateway_info"]["external_fixed_ips"]
     assert {"172.25.0.5", "172.25.0.6"} < {f["ip_address"] for f in found}
     assert len(found) == 3

@@ -1,4 +1,4 @@
-"""Security groups, rules, address groups: what the recorded exchanges leave out, on every database."""
+"""Security groups, rules and address groups on every database: what the recorded exchanges do not cover."""
 
 from __future__ import annotations
 

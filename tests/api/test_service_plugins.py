@@ -30,7 +30,6 @@ LEASE = Resource(
     name="lease",
     collection="leases",
     not_found=LeaseNotFound,
-    extension="rack-leases",
     attributes=(
         Attribute("id", Uuid(), filter=True, sort=True),
         Attribute("project_id", Text(255), post=True, filter=True),
@@ -41,30 +40,30 @@ LEASE = Resource(
 
 
 class Leases:
-    resources = (LEASE,)
     extensions = (Extension("rack-leases", "Rack leases", "Rack units that a project has."),)
 
     def __init__(self, services):
         self._rows = {}
+        self.collections = ((LEASE, self),)
 
-    def get_leases(self, context, query):
+    def index(self, context, query):
         rows = [r for r in self._rows.values() if query.everyone or r["project_id"] == context.project_id]
         return [r for r in rows if all(r[k] in v for k, v in query.filters.items())]
 
-    def get_lease(self, context, key, fields, everyone):
+    def show(self, context, key, fields, everyone):
         row = self._rows.get(key)
         return row if row and (everyone or row["project_id"] == context.project_id) else None
 
-    def create_lease(self, context, values):
+    def create(self, context, values):
         row = {"id": str(uuid.uuid4()), **values, "tenant_id": values["project_id"]}
         self._rows[row["id"]] = row
         return row
 
-    def update_lease(self, context, key, values, revision):
+    def update(self, context, key, values, revision):
         self._rows[key] |= values
         return self._rows[key]
 
-    def delete_lease(self, context, key, revision):
+    def delete(self, context, key, revision):
         del self._rows[key]
 '''
 

@@ -1,4 +1,4 @@
-"""Who sees whose: between projects, through RBAC policies, on external networks, and by a policy file."""
+"""Visibility between projects: by RBAC policies, on external networks, and by a policy file."""
 
 from __future__ import annotations
 

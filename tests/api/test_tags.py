@@ -1,4 +1,4 @@
-"""Tags: all verbs, on every tagged resource, and lists by them."""
+"""Tags: all verbs on every tagged resource, and filters by tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server without authentication, and what a web page in a browser on the same machine could make that browser send."""
+"""Requests that a web page can make a browser send to a server without authentication on the same machine."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from neutrino.feed.address import parse
-from neutrino.feed.client import FeedClient, Settings
-from neutrino.feed.state import Change
+from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import DATAPLANE, OVS, AgentState
 
 OTHER_DESCRIPTORS = 100  # open descriptors of a process other than connections
@@ -42,7 +42,7 @@ class Host:
         self._interval = interval
         self._seen = seen
         self._first = True
-        self.client = FeedClient(Settings(parse(address), who.name, who.credential, roles=("l2",)))
+        self.client = FeedClient(ClientOptions(parse(address), who.name, who.credential, roles=("l2",)))
 
     async def run(self) -> None:
         work = (self.client.run(), self._apply(), self._report())
@@ -52,7 +52,7 @@ class Host:
         async for change in self.client.changes():
             self._take(change)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: StateChange) -> None:
         if change.new is None:
             return
         if change.kind == "port":
@@ -100,7 +100,7 @@ class Fleet:
         clients = [host.client for host in self._hosts.values()]
         return {
             "synced": sum(client.is_synced for client in clients),
-            "unsaid": sum(client.unsaid for client in clients),
+            "unsaid": sum(client.unacknowledged for client in clients),
             "objects": sum(len(client.state) for client in clients),
             "waiting": sum(client.state.has_changes for client in clients),
         }

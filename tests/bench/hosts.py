@@ -28,8 +28,8 @@ import msgspec
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.reader import read_all
-from neutrino.server.feed.scope import scope
+from neutrino.server.feed.kinds import readers
+from neutrino.server.feed.readers import read_all
 from tests.bench import databases, memory
 from tests.bench.client import Client, LoadError, Target
 from tests.bench.fleet import Process, Simulated, raise_descriptors
@@ -39,6 +39,7 @@ from tests.bench.machine import busy, machine
 from tests.bench.server import Running, running
 from tests.bench.timing import figures
 from tests.bench.workbench import progress
+from tests.support.feed_scope import scope
 
 SECONDS = 900.0  # timeout of a step
 BULK = 100
@@ -230,7 +231,7 @@ class Bench:
         progress(f"{SAMPLE} hosts against the database")
         db = Database(self._connection)
         with db.read() as connection:
-            records = read_all(connection)
+            records = read_all(connection, readers())
         db.close()
         for name in random.Random(3).sample(host_names(self._sizes.hosts), min(SAMPLE, self._sizes.hosts)):
             wanted: dict[str, list[bytes]] = {}

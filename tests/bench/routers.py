@@ -119,7 +119,8 @@ class Bench:
         self.lab.stop_agent("h1", kill=True)
         started = time.perf_counter()
         self.lab.start_agent("h1", wait=False)
-        wait_until(lambda: b"routers are as they should be" in log.read_bytes()[before:], PATIENCE, "never right")
+        applied = b"routers of the first snapshot have been applied"
+        wait_until(lambda: applied in log.read_bytes()[before:], PATIENCE, "never right")
         return {"seconds": round(time.perf_counter() - started, 2)}
 
     def verify(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.resources import RESOURCES
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.facts import CORE, Fact, aliases_of_lib, of_neutron, of_ours
 from tests.conformance.neutron_facts import NEUTRON
 from tests.conformance.server import LiveServer
+from tests.support.resources import RESOURCES
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,6 @@ def test_actions_are_those_of_the_definitions(aliases: set[str]) -> None:
     # neutron-lib adds the actions of one more extension to the table of the router's own.
     wanted -= {("router", f"{verb}_external_gateways") for verb in ("add", "update", "remove")}
     assert wanted == {(name, action.name) for name, resource in by_name.items() for action in resource.actions}
-
-
-def test_attributes_name_extensions_that_are_here(aliases: set[str]) -> None:
-    named = {a.extension for r in RESOURCES for a in r.attributes} | {r.extension for r in RESOURCES}
-    assert sorted(named - aliases - {""}) == []
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.collection)

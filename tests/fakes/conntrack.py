@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address
 
-from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, Connection, ConntrackFlush
-from neutrino.dataplane.conntrack.match import Selection
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, Connection, ConntrackFlush, Selection
 from tests.fakes import openflow_conntrack as fake_conntrack
 
 _IPV4 = 0x0800

@@ -8,7 +8,7 @@ import itertools
 import threading
 from collections.abc import Iterable
 
-from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError
+from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError, check_sysctl
 from neutrino.dataplane.netlink.changes import (
     Change,
     DeleteAddress,
@@ -16,19 +16,18 @@ from neutrino.dataplane.netlink.changes import (
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
+    DeleteTc,
     MoveDevice,
-    RenameDevice,
     SetAddress,
-    SetBridge,
     SetDevice,
     SetNeighbour,
     SetRoute,
     SetRule,
     SetSysctl,
+    SetTc,
     SetVeth,
 )
-from neutrino.dataplane.netlink.sysctls import check_name
-from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState, Neighbour
+from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from tests.fakes.netlink_stack import FakeDevice, FakeStack
 
 
@@ -57,7 +56,7 @@ class FakeNetlink:
 
     def create_namespace(self, name: str) -> None:
         if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
-            raise NetlinkError(f"{name!r} is no name for a namespace")
+            raise NetlinkError(f"{name!r} is not a valid name of a namespace")
         with self._lock:
             self._stacks.setdefault(name, FakeStack(name))
 
@@ -69,7 +68,7 @@ class FakeNetlink:
                     _destroy(device)
 
     def read(self, namespace: str, sysctls: Iterable[str] = ()) -> NamespaceState:
-        names = [check_name(name) for name in sysctls]
+        names = [check_sysctl(name) for name in sysctls]
         with self._lock:
             return self.stack(namespace).state(names)
 
@@ -77,9 +76,6 @@ class FakeNetlink:
         with self._lock:
             found = self.stack(namespace).devices.get(name)
             return found.value() if found else None
-
-    def read_learned(self, namespace: str) -> frozenset[Neighbour]:
-        return frozenset(self.stack(namespace).learned)
 
     def apply(self, namespace: str, changes: Iterable[Change]) -> None:
         given = tuple(changes)
@@ -98,8 +94,6 @@ class FakeNetlink:
 
     def _carry_out(self, stack: FakeStack, change: Change) -> None:
         match change:
-            case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
-                self._device_change(stack, change)
             case SetAddress(address):
                 stack.set_address(address)
             case DeleteAddress(address):
@@ -117,26 +111,21 @@ class FakeNetlink:
                 stack.neighbours[neighbour.device, neighbour.address] = neighbour
             case DeleteNeighbour(neighbour):
                 stack.neighbours.pop((neighbour.device, neighbour.address), None)
+            case SetTc(item):
+                stack.set_tc(item)
+            case DeleteTc(item):
+                stack.delete_tc(item)
             case SetSysctl(name, value):
-                stack.set_sysctl(check_name(name), value)
+                stack.set_sysctl(check_sysctl(name), value)
+            case _:
+                self._device_change(stack, change)
 
-    def _device_change(
-        self, stack: FakeStack, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
-    ) -> None:
+    def _device_change(self, stack: FakeStack, change: Change) -> None:
         match change:
             case SetVeth():
                 self._set_veth(stack, change)
-            case SetBridge(name):
-                there = stack.devices.get(name)
-                if there is not None and there.kind != "bridge":
-                    raise NetlinkError(f"{name} is there, but as {there.kind or 'hardware'}")
-                if there is None:
-                    stack.add(FakeDevice(name, stack, kind="bridge", mac=next(self._macs)))
             case SetDevice():
                 _set_device(stack, change)
-            case RenameDevice(name, new_name):
-                if name in stack.devices or new_name not in stack.devices:
-                    stack.rename(stack.get(name), new_name)
             case MoveDevice(name, to):
                 self._move(stack, name, self.stack(to))
             case DeleteDevice(name):
@@ -151,7 +140,7 @@ class FakeNetlink:
             value = there.value()
             where = (value.peer, value.peer_namespace)
             if value.kind != "veth" or where != (change.peer, change.peer_namespace):
-                raise NetlinkError(f"{change.name} is there, but as {value.kind or 'hardware'} with {where} behind it")
+                raise NetlinkError(f"{change.name} exists as {value.kind or 'hardware'} with peer {where}")
             return
         far = self.stack(change.peer_namespace)
         if change.peer in far.devices or (far is stack and change.peer == change.name):
@@ -179,11 +168,8 @@ class FakeNetlink:
 
 def _set_device(stack: FakeStack, change: SetDevice) -> None:
     device = stack.get(change.name)
-    master = stack.get(change.master) if change.master else None
     device.mac = change.mac.lower() or device.mac
     device.mtu = change.mtu or device.mtu
-    if change.master is not None:
-        device.master = master
     if change.alias is not None:
         device.alias = change.alias
     if change.tx_checksum is not None:

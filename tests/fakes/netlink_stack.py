@@ -12,10 +12,10 @@ import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.reading import link_local
+from neutrino.dataplane.netlink.tc import Qdisc, TcItem
 from neutrino.dataplane.netlink.values import (
     KERNEL,
     MAIN_TABLE,
@@ -28,8 +28,6 @@ from neutrino.dataplane.netlink.values import (
     address,
     route,
 )
-
-T = TypeVar("T", Address, Route, Neighbour)
 
 _SETTINGS = (
     "net/ipv4/(ip_forward|ip_nonlocal_bind)",
@@ -60,13 +58,10 @@ class FakeDevice:
     alias: str = ""
     tx_checksum: bool = True
     index: int = 0
-    master: FakeDevice | None = None
     peer: FakeDevice | None = None
 
     @property
     def carrier(self) -> bool:
-        if self.kind == "bridge":
-            return self.up and any(each.master is self and each.carrier for each in self.stack.devices.values())
         return self.up and (self.peer is None or self.peer.up)
 
     def value(self) -> Device:
@@ -77,7 +72,6 @@ class FakeDevice:
             mtu=self.mtu,
             up=self.up,
             carrier=self.carrier,
-            master=self.master.name if self.master else "",
             peer=self.peer.name if self.peer else "",
             peer_namespace=self.peer.stack.name if self.peer else None,
             alias=self.alias,
@@ -94,7 +88,7 @@ class FakeStack:
         self.routes: dict[tuple[int, str, int], Route] = {}
         self.rules: set[Rule] = _kernel_rules()
         self.neighbours: dict[tuple[str, str], Neighbour] = {}
-        self.learned: set[Neighbour] = set()  # for tests to fill
+        self.tc: dict[tuple[object, ...], TcItem] = {}
         self.sysctls: dict[str, str] = {}
         self.add(FakeDevice("lo", self, mac="00:00:00:00:00:00", mtu=65536))
 
@@ -106,6 +100,7 @@ class FakeStack:
             rules=frozenset(self.rules),
             neighbours=frozenset(self.neighbours.values()),
             sysctls={name: self.sysctls.get(name, "0") for name in sysctls if self._has_setting(name)},
+            tc=frozenset(self.tc.values()),
         )
 
     def get(self, name: str) -> FakeDevice:
@@ -128,22 +123,9 @@ class FakeStack:
         """With what is on it; a rule that names it stays, as in the kernel."""
         self.set_down(device)
         self.addresses = [each for each in self.addresses if each.device != device.name]
-        for other in self.devices.values():
-            if other.master is device:
-                other.master = None
-        device.master = None
+        self.tc = {key: each for key, each in self.tc.items() if each.device != device.name}
         del self.devices[device.name]
         self.sysctls = {name: value for name, value in self.sysctls.items() if f"/{device.name}/" not in name}
-
-    def rename(self, device: FakeDevice, name: str) -> None:
-        if name in self.devices:
-            raise NetlinkError(f"{name}: File exists")
-        self.devices[name] = self.devices.pop(device.name)
-        old, device.name = device.name, name
-        self.addresses = [_elsewhere(each, old, name) for each in self.addresses]
-        self.routes = {key: _elsewhere(each, old, name) for key, each in self.routes.items()}
-        moved = [_elsewhere(each, old, name) for each in self.neighbours.values()]
-        self.neighbours = {(each.device, each.address): each for each in moved}
 
     def set_down(self, device: FakeDevice) -> None:
         device.up = False
@@ -235,6 +217,27 @@ class FakeStack:
             source, metric = (_ip(each), 0) if each.version == 4 else ("", 256)
             yield route(str(network), each.device, source=source, metric=metric, protocol=KERNEL)
 
+    # --- traffic control ---
+
+    def set_tc(self, new: TcItem) -> None:
+        self.get(new.device)
+        above = [each for each in self.tc.values() if isinstance(each, Qdisc) and each.device == new.device]
+        if isinstance(new, Qdisc):
+            # A device has one root qdisc and one for ingress: another one takes its place.
+            slot = [each for each in above if (each.handle == 0xFFFF) == (new.handle == 0xFFFF) and each.key != new.key]
+            for each in slot:
+                self.delete_tc(each)
+        elif not any(each.handle == new.handle and each.kind == "htb" for each in above):
+            raise NetlinkError("Invalid argument")
+        self.tc[new.key] = new
+
+    def delete_tc(self, old: TcItem) -> None:
+        there = self.tc.pop(old.key, None)
+        if isinstance(there, Qdisc):
+            below = [key for key, each in self.tc.items() if (each.device, each.handle) == (old.device, old.handle)]
+            for key in below:
+                del self.tc[key]
+
     # --- settings ---
 
     def set_sysctl(self, name: str, value: str) -> None:
@@ -252,10 +255,6 @@ class FakeStack:
 
 def _by_kernel(each: Address) -> Address:
     return dataclasses.replace(each, by_kernel=True)
-
-
-def _elsewhere(value: T, old: str, new: str) -> T:
-    return dataclasses.replace(value, device=new) if value.device == old else value
 
 
 def _network(each: Address) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -23,15 +23,8 @@ class FakeNft:
         self.refuses = ""
         """A word that no rule may hold, for tests of what is refused."""
 
-    def read(self, namespace: str, path: str) -> TableState | None:
-        table = self.table(namespace, path)
-        if table is None:
-            return None
-        return TableState(
-            table.digest(),
-            {each.name: ChainState(each.hook, each.marks()) for each in table.chains},
-            {RENDERED: frozenset(), **{each.name: each.elements for each in table.sets}},
-        )
+    def read(self, namespace: str) -> dict[str, TableState]:
+        return {path: _state(table) for path, table in self._of(namespace).items()}
 
     def table(self, namespace: str, path: str = "inet neutrino") -> Table | None:
         return self._of(namespace).get(path)
@@ -64,6 +57,14 @@ class FakeNft:
             return self._tables.setdefault(self._netlink.stack(namespace), {})
         except NetlinkError as error:
             raise NftError(f"{namespace}: nft: {error}") from error
+
+
+def _state(table: Table) -> TableState:
+    return TableState(
+        table.digest(),
+        {each.name: ChainState(each.hook, each.marks()) for each in table.chains},
+        {RENDERED: frozenset(), **{each.name: each.elements for each in table.sets}},
+    )
 
 
 def _changed(there: Set, change: ElementChange) -> Set:

@@ -8,11 +8,20 @@ nothing of its own accord, as one in secure fail mode.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from neutrino.dataplane.openflow.actions import arguments, parse_set_field, split_actions
-from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
-from neutrino.dataplane.openflow.fields import field_name
+from neutrino.dataplane.openflow.api import (
+    DatapathFeatures,
+    Flow,
+    FlowsRejected,
+    Meter,
+    MetersRejected,
+    OpenFlowError,
+    flow,
+)
+from neutrino.dataplane.openflow.text import arguments, field_name, parse_set_field, split_actions
 from tests.fakes.openflow_conntrack import FakeConntrack
 from tests.fakes.openflow_tables import FakeTables
 from tests.fakes.packet import Packet
@@ -20,6 +29,8 @@ from tests.fakes.packet import Packet
 _PRESENT = 0x1000
 _LIMIT = 200  # resubmits of one packet
 _ND_EXTENSION = {"nd_reserved", "nd_options_type"}
+_METER = re.compile(r"meter:(\d+)")
+_MAX_METER = 0xFFFF0000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +49,7 @@ class Delivery:
     bridge: str
     port: str
     packet: Packet
+    queue: int = 0
 
 
 class FakeBridge:
@@ -46,6 +58,8 @@ class FakeBridge:
         self.tables = FakeTables()
         self.ports: dict[int, FakePort] = {}
         self.macs: dict[tuple[int, int], int] = {}  # VLAN and address, to port
+        self.meters: dict[int, Meter] = {}
+        self.metered: Counter[int] = Counter()  # packets that each meter has seen; none is dropped for its rate
 
     def port_named(self, name: str) -> FakePort:
         return next(port for port in self.ports.values() if port.name == name)
@@ -75,9 +89,30 @@ class FakeSwitch:
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         tables, new = self._bridge(bridge).tables, [*add]
         reasons = {entry.key: "OFPBAC_BAD_SET_ARGUMENT" for entry in new if not self._supports(entry)}
+        meters = self._bridge(bridge).meters
+        unknown = (entry for entry in new if any(number not in meters for number in _meters_of(entry)))
+        reasons |= {entry.key: "OFPMMFC_INVALID_METER" for entry in unknown}
         if reasons:
-            raise FlowsRejected("OFPBAC_BAD_SET_ARGUMENT", reasons)
+            raise FlowsRejected(", ".join(sorted({*reasons.values()})), reasons)
         tables.change(add=new, delete=delete)
+
+    def read_meters(self, bridge: str) -> dict[int, Meter]:
+        return dict(self._bridge(bridge).meters)
+
+    def apply_meters(
+        self, bridge: str, *, add: Mapping[int, Meter], change: Mapping[int, Meter], delete: Iterable[int]
+    ) -> None:
+        made = self._bridge(bridge)
+        for number in delete:
+            made.meters.pop(number, None)
+            using = [entry for entry in made.tables.flows.values() if number in _meters_of(entry)]
+            made.tables.change(add=[], delete=using)
+        reasons = {number: "OFPMMFC_UNKNOWN_METER" for number in change if number not in made.meters}
+        reasons |= {number: "OFPMMFC_METER_EXISTS" for number in add if number in made.meters}
+        reasons |= {number: "OFPMMFC_INVALID_METER" for number in add if number > _MAX_METER}
+        made.meters |= {number: meter for number, meter in {**change, **add}.items() if number not in reasons}
+        if reasons:
+            raise MetersRejected(reasons)
 
     def read_features(self, bridge: str) -> DatapathFeatures:
         self._bridge(bridge)
@@ -101,6 +136,10 @@ class FakeSwitch:
         return self.bridges[name]
 
 
+def _meters_of(entry: Flow) -> set[int]:
+    return {int(number) for number in _METER.findall(entry.actions)}
+
+
 class _Journey:
     """One packet's way through the bridges, and where its copies came out."""
 
@@ -115,12 +154,12 @@ class _Journey:
             fields.pop("tun_id", None)
         _Copy(self, bridge, dataclasses.replace(packet, fields=fields)).table(0)
 
-    def leave(self, bridge: FakeBridge, port: FakePort, packet: Packet) -> None:
+    def leave(self, bridge: FakeBridge, port: FakePort, packet: Packet, queue: int = 0) -> None:
         if port.peer is not None:
             peer_bridge = self.switch.bridges[port.peer[0]]
             self.receive(peer_bridge, peer_bridge.port_named(port.peer[1]), packet)
             return
-        self.deliveries.append(Delivery(bridge.name, port.name, packet))
+        self.deliveries.append(Delivery(bridge.name, port.name, packet, queue))
 
     def step(self) -> None:
         self._steps += 1
@@ -137,6 +176,7 @@ class _Copy:
         self._packet = packet
         self.fields = dict(packet.fields)
         self.tags = packet.inner_tags
+        self.queue = 0
 
     def table(self, number: int) -> None:
         self._journey.step()
@@ -172,6 +212,10 @@ class _Copy:
             self._track(split_actions(arguments(action)))
         elif name == "learn":
             self._learn(split_actions(arguments(action)))
+        elif name == "meter":
+            self._bridge.metered[int(action.removeprefix("meter:"))] += 1
+        elif name == "set_queue":
+            self.queue = int(action.removeprefix("set_queue:"))
         elif name == "NORMAL":
             self._normal()
         elif name == "IN_PORT":
@@ -181,7 +225,7 @@ class _Copy:
 
     def _clone(self) -> _Copy:
         copy = _Copy(self._journey, self._bridge, dataclasses.replace(self._packet, fields=self.fields))
-        copy.tags = self.tags
+        copy.tags, copy.queue = self.tags, self.queue
         return copy
 
     def _set(self, action: str) -> None:
@@ -198,7 +242,7 @@ class _Copy:
             self._leave(port)
 
     def _leave(self, port: FakePort) -> None:
-        self._journey.leave(self._bridge, port, self._outside(self.fields, port))
+        self._journey.leave(self._bridge, port, self._outside(self.fields, port), self.queue)
 
     def _outside(self, fields: dict[str, int], port: FakePort) -> Packet:
         """The packet without what it carries only inside a bridge."""

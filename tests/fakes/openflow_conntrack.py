@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from neutrino.dataplane.openflow.fields import CT_BITS
+from neutrino.dataplane.openflow.text import CT_BITS
 from tests.fakes.packet import ICMP, ICMPV6, Packet
 
 Tuple = tuple[int, ...]

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 
-from neutrino.dataplane.openflow.actions import arguments, split_actions
 from neutrino.dataplane.openflow.api import Flow, FlowKey
-from neutrino.dataplane.openflow.match import accepts, parse_match
+from neutrino.dataplane.openflow.text import arguments, match_fields, split_actions
+
+Match = dict[str, tuple[int, int]]
+"""Field, to value and mask."""
+
+
+@lru_cache(maxsize=4096)
+def parse_match(text: str) -> Match:
+    return {field: numbers for field, numbers, _ in match_fields(text)}
+
+
+def accepts(match: Match, fields: dict[str, int]) -> bool:
+    """Whether a packet with these fields is matched; a field that it does not have is zero."""
+    return all(fields.get(field, 0) & mask == value for field, (value, mask) in match.items())
 
 
 class AmbiguousFlows(Exception):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from neutrino.dataplane.ovsdb.api import (
     NO_TAG,
     Bridge,
     Change,
+    ConfigurePort,
     DeleteBridge,
     DeletePort,
+    DeleteUnused,
     Interface,
     Listener,
     OvsdbError,
@@ -38,6 +40,15 @@ class FakeOvsdb:
     def close(self) -> None:
         self._listeners.clear()
 
+    def set_foreign_qos(self, name: str) -> None:
+        """Another program gives a port a QoS row."""
+        bridges = dict(self._snapshot.bridges)
+        for bridge in self._snapshot.bridges.values():
+            if name in bridge.ports:
+                port = dataclasses.replace(bridge.ports[name], foreign_qos=True)
+                bridges[bridge.name] = dataclasses.replace(bridge, ports={**bridge.ports, name: port})
+        self._snapshot = dataclasses.replace(self._snapshot, bridges=bridges)
+
     def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
         given = tuple(changes)
         bridges = dict(self._snapshot.bridges)
@@ -45,10 +56,20 @@ class FakeOvsdb:
             _carry_out(change, bridges)
         self.applied.append(given)
         managers = self._snapshot.managers.union(each.target for each in given if isinstance(each, SetManager))
-        before, self._snapshot = self._snapshot, Snapshot(bridges, managers)
+        collected = {row for each in given if isinstance(each, DeleteUnused) for row in each.rows}
+        # The rows of a deleted port's QoS stay, as QoS and Queue are root tables.
+        present = {name for bridge in bridges.values() for name in bridge.ports}
+        left = {f"QoS of {name}" for name in _shaped(self._snapshot.bridges) - present}
+        unused = (self._snapshot.unused - collected) | left
+        before, self._snapshot = self._snapshot, Snapshot(bridges, managers, frozenset(unused))
         events = compare(before, self._snapshot)
         for listener in list(self._listeners) if events else []:
             listener(events)
+
+
+def _shaped(bridges: Mapping[str, Bridge]) -> set[str]:
+    """The ports that have a QoS row of ours."""
+    return {port.name for bridge in bridges.values() for port in bridge.ports.values() if port.settings.qos is not None}
 
 
 def _carry_out(change: Change, bridges: dict[str, Bridge]) -> None:
@@ -70,6 +91,12 @@ def _carry_out(change: Change, bridges: dict[str, Bridge]) -> None:
             bridge = _existing(bridges, change.bridge)
             kept = {name: port for name, port in bridge.ports.items() if name != change.name}
             bridges[change.bridge] = dataclasses.replace(bridge, ports=kept)
+        case ConfigurePort():
+            for bridge in bridges.values():
+                if change.name in bridge.ports:
+                    port = dataclasses.replace(bridge.ports[change.name], settings=change.settings)
+                    bridges[bridge.name] = dataclasses.replace(bridge, ports={**bridge.ports, change.name: port})
+                    return
 
 
 def _existing(bridges: dict[str, Bridge], name: str) -> Bridge:
@@ -86,8 +113,6 @@ def _set_bridge(change: SetBridge, bridge: Bridge | None) -> Bridge:
         bridge,
         datapath_type=change.datapath_type or bridge.datapath_type,
         fail_mode=change.fail_mode or bridge.fail_mode,
-        protocols=change.protocols or bridge.protocols,
-        controllers=() if change.no_controllers else bridge.controllers,
         external_ids={**bridge.external_ids, **change.external_ids},
     )
 
@@ -98,7 +123,7 @@ def _set_port(change: SetPort, bridge: Bridge) -> Port:
     interface = dataclasses.replace(
         interface,
         type=change.type or interface.type,
-        ofport=interface.ofport or change.ofport_request or _free_number(bridge),
+        ofport=interface.ofport or _free_number(bridge),
         options={**interface.options, **change.options},
         external_ids={**interface.external_ids, **change.external_ids},
     )

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from neutrino.dataplane.openflow.fields import field_name, format_number, parse_number
-from neutrino.dataplane.openflow.match import canonical_match
+from neutrino.dataplane.openflow.text import canonical_match, field_name, format_number, parse_number
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 ICMP, TCP, UDP, ICMPV6, IPV6_FRAGMENT = 1, 6, 17, 58, 44

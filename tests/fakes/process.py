@@ -1,4 +1,4 @@
-"""Daemons in memory: they run until a test ends them, or until they are stopped."""
+"""Daemons in memory: they run until a test ends or the driver stops them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import itertools
 import signal
 from collections.abc import Callable
 
-from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError
+from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError
 
-_KILLED = Ended(signal=signal.SIGKILL)
+_KILLED = ExitStatus(signal=signal.SIGKILL)
 
 
 class FakeProcesses:
-    """`started` and `signals` are what was asked for, for tests to look at."""
+    """`started` and `signals` record the calls."""
 
     def __init__(self, *, namespace_exists: Callable[[str], bool] = lambda _: True) -> None:
         self._namespace_exists = namespace_exists
         self._pids = itertools.count(1000)
         self._running: dict[str, Process] = {}
-        self._ended: dict[Process, Ended] = {}
+        self._ended: dict[Process, ExitStatus] = {}
         self._waiting: dict[Process, list[Callable[[], object]]] = {}
         self.started: list[Daemon] = []
         self.signals: list[tuple[str, int]] = []
@@ -36,7 +36,7 @@ class FakeProcesses:
 
     def start(self, daemon: Daemon) -> Process:
         if daemon.name in self._running:
-            raise ProcessError(f"{daemon.name} runs already, as {self._running[daemon.name].pid}")
+            raise ProcessError(f"{daemon.name} is already running as {self._running[daemon.name].pid}")
         if daemon.argv[0] in self.broken:
             raise ProcessError(f"{daemon.name} cannot be started: [Errno 2] No such file or directory")
         if daemon.namespace and not self._namespace_exists(daemon.namespace):
@@ -52,22 +52,22 @@ class FakeProcesses:
             return False
         self.signals.append((process.name, number))
         if number == signal.SIGKILL or (number == signal.SIGTERM and process.name not in self.stubborn):
-            self.end(process.name, Ended(signal=number))
+            self.end(process.name, ExitStatus(signal=number))
         return True
 
     def stop(self, process: Process, *, patience: float = 5.0, pid_file: str = "") -> None:
         self.send(process, signal.SIGTERM)
         self.send(process, signal.SIGKILL)
 
-    async def wait(self, process: Process) -> Ended:
+    async def wait(self, process: Process) -> ExitStatus:
         if self._running.get(process.name) == process:
             event, loop = asyncio.Event(), asyncio.get_running_loop()
             # Whoever ends it may be in another thread.
             self._waiting.setdefault(process, []).append(lambda: loop.call_soon_threadsafe(event.set))
             await event.wait()
-        return self._ended.pop(process, Ended())
+        return self._ended.pop(process, ExitStatus())
 
-    def end(self, name: str, how: Ended = _KILLED) -> None:
+    def end(self, name: str, how: ExitStatus = _KILLED) -> None:
         """As when somebody kills it, or it gives up."""
         process = self._running.pop(name)
         self._ended[process] = how

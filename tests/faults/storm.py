@@ -27,12 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.state import Object
+from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.log import ChangeLog
-from neutrino.server.feed.reader import read_all
-from neutrino.server.feed.scope import scope
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.conftest import start
@@ -40,6 +38,7 @@ from tests.bench.memory import alive, tree
 from tests.bench.workbench import progress
 from tests.faults.forward import Forward
 from tests.support.feed_changes import RandomChanges
+from tests.support.feed_scope import scope_in_database
 from tests.support.neutrino import Neutrino
 from tests.support.postgres import Postgres
 from tests.support.process import wait_until
@@ -152,16 +151,16 @@ class Storm:
                 if over.is_set():
                     return await self._right(client)
             self.tally.moves += 1
-            known, said = client.state, client._outbox
+            known, said = client.state, client._reports
             client = make()
-            client.state, client._outbox = known, said
+            client.state, client._reports = known, said
 
     async def _right(self, client: FeedClient) -> FeedClient:
         """Until the host has what the database says, or far too long."""
         host, give_up = client._settings.host, time.monotonic() + SETTLE_SECONDS
         while True:
             wanted = await asyncio.to_thread(self._needed, host)
-            if client.is_synced and not client.unsaid and known(client) == wanted:
+            if client.is_synced and not client.unacknowledged and known(client) == wanted:
                 return client
             if time.monotonic() > give_up:
                 raise AssertionError(f"host {host} is not right: {difference(known(client), wanted)}")
@@ -169,7 +168,7 @@ class Storm:
 
     def _needed(self, host: str) -> dict[tuple[str, str], Object]:
         with self._server.db.read() as connection:
-            return scope(read_all(connection), host)
+            return scope_in_database(connection, host)
 
     async def _hosts(self, keys: dict[str, str]) -> int:
         """Let the hosts live until the storm is over and all of them are right; how many objects they have."""
@@ -178,7 +177,7 @@ class Storm:
 
         def client(host: str) -> FeedClient:
             first, *others = random.sample(addresses, len(addresses))
-            how = Settings(first, host, keys[host], others=tuple(others), first_delay=0.05, longest_delay=1.0)
+            how = ClientOptions(first, host, keys[host], others=tuple(others), first_delay=0.05, longest_delay=1.0)
             return FeedClient(how)
 
         async def until_over() -> None:

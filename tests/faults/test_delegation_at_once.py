@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.l3.delegation import Delegations
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 from tests.api.l3 import attach, detach, gateway, l3_agent, outside
@@ -30,7 +30,7 @@ def external(server: Server) -> Object:
 
 
 def test_everything_at_once(server: Server, api: Api, external: Object) -> None:
-    delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
     network = api.network()
     subnet = api.make("subnet", network_id=network["id"], **ASKING)
     router = api.make("router", external_gateway_info=gateway(external))
@@ -40,7 +40,7 @@ def test_everything_at_once(server: Server, api: Api, external: Object) -> None:
     def act(i: int) -> Response:
         what = i % 8
         if what in (0, 3):
-            delegations.set_prefix("h1", subnet["id"], PREFIXES[i // 8 % len(PREFIXES)])
+            delegation.set_prefix("h1", subnet["id"], PREFIXES[i // 8 % len(PREFIXES)])
             return api.get(f"/subnets/{subnet['id']}")
         if what in (1, 4, 6):
             return api.post("/ports", {"port": {"network_id": network["id"]}})
@@ -54,7 +54,7 @@ def test_everything_at_once(server: Server, api: Api, external: Object) -> None:
     api.put(path, {"router": {"external_gateway_info": gateway(external)}}).expect(200)
     attach(api, router, subnet_id=subnet["id"])  # if it is not there
     for prefix in (PREFIXES[0], PREFIXES[1]):  # as with the next renewal
-        delegations.set_prefix("h1", subnet["id"], prefix)
+        delegation.set_prefix("h1", subnet["id"], prefix)
     assert api.show("subnet", subnet["id"])["cidr"] == PREFIXES[1]
     assert len({f["ip_address"] for p in api.all("/ports") for f in p["fixed_ips"]}) == len(api.all("/ports"))
     integrity.check(server.db)

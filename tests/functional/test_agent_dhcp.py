@@ -50,7 +50,7 @@ def agent(server: Neutrino, switch: OpenVSwitch) -> Iterator[Agent]:
         finally:
             left = service(running)
             for network_id in left.networks():  # by tests that failed
-                left.stop(network_id)
+                left.stop_others(network_id, scan=True)
                 run("ip", "netns", "del", f"qdhcp-{network_id}", check=False)
 
 
@@ -77,12 +77,16 @@ def service(agent: Agent) -> Dnsmasq:
     return Dnsmasq(str(agent.directory / "state" / "dhcp"), Namespaces())
 
 
+def pid(agent: Agent, network: dict[str, Any]) -> int | None:
+    return next(service(agent).pids(network["id"]), None)
+
+
 def until(condition: Any, what: str) -> None:
     wait_until(condition, timeout=20, what=what, failed=lambda: None)
 
 
 class _Here:
-    """What a client of the lab needs of it."""
+    """The part of a lab that a client uses."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -122,19 +126,19 @@ def test_an_instance_gets_its_address_and_keeps_it(
     with instance(switch, port, tmp_path) as client:
         wait_for_status(api, port["id"], "ACTIVE")
         assert client.udhcpc()["ip"] == address
-        pid = service(agent).read(network["id"]).pid
-        assert pid is not None
+        before = pid(agent, network)
+        assert before is not None
         served = api("GET", f"/v2.0/ports?network_id={network['id']}&device_owner=network:dhcp").json()["ports"]
         wait_for_status(api, served[0]["id"], "ACTIVE")
         assert agent.end() == 0
         assert client.udhcpc()["ip"] == address, "served while the agent is away"
         agent.start()
         assert agent.look("verify").returncode == 0, agent.look("verify").stdout
-        assert service(agent).read(network["id"]).pid == pid
+        assert pid(agent, network) == before
         switch.stop_switch()
         switch.start_switch()
         until(lambda: client.udhcpc(tries=2).get("ip") == address, "served again after the switch's restart")
-        assert service(agent).read(network["id"]).pid == pid
+        assert pid(agent, network) == before
 
 
 def test_a_device_that_is_deleted_by_hand_is_back(
@@ -155,8 +159,8 @@ def _device(line: str) -> str:
     return line.split(":")[1].strip().partition("@")[0]
 
 
-def test_the_agent_is_told_of_by_its_name(api: Caller, agent: Agent, network: dict[str, Any]) -> None:
-    until(lambda: service(agent).read(network["id"]).pid is not None, "served")
+def test_the_agent_has_neutrons_names(api: Caller, agent: Agent, network: dict[str, Any]) -> None:
+    until(lambda: pid(agent, network) is not None, "served")
     agents = api("GET", f"/v2.0/agents?host={agent.host}").json()["agents"]
     (dhcp,) = (a for a in agents if a["agent_type"] == "DHCP agent")
     assert (dhcp["binary"], dhcp["topic"], dhcp["alive"]) == ("neutron-dhcp-agent", "dhcp_agent", True)

@@ -276,7 +276,7 @@ def test_a_second_agent_on_the_same_state_is_refused(agent: Agent) -> None:
         ("ovs", {"bridge_mappings": "physnet1"}, "is not physical_network:bridge"),
         ("ovs", {"bridge_mappings": "physnet1:br-int"}, "the agent's own bridge"),
         ("agent", {"l2_population": False, "enable_distributed_routing": True}, "needs l2_population"),
-        ("agent", {"extensions": "nonesuch"}, "there is no extension nonesuch"),
+        ("agent", {"extensions": "nonesuch"}, "extension 'nonesuch' is not installed"),
         ("feed", {"server": "ws://192.0.2.9:9697"}, "without TLS"),
         ("feed", {"credential_file": "/nonexistent"}, "credential_file=/nonexistent"),
         ("securitygroup", {"permitted_ethertypes": "0x5"}, "is not an ethertype"),

@@ -1,4 +1,4 @@
-"""A database that cuts its connections, or is gone: requests are told to come again, and are served when it is back."""
+"""A database that drops its connections or is unreachable: requests get 503 and succeed when it is back."""
 
 from __future__ import annotations
 

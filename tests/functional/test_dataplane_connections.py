@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.model import state
 from tests.support.l2 import OUT, Cloud, FakeHost, group, mac, network, port, rule
@@ -19,7 +19,7 @@ CLIENT, SERVER, OTHER = 1, 2, 3
 
 
 class RealHost:
-    """A host of fake wiring whose flows, and packets, are on a real switch."""
+    """A host of the fake dataplane whose flows, and packets, are on a real switch."""
 
     def __init__(self, switch: OpenVSwitch) -> None:
         self.switch = switch
@@ -148,4 +148,4 @@ def test_a_stateful_client_of_a_stateless_server(host):
     assert host.passes(CLIENT, SERVER, UDP, (4000, 9))
     assert host.passes(SERVER, CLIENT, UDP, (9, 4000))
     assert not host.passes(SERVER, OTHER, UDP, (9, 4000))
-    assert host.openflow.read_flows("br-int", COOKIE, MASK)
+    assert host.openflow.read_flows("br-int", COOKIE, COOKIE_MASK)

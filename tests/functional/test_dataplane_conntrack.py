@@ -8,12 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from socket import AF_INET, AF_INET6
 
 import pytest
-from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple, NFCTSocket
 
-from neutrino.agent.l2.invalidated import plan_flushes
+from neutrino.agent.l2.connections import plan_flushes
 from neutrino.dataplane.conntrack import kernel, real
 from neutrino.dataplane.conntrack.api import Connection, Conntrack, ConntrackError, ConntrackFlush
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
@@ -115,18 +113,16 @@ def fake_kernel() -> Tracked:
 
 def real_kernel(namespace: ThrowawayNamespace) -> Tracked:
     def opened(connection: Connection) -> None:
-        family = AF_INET if connection.family == 4 else AF_INET6
-        first = NFCTAttrTuple(family, connection.source, connection.destination, connection.protocol)
-        answer = NFCTAttrTuple(family, connection.destination, connection.source, connection.protocol)
+        command = ["conntrack", "-I", "-s", connection.source, "-d", connection.destination, "-t", "600"]
+        command += ["-w", str(connection.zone), "-p", str(connection.protocol)]
         if connection.icmp_type >= 0:
-            first.icmp_id = answer.icmp_id = 7
-            first.icmp_type, answer.icmp_type = connection.icmp_type, {8: 0, 128: 129}[connection.icmp_type]
-            first.icmp_code = answer.icmp_code = connection.icmp_code
+            name = "icmp" if connection.family == 4 else "icmpv6"
+            values = {"type": connection.icmp_type, "code": connection.icmp_code, "id": 7}
+            command += [word for key, value in values.items() for word in (f"--{name}-{key}", str(value))]
         elif connection.protocol in (TCP, UDP):
-            first.sport = answer.dport = connection.source_port
-            first.dport = answer.sport = connection.destination_port
-        with NFCTSocket(nfgen_family=family, netns=namespace.path) as netlink:
-            netlink.entry("add", zone=connection.zone, timeout=600, tuple_orig=first, tuple_reply=answer)
+            command += ["--sport", str(connection.source_port), "--dport", str(connection.destination_port)]
+            command += ["--state", "ESTABLISHED"] if connection.protocol == TCP else []
+        namespace.run(*command)
 
     def read() -> list[Connection]:
         return list(kernel.parse_connections(namespace.run("conntrack", "-L", "-o", "extended")))
@@ -276,7 +272,9 @@ def test_several_datapaths_want_a_name(switch):
     switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy")
     switch.vsctl("add-br", more, "--", "set", "bridge", more, "datapath_type=netdev")
     try:
-        with pytest.raises(ConntrackError, match=r"dummy@ovs-dummy, netdev@ovs-netdev: say which"):
+        with pytest.raises(
+            ConntrackError, match=r"dummy@ovs-dummy, netdev@ovs-netdev: the configuration does not name one"
+        ):
             OvsConntrack(switch.run_directory).flush([flush("ingress", B)])
         with pytest.raises(ConntrackError, match="none of them is system@ovs-system"):
             OvsConntrack(switch.run_directory, datapath="system@ovs-system").flush([flush("ingress", B)])

@@ -61,7 +61,7 @@ class Place:
         self.netlink.create_namespace(self.name)
 
     def read(self) -> TableState | None:
-        return self.nft.read(self.name, TABLE.path)
+        return self.nft.read(self.name).get(TABLE.path)
 
     def settle(self, table: Table) -> str:
         """Make it so; doing it again must change nothing. What was done is answered."""
@@ -101,7 +101,7 @@ def real() -> Iterator[Place]:
 
 def test_a_table_from_nothing(place):
     assert place.read() is None
-    assert place.settle(TABLE) == "replace table inet neutrino: there is none"
+    assert place.settle(TABLE) == "replace table inet neutrino: it does not exist"
     state = place.read()
     assert state.digest == TABLE.digest()
     assert state.elements["floating"] == {"203.0.113.5 : 10.0.0.5", "203.0.113.6 : 10.0.0.6"}
@@ -124,7 +124,7 @@ def test_a_changed_rule_replaces_the_table(place):
     place.settle(TABLE)
     chains = (*TABLE.chains[:-1], dataclasses.replace(TABLE.chains[-1], rules=("accept",)))
     assert place.settle(dataclasses.replace(TABLE, chains=chains)) == (
-        "replace table inet neutrino: another was rendered"
+        "replace table inet neutrino: its rendering changed"
     )
 
 
@@ -182,7 +182,7 @@ def test_a_table_is_deleted(place):
 
 def test_a_namespace_that_is_not_there(place):
     for call in (
-        lambda: place.nft.read("nft-none", TABLE.path),
+        lambda: place.nft.read("nft-none"),
         lambda: place.nft.replace("nft-none", TABLE),
         lambda: place.nft.delete("nft-none", TABLE.path),
     ):
@@ -258,7 +258,7 @@ def test_tables_of_others_are_left(real):
 
 def test_a_table_of_that_name_that_is_not_ours(real):
     real.run("add", "table", "inet", "neutrino")
-    assert real.settle(TABLE) == "replace table inet neutrino: it is not ours"
+    assert real.settle(TABLE) == "replace table inet neutrino: it was not rendered by this agent"
 
 
 def test_declarations(real):
@@ -266,7 +266,7 @@ def test_declarations(real):
     limit = "limit slow {\nrate 10/second;\n}"
     chain = Chain("forward", ('limit name "slow" accept',), Hook("filter", "forward", 0))
     real.settle(Table((chain,), declarations=(limit,)))
-    assert plan_table(Table((chain,), declarations=(limit, helper)), real.read()).reason == "another was rendered"
+    assert plan_table(Table((chain,), declarations=(limit, helper)), real.read()).reason == "its rendering changed"
 
 
 def test_packets_are_translated_by_elements_added_later(real):

@@ -8,9 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.l2.desired import HostState
-from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, MASK
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, LEARNED_COOKIE
 from neutrino.agent.l2.plan import plan
-from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, OpenFlow, OpenFlowError, flow
+from neutrino.dataplane.openflow.api import (
+    DatapathFeatures,
+    FlowsRejected,
+    Meter,
+    MetersRejected,
+    OpenFlow,
+    OpenFlowError,
+    flow,
+)
 from neutrino.dataplane.openflow.real import OvsOfctl
 from tests.fakes import packet
 from tests.fakes.openflow import FakeSwitch
@@ -70,14 +78,14 @@ def ours(entry, cookie=OURS):
 def test_what_is_written_is_read_back_equal(openflow):
     written = [ours(entry) for entry in FLOWS]
     apply(openflow, *written)
-    assert openflow.read_flows("br-test", COOKIE, MASK) == frozenset(written)
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == frozenset(written)
 
 
 def test_flows_of_others_are_not_seen_and_not_deleted(openflow):
     apply(openflow, ours(FLOWS[0], THEIRS), ours(FLOWS[1]))
-    assert openflow.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[1])}
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == {ours(FLOWS[1])}
     apply(openflow, delete=[ours(FLOWS[1])])
-    assert openflow.read_flows("br-test", COOKIE, MASK) == frozenset()
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == frozenset()
     assert openflow.read_flows("br-test", THEIRS, (1 << 64) - 1) == {ours(FLOWS[0], THEIRS)}
 
 
@@ -85,18 +93,53 @@ def test_a_flow_of_the_same_key_is_replaced(openflow):
     old, new = ours(FLOWS[2]), flow(0, 3, "", "drop", cookie=COOKIE | 8)
     apply(openflow, old)
     apply(openflow, new)
-    assert openflow.read_flows("br-test", COOKIE, MASK) == {new}
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == {new}
 
 
 def test_deletion_is_by_priority_and_exact_match(openflow):
     apply(openflow, *(ours(entry) for entry in FLOWS[:3]))
     apply(openflow, delete=[ours(FLOWS[2])])
-    assert openflow.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[0]), ours(FLOWS[1])}
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == {ours(FLOWS[0]), ours(FLOWS[1])}
 
 
 def test_a_bridge_that_is_not_there(openflow):
     with pytest.raises(OpenFlowError):
-        openflow.read_flows("br-none", COOKIE, MASK)
+        openflow.read_flows("br-none", COOKIE, COOKIE_MASK)
+
+
+def test_meters_are_read_back_equal_and_changed_in_place(openflow):
+    meters = {40000: Meter(100), 40001: Meter(2000, "kbps", burst=500), 40002: Meter(5, "pktps", burst=2)}
+    openflow.apply_meters("br-test", add=meters, change={}, delete=())
+    assert openflow.read_meters("br-test") == meters
+    metered = flow(0, 5, "in_port=1", "meter:40000,set_queue:1,output:2", cookie=OURS)
+    apply(openflow, metered)
+    openflow.apply_meters("br-test", add={}, change={40000: Meter(7)}, delete=[40001, 40009])
+    assert openflow.read_meters("br-test") == {40000: Meter(7), 40002: Meter(5, "pktps", burst=2)}
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == {metered}
+
+
+def test_a_deleted_meter_takes_its_flows_along(openflow):
+    openflow.apply_meters("br-test", add={40000: Meter(100)}, change={}, delete=())
+    apply(openflow, flow(0, 5, "in_port=1", "meter:40000,output:2", cookie=OURS), ours(FLOWS[2]))
+    openflow.apply_meters("br-test", add={}, change={}, delete=[40000])
+    assert openflow.read_flows("br-test", COOKIE, COOKIE_MASK) == {ours(FLOWS[2])}
+
+
+def test_rejected_meters_are_named_and_the_others_applied(openflow):
+    openflow.apply_meters("br-test", add={40000: Meter(100)}, change={}, delete=())
+    with pytest.raises(MetersRejected) as raised:
+        openflow.apply_meters("br-test", add={40000: Meter(1), 40001: Meter(2)}, change={40002: Meter(1)}, delete=())
+    assert raised.value.reasons == {40000: "OFPMMFC_METER_EXISTS", 40002: "OFPMMFC_UNKNOWN_METER"}
+    assert openflow.read_meters("br-test") == {40000: Meter(100), 40001: Meter(2)}
+    with pytest.raises(OpenFlowError):
+        openflow.read_meters("br-none")
+
+
+def test_a_flow_with_an_unknown_meter_is_rejected(openflow):
+    metered = flow(0, 5, "in_port=1", "meter:40000,output:2", cookie=OURS)
+    with pytest.raises(FlowsRejected) as raised:
+        apply(openflow, metered)
+    assert raised.value.reasons == {metered.key: "OFPMMFC_INVALID_METER"}
 
 
 @pytest.fixture
@@ -124,19 +167,19 @@ ANSWERS = [
 ]
 
 
-def test_flows_that_the_datapath_cannot_carry_out_are_rejected_by_name_and_undo_the_whole_change(restricted):
+def test_flows_that_the_datapath_does_not_support_are_named_and_undo_the_whole_bundle(restricted):
     assert restricted.read_features("br-test") == DatapathFeatures(nd_extension=False)
     apply(restricted, ours(FLOWS[0]))
     with pytest.raises(FlowsRejected) as caught:
         apply(restricted, ours(FLOWS[3]), *ANSWERS, ours(FLOWS[4]), delete=[ours(FLOWS[0])])
     assert caught.value.reasons == {entry.key: "OFPBAC_BAD_SET_ARGUMENT" for entry in ANSWERS}
-    assert restricted.read_flows("br-test", COOKIE, MASK) == {ours(FLOWS[0])}
+    assert restricted.read_flows("br-test", COOKIE, COOKIE_MASK) == {ours(FLOWS[0])}
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_flows_of_a_restricted_datapath_are_taken_by_it(restricted, name):
+def test_a_restricted_datapath_accepts_the_flows_rendered_for_it(restricted, name):
     host = hosts(DatapathFeatures(nd_extension=False))[name]
-    for wanted in host.renderer.render(host.desired).values():
+    for wanted in host.renderer.render(host.desired).flows.values():
         apply(restricted, *wanted.values())
 
 
@@ -167,14 +210,14 @@ def test_a_flow_too_many_for_its_table_is_rejected_by_name(switch):
         switch.vsctl("del-br", "br-test")
 
 
-def test_a_refused_flow_undoes_the_whole_change(switch):
+def test_a_rejected_flow_undoes_the_whole_bundle(switch):
     switch.vsctl("add-br", "br-test", "--", "set", "bridge", "br-test", "datapath_type=dummy", "fail_mode=secure")
     try:
         real = OvsOfctl(switch.run_directory)
         refused = flow(0, 1, "", "ct(commit)", cookie=OURS)  # conntrack needs to know that it is IP
         with pytest.raises(OpenFlowError):
             real.apply_flows("br-test", add=[ours(FLOWS[0]), refused], delete=[])
-        assert real.read_flows("br-test", COOKIE, MASK) == frozenset()
+        assert real.read_flows("br-test", COOKIE, COOKIE_MASK) == frozenset()
     finally:
         switch.vsctl("del-br", "br-test")
 
@@ -225,17 +268,17 @@ def test_the_second_plan_is_empty(twin):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_flows_of_every_bridge_are_read_back_equal(openflow, name):
     host = hosts(DatapathFeatures())[name]
-    for wanted in host.renderer.render(host.desired).values():
-        before = openflow.read_flows("br-test", COOKIE, MASK)
+    for wanted in host.renderer.render(host.desired).flows.values():
+        before = openflow.read_flows("br-test", COOKIE, COOKIE_MASK)
         planned = plan("br-test", wanted, before)
         apply(openflow, *planned.set, delete=planned.delete)
-        assert not plan("br-test", wanted, openflow.read_flows("br-test", COOKIE, MASK))
+        assert not plan("br-test", wanted, openflow.read_flows("br-test", COOKIE, COOKIE_MASK))
 
 
 def test_repair_and_removal(twin):
     cloud, server = twin
     host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
-    some = sorted(real.read_flows("br-int", COOKIE, MASK))[::3]
+    some = sorted(real.read_flows("br-int", COOKIE, COOKIE_MASK))[::3]
     foreign = flow(200, 7, "in_port=9", "drop", cookie=THEIRS)
     real.apply_flows("br-int", add=[foreign], delete=some)
     planned = {entry.bridge: entry for entry in host.plans(host.desired, real)}["br-int"]
@@ -245,7 +288,7 @@ def test_repair_and_removal(twin):
     host.ofports, kept = {}, host.ofports
     for bridge_plan in host.plans(host.resolve(HostState()), real):
         real.apply_flows(bridge_plan.bridge, add=bridge_plan.set, delete=bridge_plan.delete)
-    left = real.read_flows("br-int", COOKIE, MASK)
+    left = real.read_flows("br-int", COOKIE, COOKIE_MASK)
     assert not [entry for entry in left if "in_port=1" in entry.match and entry.table == 60]
     assert foreign in real.read_flows("br-int", THEIRS, (1 << 64) - 1)
     host.ofports = kept
@@ -331,7 +374,7 @@ def forget(host: FakeHost, server: OpenVSwitch) -> None:
     host.switch.conntrack.flush()
     for bridge in host.switch.bridges.values():
         bridge.macs.clear()
-        learned = host.switch.read_flows(bridge.name, LEARNED_COOKIE, MASK)
+        learned = host.switch.read_flows(bridge.name, LEARNED_COOKIE, COOKIE_MASK)
         host.switch.apply_flows(bridge.name, add=[], delete=learned)
     server.appctl("fdb/flush")
 
@@ -351,7 +394,7 @@ def test_the_real_switch_agrees_with_the_fake(twin, bridge, entry, sent):
     assert traced(server, host, bridge, entry, sent) == expected
 
 
-def test_both_learn_the_same_and_forget_it_with_the_flows_that_learned(twin):
+def test_both_learn_the_same_flows_and_delete_them_with_the_learning_flow(twin):
     cloud, server = twin
     host, real = cloud.hosts["h1"], OvsOfctl(server.run_directory)
     forget(host, server)
@@ -362,14 +405,14 @@ def test_both_learn_the_same_and_forget_it_with_the_flows_that_learned(twin):
         ofport = host.switch.bridges[bridge].port_named(entry).number
         text = sent.text().replace(",tp_", ",udp_")
         server.appctl("ofproto/trace", bridge, f"in_port={ofport},{text}", "-generate")
-    learned = host.switch.read_flows("br-int", LEARNED_COOKIE, MASK)
+    learned = host.switch.read_flows("br-int", LEARNED_COOKIE, COOKIE_MASK)
     assert {re.findall(r"dl_dst=([^,]+)", entry.match)[0] for entry in learned} == {mac(88), mac(77)}
-    on_real = real.read_flows("br-int", LEARNED_COOKIE, MASK)
+    on_real = real.read_flows("br-int", LEARNED_COOKIE, COOKIE_MASK)
     assert {(entry.key, entry.cookie) for entry in on_real} == {(entry.key, entry.cookie) for entry in learned}
 
-    gone = [entry for entry in real.read_flows("br-int", COOKIE, MASK) if "learn(" in entry.actions]
+    gone = [entry for entry in real.read_flows("br-int", COOKIE, COOKIE_MASK) if "learn(" in entry.actions]
     for openflow in (host.switch, real):
         openflow.apply_flows("br-int", add=[], delete=gone)
-        assert openflow.read_flows("br-int", LEARNED_COOKIE, MASK) == frozenset()
+        assert openflow.read_flows("br-int", LEARNED_COOKIE, COOKIE_MASK) == frozenset()
         openflow.apply_flows("br-int", add=gone, delete=[])
     assert not any(host.plans(host.desired, real))

@@ -8,14 +8,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.agent.l2.wiring import WiringOptions, plan_bridges, plan_tunnels, read_wiring
+from neutrino.agent.l2.bridges import BridgeOptions, plan_bridges, plan_tunnels, read_plugged
 from neutrino.dataplane.ovsdb.api import (
     NO_TAG,
+    ConfigurePort,
     DeleteBridge,
     DeletePort,
+    DeleteUnused,
     InterfaceEvent,
     Ovsdb,
     OvsdbError,
+    PortSettings,
+    Qos,
+    Queue,
     SetBridge,
     SetManager,
     SetPort,
@@ -69,9 +74,78 @@ def test_bridges(ovsdb):
     assert set(bridges) == {"br-int", "br-tun"}
     made = bridges["br-int"]
     assert (made.datapath_type, made.fail_mode, dict(made.external_ids)) == ("dummy", "secure", {"owner": "us"})
-    assert (made.controllers, set(made.ports)) == ((), {"br-int"})
+    assert set(made.ports) == {"br-int"}
     ovsdb.apply([DeleteBridge("br-tun"), DeleteBridge("br-none")])
     assert set(ovsdb.read().bridges) == {"br-int"}
+
+
+SHAPED = PortSettings(
+    {"ingress_policing_rate": "1000", "other_config:mark": "1"},
+    Qos("linux-htb", {"max-rate": "5000000"}, {0: Queue({"min-rate": "1000"}), 3: Queue({}, dscp=12)}),
+)
+
+
+def settings(ovsdb: Ovsdb) -> PortSettings:
+    return ovsdb.read().bridges["br-int"].ports["tap1"].settings
+
+
+def rows(server: OpenVSwitch, table: str) -> set[str]:
+    return {*server.vsctl("--bare", "--columns=_uuid", "list", table).split()}
+
+
+def test_settings_of_a_port_are_read_back_equal_and_removed(ovsdb):
+    ovsdb.apply([INT, TAP])
+    assert settings(ovsdb) == PortSettings()
+    ovsdb.apply([ConfigurePort("tap1", SHAPED), ConfigurePort("gone", SHAPED)])
+    assert settings(ovsdb) == SHAPED
+    less = PortSettings({"ingress_policing_burst": "7"}, Qos("linux-hfsc", {}, {3: Queue({"max-rate": "9"})}))
+    ovsdb.apply([ConfigurePort("tap1", less)])
+    assert settings(ovsdb) == less
+    ovsdb.apply([ConfigurePort("tap1", PortSettings())])
+    assert settings(ovsdb) == PortSettings()
+    assert ovsdb.read().unused == frozenset()
+
+
+def test_a_change_of_settings_is_an_event(ovsdb, wait):
+    ovsdb.apply([INT, TAP])
+    wait("tap1", What.ADDED)
+    ovsdb.apply([ConfigurePort("tap1", SHAPED)])
+    wait("tap1", What.CHANGED, lambda event: event.port.settings == SHAPED)
+
+
+def test_qos_rows_of_a_deleted_port_are_unused_until_they_are_deleted(ovsdb):
+    ovsdb.apply([INT, TAP])
+    ovsdb.apply([ConfigurePort("tap1", SHAPED)])
+    ovsdb.apply([DeletePort("br-int", "tap1")])
+    unused = ovsdb.read().unused
+    assert unused
+    ovsdb.apply([DeleteUnused(unused)])
+    assert ovsdb.read().unused == frozenset()
+
+
+def test_qos_changes_in_place_and_that_of_others_stays(switch):
+    """On the real database: rows keep their uuid, which the switch's counters depend on."""
+    driver = RealOvsdb(switch.database)
+    try:
+        driver.apply([INT, TAP])
+        driver.apply([ConfigurePort("tap1", SHAPED)])
+        before = rows(switch, "qos"), rows(switch, "queue")
+        assert (len(before[0]), len(before[1])) == (1, 2)
+        more = Qos("linux-htb", {"max-rate": "1"}, {0: Queue({"min-rate": "2"}), 3: Queue({}, dscp=13)})
+        driver.apply([ConfigurePort("tap1", PortSettings(qos=more))])
+        assert (rows(switch, "qos"), rows(switch, "queue")) == before
+        assert settings(driver).qos == more
+        driver.apply([ConfigurePort("tap1", PortSettings())])
+        assert (rows(switch, "qos"), rows(switch, "queue")) == (set(), set())
+        switch.vsctl("set", "port", "tap1", "qos=@q", "--", "--id=@q", "create", "qos", "type=linux-noop")
+        deadline = time.monotonic() + 10
+        while not driver.read().bridges["br-int"].ports["tap1"].foreign_qos:
+            assert time.monotonic() < deadline
+        assert (settings(driver), driver.read().unused) == (PortSettings(), frozenset())
+    finally:
+        driver.apply([DeleteBridge("br-int")])
+        driver.close()
+        switch.vsctl("--all", "destroy", "qos")
 
 
 def test_a_port_and_its_tag(ovsdb):
@@ -151,7 +225,7 @@ def test_patch_and_tunnel_ports(ovsdb):
 
 
 def test_an_agents_wiring_is_planned_once(ovsdb):
-    options = WiringOptions(
+    options = BridgeOptions(
         bridge_mappings=(("physnet1", "br-ex"),),
         tunnel_types=("vxlan", "gre"),
         local_ip="fd00::1",
@@ -164,11 +238,11 @@ def test_an_agents_wiring_is_planned_once(ovsdb):
     assert plan_bridges(options, ovsdb.read()).changes == ()
     assert plan_tunnels(options, hosts, ovsdb.read()).changes == ()
     eventually(lambda: numbered(ovsdb))
-    wiring = read_wiring(options, hosts, ovsdb.read())
-    assert wiring.patch_tun
-    assert wiring.patch_int
-    assert [entry.physical_network for entry in wiring.uplinks] == ["physnet1"]
-    assert [(entry.network_type, entry.host) for entry in wiring.tunnels] == [("vxlan", "h2"), ("gre", "h2")]
+    plugged = read_plugged(options, hosts, ovsdb.read())
+    assert plugged.patch_tun
+    assert plugged.patch_int
+    assert [entry.physical_network for entry in plugged.uplinks] == ["physnet1"]
+    assert [(entry.network_type, entry.host) for entry in plugged.tunnels] == [("vxlan", "h2"), ("gre", "h2")]
 
 
 def test_events(ovsdb, wait):
@@ -200,7 +274,7 @@ def test_a_port_of_another_bridge_is_not_taken_over(ovsdb):
     assert "tap1" in ovsdb.read().bridges["br-int"].ports
 
 
-def test_what_others_plug_is_told_at_once(switch):
+def test_a_port_that_another_program_plugs_is_an_event(switch):
     driver = RealOvsdb(switch.database)
     events: queue.Queue[InterfaceEvent] = queue.Queue()
     driver.apply([INT])

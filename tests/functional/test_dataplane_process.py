@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address
-from neutrino.dataplane.process.api import Daemon, Ended, Process, ProcessError, Processes
+from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError, Processes
 from neutrino.dataplane.process.real import RealProcesses
 from tests.fakes.process import FakeProcesses
 
@@ -103,11 +103,11 @@ def test_a_daemon_is_started_found_and_stopped(place):
 
 def test_it_is_not_started_twice(place):
     place.processes.start(place.daemon())
-    with pytest.raises(ProcessError, match="sleeper runs already"):
+    with pytest.raises(ProcessError, match="sleeper is already running"):
         place.again().start(place.daemon())
 
 
-def test_a_digest_tells_how_it_was_started(place):
+def test_the_digest_changes_with_the_way_it_is_started(place):
     one = place.daemon()
     assert one.digest() == place.daemon().digest()
     others = [
@@ -132,7 +132,7 @@ def test_a_daemon_needs_a_name_and_a_program(name, argv):
         Daemon(name, argv)
 
 
-def test_signals_reach_it_and_nobody_else(place):
+def test_signals_reach_only_the_daemon(place):
     process = place.processes.start(place.daemon())
     assert place.processes.send(process, signal.SIGTERM)
     eventually(lambda: place.processes.running() == {})
@@ -145,26 +145,26 @@ def test_signals_reach_it_and_nobody_else(place):
     assert place.processes.running() == {"sleeper": again}
 
 
-def test_its_end_is_told(place):
+def test_an_exit_is_notified(place):
     async def run() -> None:
         process = place.processes.start(place.daemon())
         waiting = asyncio.create_task(place.processes.wait(process))
         await asyncio.sleep(0)
         assert not waiting.done()
         place.kill(process)
-        assert await asyncio.wait_for(waiting, 5) == Ended(signal=signal.SIGKILL)
+        assert await asyncio.wait_for(waiting, 5) == ExitStatus(signal=signal.SIGKILL)
         assert place.processes.running() == {}
-        assert await place.processes.wait(process) == Ended()  # told once
+        assert await place.processes.wait(process) == ExitStatus()  # told once
 
     asyncio.run(run())
 
 
-def test_an_end_that_came_first_is_told_too(place):
+def test_an_earlier_exit_is_notified_too(place):
     async def run() -> None:
         process = place.processes.start(place.daemon())
         place.kill(process)
         eventually(lambda: place.processes.running() == {})
-        assert await asyncio.wait_for(place.processes.wait(process), 5) == Ended(signal=signal.SIGKILL)
+        assert await asyncio.wait_for(place.processes.wait(process), 5) == ExitStatus(signal=signal.SIGKILL)
 
     asyncio.run(run())
 
@@ -177,7 +177,7 @@ def test_waiting_can_be_given_up(place):
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         place.kill(process)
-        assert await asyncio.wait_for(place.processes.wait(process), 5) == Ended(signal=signal.SIGKILL)
+        assert await asyncio.wait_for(place.processes.wait(process), 5) == ExitStatus(signal=signal.SIGKILL)
 
     asyncio.run(run())
 
@@ -227,8 +227,8 @@ def test_no_zombie_is_left_while_we_live(real):
 def test_the_status_of_one_that_gives_up_at_once(real):
     process = real.processes.start(real.daemon(argv=("sh", "-c", "exit 3")))
     ended = asyncio.run(asyncio.wait_for(real.processes.wait(process), 5))
-    assert ended == Ended(status=3)
-    assert ended.text() == "ended with status 3"
+    assert ended == ExitStatus(status=3)
+    assert ended.text() == "exited with status 3"
 
 
 def test_a_pid_file_that_names_another_process(real):
@@ -261,7 +261,7 @@ def test_daemons_of_other_agents_are_not_ours(real):
         other.stop(process)
 
 
-def test_output_goes_to_the_log_and_is_added(real):
+def test_output_is_appended_to_the_log(real):
     log = real.directory / "log"
     for number in (1, 2):
         process = real.processes.start(
@@ -274,7 +274,7 @@ def test_output_goes_to_the_log_and_is_added(real):
 
 
 def test_what_it_inherits(real):
-    """A session of its own, none of our files, the environment that was asked for, and no signal ignored."""
+    """A session of its own, none of our descriptors, the given environment, and no signal ignored."""
     log = real.directory / "log"
     script = "ps -o pid=,sid= -p $$; readlink /proc/$$/fd/*; env; exec grep -E 'Sig(Ign|Blk)' /proc/self/status"
     daemon = real.daemon(argv=("sh", "-c", script), log_file=str(log), environment={"LANG": "C"})
@@ -338,13 +338,13 @@ def test_a_daemon_outlives_an_agent_that_is_killed_and_is_found_and_watched_by_t
     assert process is not None
     assert process.pid == int(Path(pid_file).read_text())
 
-    async def run() -> Ended:
+    async def run() -> ExitStatus:
         waiting = asyncio.create_task(real.processes.wait(process))
         await asyncio.sleep(0)
         os.kill(process.pid, signal.SIGKILL)
         return await asyncio.wait_for(waiting, 5)
 
-    assert asyncio.run(run()) == Ended()  # not our child: how it ended, only its parent knows
+    assert asyncio.run(run()) == ExitStatus()  # not our child: how it ended, only its parent knows
     assert real.processes.running() == {}
 
 
@@ -419,12 +419,12 @@ def test_the_daemons_of_a_network_stay_in_the_foreground_and_are_found(real, pro
 
 
 def test_a_killed_dnsmasq_is_back(real):
-    """As an operator sees it: the watch of the agent, and a real process."""
+    """As an operator sees it: the supervisor of the agent, and a real process."""
 
     async def run() -> None:
-        watch = ProcessWatch(real.processes)
-        task = asyncio.create_task(watch.run())
-        first = await watch.keep(real.daemon())
+        supervisor = Supervisor(real.processes)
+        task = asyncio.create_task(supervisor.run())
+        _, first = await supervisor.ensure(Service(real.daemon()))
         started = time.monotonic()
         os.kill(first.pid, signal.SIGKILL)
         while (found := real.processes.find("sleeper")) in (None, first):

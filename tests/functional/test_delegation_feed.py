@@ -83,13 +83,13 @@ def test_a_prefix_is_told_and_comes_back_as_addresses(server: Server, tmp_path: 
             await until(lambda: known() == waiting, "h1 hears of a subnet that has no prefix")
 
             h2.client.status("subnet", subnet["id"], OTHER)  # it is not for h2 to say
-            await until(lambda: h2.client.unsaid == 0, "h2 is heard")
+            await until(lambda: h2.client.unacknowledged == 0, "h2 is heard")
             assert await asyncio.to_thread(prefix) == "::/64"
             h1.client.status("subnet", subnet["id"], PREFIX)
             await until(lambda: known() == has, "everything follows")
             revision = (await asyncio.to_thread(admin.show, "subnet", subnet["id"]))["revision_number"]
             h1.client.status("subnet", subnet["id"], PREFIX)  # as after a lost answer
-            await until(lambda: h1.client.unsaid == 0, "h1 is heard")
+            await until(lambda: h1.client.unacknowledged == 0, "h1 is heard")
             assert (await asyncio.to_thread(admin.show, "subnet", subnet["id"]))["revision_number"] == revision
 
             await asyncio.to_thread(lambda: detach(admin, router, subnet_id=subnet["id"]).expect(200))

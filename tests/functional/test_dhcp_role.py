@@ -1,4 +1,4 @@
-"""The DHCP role on a real feed, switch and dnsmasq: from a request to the API to a lease, and what survives what."""
+"""The DHCP role on a real feed, switch and dnsmasq: from an API request to a lease; restarts and failures."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from neutrino.agent import loop
-from neutrino.agent.dhcp.role import EXIT, ChildEnded, DhcpRole
-from neutrino.agent.report import Reporter
+from neutrino.agent.dhcp.role import DhcpRole
+from neutrino.agent.loop import Reporter
+from neutrino.agent.supervisor import EXIT, DaemonExited, write_file
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.model.agents import DHCP, DHCP_PORT_BY_SERVER, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.server.feed.credentials import Credentials
@@ -54,7 +55,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 
 class Host:
-    """The server's side and the agent's, with what lies between."""
+    """Server, feed and agent."""
 
     def __init__(self, server: Server, lab: Lab, directory: Path) -> None:
         self.server = server
@@ -67,13 +68,12 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def agent(self, **more: Any) -> AsyncIterator[DhcpRole]:
-        settings = Settings(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
+        settings = ClientOptions(self.address, HOST, self._key, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         client = FeedClient(settings, cache=self.cache)
         configurations = {DHCP_PORT_BY_SERVER: True}
         state = AgentState(DHCP, "neutron-dhcp-agent", HOST, "dhcp_agent", "nova", configurations=configurations)
-        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), state, **more)
+        role = DhcpRole(client, lambda: (self.lab.ovsdb, self.lab.reconciler), self.lab.processes, state, **more)
         reporter = Reporter(client, lambda: 30.0)
-        reporter.roles = [role]
         stop = asyncio.Event()
         self.life = task = asyncio.create_task(loop.run(client, [role], reporter, stop, 5.0))
         try:
@@ -100,7 +100,7 @@ class Host:
         return made
 
     def pid(self, network: Object) -> int | None:
-        return self.lab.dnsmasq.read(network["id"]).pid
+        return self.lab.pid(network["id"])
 
     async def lease(self, port: Object) -> dict[str, str]:
         client = await self.call(self.lab.client, port["mac_address"])
@@ -180,7 +180,7 @@ def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
             network, _ = await host.network()
             port = await host.vm(network)
             await until(lambda: host.pid(network) is not None, "served")
-            await until(lambda: port["mac_address"] in host.lab.dnsmasq.read(network["id"]).files["host"], "known")
+            await until(lambda: port["mac_address"] in (host.lab.dnsmasq.read(network["id"], "host") or ""), "known")
             first = host.pid(network)
             assert first is not None
             os.kill(first, signal.SIGKILL)
@@ -192,7 +192,7 @@ def test_a_killed_dnsmasq_is_back_within_two_seconds(host: Host) -> None:
     within(60, test())
 
 
-def test_one_that_we_start_anew_has_not_ended_by_itself(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restart_by_the_agent_is_no_unexpected_exit(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with host.feed(), host.agent() as role:
             await until(
@@ -204,19 +204,17 @@ def test_one_that_we_start_anew_has_not_ended_by_itself(host: Host, caplog: pyte
             await host.call(host.api.subnet, network, "10.0.1.0/24")
             await until(lambda: host.pid(network) not in (None, first), "started anew, with the subnet's range")
             await until(lambda: len(role._queue) == 0, "nothing waits")
-            assert "has ended" not in caplog.text
+            assert "exited" not in caplog.text
             second = host.pid(network)
             assert second is not None
             os.kill(second, signal.SIGKILL)
-            await until(
-                lambda: f"dnsmasq of network {network['id']} has ended" in caplog.text, "one that did is told of"
-            )
+            await until(lambda: f"dnsmasq {network['id']}: killed by SIGKILL" in caplog.text, "one that did is told of")
 
     within(60, test())
 
 
-def test_the_agent_ends_with_a_dnsmasq_where_the_operator_wants_that(host: Host) -> None:
-    """Not with one that it starts anew itself."""
+def test_with_action_exit_the_agent_exits_with_a_dnsmasq(host: Host) -> None:
+    """Not with one that it restarts itself."""
     survived: list[bool] = []
 
     async def test() -> None:
@@ -238,7 +236,7 @@ def test_the_agent_ends_with_a_dnsmasq_where_the_operator_wants_that(host: Host)
 
     with pytest.raises(ExceptionGroup) as ended:
         within(60, test())
-    assert ended.group_contains(ChildEnded)
+    assert ended.group_contains(DaemonExited)
     assert survived == [True]
 
 
@@ -266,7 +264,7 @@ def test_an_agents_restart_restarts_nothing(host: Host) -> None:
     within(60, test())
 
 
-def test_without_a_server_what_ended_is_served_from_memory(host: Host) -> None:
+def test_without_a_server_a_missing_dnsmasq_is_started_from_the_cache(host: Host) -> None:
     async def test() -> None:
         async with host.feed(), host.agent():
             await until(
@@ -278,19 +276,20 @@ def test_without_a_server_what_ended_is_served_from_memory(host: Host) -> None:
         first, other = host.pid(network), host.pid(running)
         # The machine was restarted: one is gone altogether. The other runs, and has a file that we do not remember.
         await host.call(host.lab.reconciler.remove, network["id"])
-        host.lab.dnsmasq.write(running["id"], {"host": "fa:16:3e:77:77:77,10.0.0.77\n"})
+        path = Path(host.lab.settings.dhcp_confs) / running["id"] / "host"
+        write_file(path, "fa:16:3e:77:77:77,10.0.0.77\n", mode=0o644)
         async with host.agent() as role:
             await until(lambda: host.pid(network) not in (None, first), "served again, with no server")
             await until(lambda: len(role._queue) == 0, "nothing waits")
             assert host.pid(running) == other
-            assert "77:77:77" in host.lab.dnsmasq.read(running["id"]).files["host"], "left alone"
+            assert "77:77:77" in (host.lab.dnsmasq.read(running["id"], "host") or ""), "left alone"
             async with host.feed():
-                await until(lambda: "77:77" not in host.lab.dnsmasq.read(running["id"]).files["host"], "put right")
+                await until(lambda: "77:77" not in (host.lab.dnsmasq.read(running["id"], "host") or ""), "put right")
 
     within(60, test())
 
 
-def test_what_fails_is_said_and_tried_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_reported_and_retried(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with host.feed(), host.agent() as role:
             await until(
@@ -309,7 +308,7 @@ def test_what_fails_is_said_and_tried_again(host: Host, monkeypatch: pytest.Monk
     within(60, test())
 
 
-def test_a_switch_port_that_somebody_removed_is_back(host: Host) -> None:
+def test_a_removed_switch_port_is_plugged_again(host: Host) -> None:
     async def test() -> None:
         async with host.feed(), host.agent():
             await until(
@@ -325,7 +324,7 @@ def test_a_switch_port_that_somebody_removed_is_back(host: Host) -> None:
 
 
 def test_objects_are_what_the_role_expects(host: Host) -> None:
-    """The DHCP port of this host is among the ports that the feed tells of."""
+    """The DHCP port of this host is among the ports of the feed."""
 
     async def test() -> None:
         async with host.feed(), host.agent() as role:
@@ -334,7 +333,7 @@ def test_objects_are_what_the_role_expects(host: Host) -> None:
             )
             network, subnet = await host.network()
             await until(lambda: host.pid(network) is not None, "served")
-            this = role._served(network["id"])
+            this = role._network(network["id"])
             assert isinstance(this.own, DhcpPort)
             assert [f.subnet_id for f in this.own.fixed_ips] == [subnet["id"]]
             assert this.own.host == HOST
@@ -342,9 +341,9 @@ def test_objects_are_what_the_role_expects(host: Host) -> None:
     within(60, test())
 
 
-def test_what_dnsmasq_may_not_be_told_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_are_left_out_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the network is served, and nothing is tried again."""
-    monkeypatch.setattr("neutrino.agent.dhcp.lines.MOST_BYTES", 200)
+    monkeypatch.setattr("neutrino.agent.dhcp.extension_api.MAX_LINE_BYTES", 200)
 
     async def test() -> None:
         async with host.feed(), host.agent() as role:

@@ -1,4 +1,4 @@
-"""A network served by a real dnsmasq over a real switch, asked by the DHCP clients that instances have."""
+"""A network served by a real dnsmasq over a real switch, with real DHCP clients."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.dhcp.plan import Action
-from neutrino.agent.dhcp.served import Served
+from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.agent.supervisor import Action
 from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.process.api import ProcessError
 from neutrino.model.dhcp import DhcpPort
 from tests.support.dhcp import option
 from tests.support.dhcp_lab import Client, Lab, run
@@ -34,7 +35,7 @@ def lab(switch: OpenVSwitch) -> Iterator[Lab]:
         yield made
 
 
-def simple(lab: Lab, *ports: DhcpPort, **more: object) -> Served:
+def simple(lab: Lab, *ports: DhcpPort, **more: object) -> ServedNetwork:
     """One subnet, and these ports on it."""
     v4 = lab.network.subnet(1)
     return lab.network.network((v4,), lab.network.dhcp_port(0xD1, "10.0.0.2", on=(v4,)), *ports, **more)
@@ -45,7 +46,7 @@ def vm(lab: Lab, number: int = 1, address: str = "10.0.0.11", **more: object) ->
 
 
 def is_running(pid: int) -> bool:
-    """Whoever has to take notice of its end may be slow to: a process that has ended has no command line."""
+    """A process that has exited and is not reaped yet has no command line."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     except FileNotFoundError:
@@ -66,7 +67,7 @@ def test_a_lease_with_its_options(lab: Lab) -> None:
     other = network.subnet(2, "10.0.1.0/24")
     own = network.dhcp_port(0xD1, "10.0.0.2", "10.0.1.2", on=(v4, other))
     one, two = network.port(1, "10.0.0.11", on=(v4,)), network.port(2, "10.0.1.12", on=(other,))
-    lab.reconciler.serve(network.network((v4, other), own, one, two, mtu=1450))
+    lab.serve(network.network((v4, other), own, one, two, mtu=1450))
     told = lab.client(one).dhclient("-4", options="also request rfc3442-classless-static-routes;")
     assert (told["new_ip_address"], told["new_subnet_mask"]) == ("10.0.0.11", "255.255.255.0")
     assert (told["new_routers"], told["new_interface_mtu"]) == ("10.0.0.1", "1450")
@@ -78,9 +79,9 @@ def test_a_lease_with_its_options(lab: Lab) -> None:
     assert second["staticroutes"] == "10.0.0.0/24 0.0.0.0 0.0.0.0/0 10.0.1.1"
 
 
-def test_nobody_else_gets_an_answer(lab: Lab) -> None:
+def test_unknown_clients_get_no_reply(lab: Lab) -> None:
     one = vm(lab)
-    lab.reconciler.serve(simple(lab, one))
+    lab.serve(simple(lab, one))
     assert lab.client("fa:16:3e:99:99:99").udhcpc(tries=2) == {}
     assert lab.client(one).udhcpc()["ip"] == "10.0.0.11", "who is known does"
 
@@ -88,9 +89,7 @@ def test_nobody_else_gets_an_answer(lab: Lab) -> None:
 def test_extra_options_of_the_network_and_of_the_port(lab: Lab) -> None:
     own = (option("ntp-server", "192.0.2.77"), option("tag:ipxe,bootfile-name", "http://boot/ipxe"))
     plain, special = vm(lab), vm(lab, 2, "10.0.0.12", options=own)
-    lab.reconciler.serve(
-        simple(lab, plain, special, options=(option("ntp-server", "192.0.2.1"), option("3", "10.0.0.254")))
-    )
+    lab.serve(simple(lab, plain, special, options=(option("ntp-server", "192.0.2.1"), option("3", "10.0.0.254"))))
     first = lab.client(plain).udhcpc("-O", "ntpsrv")
     assert (first["ntpsrv"], first["router"]) == ("192.0.2.1", "10.0.0.254")
     second = lab.client(special)
@@ -105,7 +104,7 @@ def cut(before: str, tail: str) -> str:
     return "a" * rest + "\U0001f600" * count + tail
 
 
-def test_what_one_port_says_is_none_of_anothers(lab: Lab) -> None:
+def test_options_of_a_port_cannot_affect_other_ports(lab: Lab) -> None:
     """The tail of a long line of options would be an option for all clients; of hosts, another client's address."""
     victim, plain = vm(lab, 2, "10.0.0.12"), vm(lab, 3, "10.0.0.13")
     client = lab.client(victim)
@@ -113,12 +112,12 @@ def test_what_one_port_says_is_none_of_anothers(lab: Lab) -> None:
     identity = cut(f"{plain.mac_address},id:", victim.mac_address)
     for given in (option("wpad", forged), option("client-id", identity)):
         attacker = vm(lab, 3, "10.0.0.13", options=(given,))
-        outcome = lab.reconciler.serve(simple(lab, attacker, victim))
+        outcome = lab.serve(simple(lab, attacker, victim))
         told = client.udhcpc("-O", "ntpsrv")
         assert (told["ip"], told.get("ntpsrv")) == ("10.0.0.12", None)
-        assert len(outcome.left_out) == 1
-        assert f"port {attacker.id}" in outcome.left_out[0]
-    lab.reconciler.serve(simple(lab, vm(lab, 3, "10.0.0.13", options=(option("ntp-server", "192.0.2.77"),)), victim))
+        assert len(outcome.problems) == 1
+        assert f"port {attacker.id}" in outcome.problems[0]
+    lab.serve(simple(lab, vm(lab, 3, "10.0.0.13", options=(option("ntp-server", "192.0.2.77"),)), victim))
     assert lab.client(plain).udhcpc("-O", "ntpsrv")["ntpsrv"] == "192.0.2.77"
 
 
@@ -128,7 +127,7 @@ def test_routes_to_many_neighbours(lab: Lab) -> None:
     v4 = network.subnet(1, host_routes=(("192.0.2.0/24", "10.0.0.9"),))
     many = (network.subnet(100 + number, f"10.1.{number}.0/24", enable_dhcp=False) for number in range(60))
     own, one = network.dhcp_port(0xD1, "10.0.0.2", on=(v4,)), network.port(1, "10.0.0.11", on=(v4,))
-    lab.reconciler.serve(network.network((v4, *many), own, one))
+    lab.serve(network.network((v4, *many), own, one))
     routes = lab.client(one).udhcpc("-O", "staticroutes")["staticroutes"]
     assert routes.endswith("192.0.2.0/24 10.0.0.9 0.0.0.0/0 10.0.0.1")
     assert routes.startswith("10.1.0.0/24 0.0.0.0 ")
@@ -141,15 +140,15 @@ def boot_file(client: Client, *words: str) -> str | None:
 
 def test_names_are_answered(lab: Lab) -> None:
     one = vm(lab)
-    lab.reconciler.serve(simple(lab, one, vm(lab, 2, "10.0.0.12")))
+    lab.serve(simple(lab, one, vm(lab, 2, "10.0.0.12")))
     answer = query(lab.client(one), "vm2.example.org", "10.0.0.2", "10.0.0.11/24")
     assert "10.0.0.12" in answer
 
 
-def test_other_names_are_asked_of_the_configured_servers(switch: OpenVSwitch) -> None:
+def test_other_names_are_forwarded_to_the_configured_servers(switch: OpenVSwitch) -> None:
     with Lab(switch, dnsmasq_dns_servers=("10.0.0.99",)) as lab:
         one = vm(lab)
-        lab.reconciler.serve(simple(lab, one))
+        lab.serve(simple(lab, one))
         above = lab.client("fa:16:3e:00:00:99")
         above.ip("addr", "add", "10.0.0.99/24", "dev", "eth0")
         pid_file = lab.directory / "above.pid"
@@ -163,7 +162,7 @@ def test_other_names_are_asked_of_the_configured_servers(switch: OpenVSwitch) ->
 
 def test_the_hosts_own_names_do_not_leak(lab: Lab) -> None:
     one = vm(lab)
-    lab.reconciler.serve(simple(lab, one))
+    lab.serve(simple(lab, one))
     name = next(line.split()[1] for line in Path("/etc/hosts").read_text().splitlines() if line[:1].isdigit())
     assert "Address: 127" not in query(lab.client(one), f"{name}.", "10.0.0.2", "10.0.0.11/24")
 
@@ -177,7 +176,7 @@ def test_stateful_ipv6(lab: Lab) -> None:
     v4 = network.subnet(1)
     own = network.dhcp_port(0xD1, "10.0.0.2", "2001:db8:4::2", on=(v4, v6))
     one = network.port(1, "10.0.0.11", "2001:db8:4::11", on=(v4, v6))
-    lab.reconciler.serve(network.network((v4, v6), own, one))
+    lab.serve(network.network((v4, v6), own, one))
     client = lab.client(one)
     told = client.dhclient("-6")
     assert (told["new_ip6_address"], told["new_dhcp6_name_servers"]) == ("2001:db8:4::11", "2001:db8::53")
@@ -192,7 +191,7 @@ def test_stateless_ipv6_beside_ipv4(lab: Lab) -> None:
     own = network.dhcp_port(0xD1, "10.0.0.2", "2001:db8:5::2", on=(v4, v6))
     options = (option("ntp-server", "192.0.2.7"), option("domain-search", "port.example", 6))
     one = network.port(1, "10.0.0.11", "2001:db8:5::11", on=(v4, v6), options=options)
-    lab.reconciler.serve(network.network((v4, v6), own, one))
+    lab.serve(network.network((v4, v6), own, one))
     client = lab.client(one)
     told = client.dhclient("-6", "-S")
     assert told["new_dhcp6_name_servers"] == "2001:db8::53"
@@ -204,50 +203,50 @@ def test_stateless_ipv6_beside_ipv4(lab: Lab) -> None:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_twice_does_nothing(lab: Lab) -> None:
+def test_a_second_reconciliation_does_nothing(lab: Lab) -> None:
     this = simple(lab, vm(lab))
-    first = lab.reconciler.serve(this)
-    assert (first.action, first.changed) == (Action.RESTART, True)
-    again = lab.reconciler.serve(this)
+    first = lab.serve(this)
+    assert (first.action, first.changed) == (Action.START, True)
+    again = lab.serve(this)
     assert (again.action, again.changed, again.pid) == (Action.NOTHING, False, first.pid)
-    assert not lab.reconciler.look(this), lab.reconciler.look(this).text()
+    assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
 
 
-def test_a_port_that_comes_is_a_reload(lab: Lab) -> None:
+def test_a_new_port_is_a_reload(lab: Lab) -> None:
     one, two = vm(lab), vm(lab, 2, "10.0.0.12")
-    first = lab.reconciler.serve(simple(lab, one))
-    second = lab.reconciler.serve(simple(lab, one, two))
+    first = lab.serve(simple(lab, one))
+    second = lab.serve(simple(lab, one, two))
     assert (second.action, second.pid) == (Action.RELOAD, first.pid)
     assert lab.client(two).udhcpc()["ip"] == "10.0.0.12"
     changed = vm(lab, 2, "10.0.0.12", options=(option("ntp-server", "192.0.2.5"),))
-    assert lab.reconciler.serve(simple(lab, one, changed)).action is Action.RELOAD
+    assert lab.serve(simple(lab, one, changed)).action is Action.RELOAD
 
 
-def test_the_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
+def test_the_lease_of_a_deleted_port_is_released(lab: Lab) -> None:
     one = vm(lab)
-    lab.reconciler.serve(simple(lab, one))
+    lab.serve(simple(lab, one))
     assert lab.client(one).dhclient("-4")["new_ip_address"] == "10.0.0.11"
     assert "10.0.0.11" in lab.leases()
     heir = vm(lab, 2, "10.0.0.11")
-    lab.reconciler.serve(simple(lab, heir))
+    lab.serve(simple(lab, heir))
     assert one.mac_address not in lab.leases()
     assert lab.client(heir).udhcpc()["ip"] == "10.0.0.11"
 
 
-def test_the_ipv6_lease_of_a_port_that_went_is_free(lab: Lab) -> None:
+def test_the_ipv6_lease_of_a_deleted_port_is_released(lab: Lab) -> None:
     network = lab.network
     v6 = network.subnet(4, "2001:db8:4::/64", **STATEFUL)
     own = network.dhcp_port(0xD1, "2001:db8:4::2", on=(v6,))
     one, heir = (network.port(n, "2001:db8:4::11", on=(v6,)) for n in (1, 2))
-    lab.reconciler.serve(network.network((v6,), own, one))
+    lab.serve(network.network((v6,), own, one))
     assert lab.client(one).dhclient("-6")["new_ip6_address"] == "2001:db8:4::11"
-    lab.reconciler.serve(network.network((v6,), own, heir))
+    lab.serve(network.network((v6,), own, heir))
     assert "2001:db8:4::11" not in lab.leases()
     assert lab.client(heir).dhclient("-6")["new_ip6_address"] == "2001:db8:4::11"
 
 
 def test_a_lease_is_renewed_and_given_back(lab: Lab) -> None:
-    lab.reconciler.serve(simple(lab, vm(lab)))
+    lab.serve(simple(lab, vm(lab)))
     client = lab.client(vm(lab))
     first = client.dhclient("-4")
     assert first["reason"] == "BOUND"
@@ -263,25 +262,24 @@ def until_no_lease(lab: Lab, address: str) -> None:
 
 
 def test_another_address_of_a_port(lab: Lab) -> None:
-    lab.reconciler.serve(simple(lab, vm(lab)))
+    lab.serve(simple(lab, vm(lab)))
     client = lab.client(vm(lab))
     assert client.udhcpc()["ip"] == "10.0.0.11"
-    lab.reconciler.serve(simple(lab, vm(lab, 1, "10.0.0.44")))
+    lab.serve(simple(lab, vm(lab, 1, "10.0.0.44")))
     assert client.udhcpc()["ip"] == "10.0.0.44"
 
 
-def test_a_killed_dnsmasq_comes_back_with_its_leases(lab: Lab) -> None:
+def test_a_killed_dnsmasq_is_started_with_its_leases(lab: Lab) -> None:
     this = simple(lab, vm(lab))
-    first = lab.reconciler.serve(this)
+    first = lab.serve(this)
     client = lab.client(vm(lab))
     client.dhclient("-4")
     killed = first.pid
-    assert killed is not None
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: not is_running(killed), timeout=5, what="it has ended", failed=lambda: None)
-    again = lab.reconciler.serve(this)
-    assert again.action is Action.RESTART
-    assert again.pid not in (None, first.pid)
+    again = lab.serve(this)
+    assert again.action is Action.START
+    assert again.pid != first.pid
     assert client.dhclient("-4")["reason"] == "REBOOT", "the client's old lease is confirmed, not refused"
 
 
@@ -289,17 +287,16 @@ def test_a_new_subnet_is_served(lab: Lab) -> None:
     network = lab.network
     one, other = network.subnet(1), network.subnet(2, "10.0.1.0/24")
     port = network.port(2, "10.0.1.12", on=(other,))
-    lab.reconciler.serve(simple(lab, vm(lab)))
+    lab.serve(simple(lab, vm(lab)))
     own = network.dhcp_port(0xD1, "10.0.0.2", "10.0.1.2", on=(one, other))
-    assert lab.reconciler.serve(network.network((one, other), own, vm(lab), port)).action is Action.RESTART
+    assert lab.serve(network.network((one, other), own, vm(lab), port)).action is Action.RESTART
     assert lab.client(port).udhcpc()["serverid"] == "10.0.1.2"
 
 
-def test_nothing_is_left_of_a_network_that_went(lab: Lab) -> None:
-    pid = lab.reconciler.serve(simple(lab, vm(lab))).pid
+def test_nothing_is_left_of_a_removed_network(lab: Lab) -> None:
+    pid = lab.serve(simple(lab, vm(lab))).pid
     assert lab.reconciler.known() == {lab.network.id}
-    assert lab.reconciler.serve(lab.network.network(())).changed
-    assert pid is not None
+    assert lab.reconciler.remove(lab.network.id)
     assert not is_running(pid)
     assert f"qdhcp-{lab.network.id}" not in run("ip", "netns", "list")
     assert lab.switch.vsctl("list-ports", lab.bridge) == ""
@@ -314,7 +311,7 @@ def test_nothing_is_left_of_a_network_that_could_not_be_plugged(lab: Lab) -> Non
     run("ip", "link", "add", in_the_way, "type", "veth", "peer", "name", f"x{lab.tag}")
     try:
         with pytest.raises(NetlinkError, match="File exists"):
-            lab.reconciler.serve(this)
+            lab.serve(this)
     finally:
         run("ip", "link", "del", in_the_way)
     assert lab.reconciler.known() == {lab.network.id}
@@ -324,14 +321,17 @@ def test_nothing_is_left_of_a_network_that_could_not_be_plugged(lab: Lab) -> Non
 
 
 def test_a_network_that_is_down_is_not_served(lab: Lab) -> None:
-    lab.reconciler.serve(simple(lab, vm(lab)))
-    lab.reconciler.serve(simple(lab, vm(lab), admin_state_up=False))
+    lab.serve(simple(lab, vm(lab)))
+    down = simple(lab, vm(lab), admin_state_up=False)
+    assert not down.is_served
+    assert lab.reconciler.plan(down).text() == f"network {lab.network.id} is not served here any more"
+    lab.reconciler.remove(down.id)
     assert lab.reconciler.known() == frozenset()
 
 
-def test_the_switch_port_says_whose_it_is(lab: Lab) -> None:
+def test_the_switch_port_has_the_ids_of_its_port(lab: Lab) -> None:
     this = simple(lab, vm(lab))
-    lab.reconciler.serve(this)
+    lab.serve(this)
     assert this.own is not None
     name = f"tap{this.own.id[:11]}"
     ids = lab.switch.vsctl("get", "interface", name, "external_ids")
@@ -339,11 +339,11 @@ def test_the_switch_port_says_whose_it_is(lab: Lab) -> None:
         assert word in ids
 
 
-def test_an_internal_port_where_it_is_asked_for(switch: OpenVSwitch) -> None:
+def test_an_internal_port_on_the_kernel_datapath(switch: OpenVSwitch) -> None:
     with Lab(switch, use_veth=False) as lab:
         this = simple(lab, vm(lab))
-        lab.reconciler.serve(this)
-        assert not lab.reconciler.look(this), lab.reconciler.look(this).text()
+        lab.serve(this)
+        assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
         assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
         lab.reconciler.remove(lab.network.id)
         assert lab.switch.vsctl("list-ports", lab.bridge).split() == [lab.clients[0][1]]
@@ -352,10 +352,32 @@ def test_an_internal_port_where_it_is_asked_for(switch: OpenVSwitch) -> None:
 def test_another_dhcp_port_takes_the_place_of_the_old(lab: Lab) -> None:
     network = lab.network
     v4 = network.subnet(1)
-    lab.reconciler.serve(simple(lab, vm(lab)))
+    lab.serve(simple(lab, vm(lab)))
     new = network.dhcp_port(0xE7, "10.0.0.3", on=(v4,))
     this = network.network((v4,), new, vm(lab))
-    lab.reconciler.serve(this)
+    lab.serve(this)
     assert lab.switch.vsctl("list-ports", lab.bridge) == f"tap{new.id[:11]}"
-    assert not lab.reconciler.look(this), lab.reconciler.look(this).text()
+    assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
     assert lab.client(vm(lab)).udhcpc()["serverid"] == "10.0.0.3"
+
+
+def test_a_dnsmasq_of_neutrons_agent_is_replaced(lab: Lab) -> None:
+    """It carries no marks, and is known by the pid file on its command line."""
+    this = simple(lab, vm(lab))
+    lab.serve(this)
+    argv = Path(f"/proc/{lab.pid(this.id)}/cmdline").read_text().split("\0")[:-1]
+    lab.processes.stop(lab.processes.running()[f"dnsmasq {this.id}"])
+    run("ip", "netns", "exec", this.namespace, *(word for word in argv if word != "--keep-in-foreground"))
+    (foreign,) = lab.dnsmasq.pids(this.id)
+    assert lab.reconciler.is_running(this.id)
+    assert lab.serve(this).action is Action.START
+    assert not is_running(foreign)
+    assert list(lab.dnsmasq.pids(this.id, scan=True)) == [lab.pid(this.id)]
+    assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
+
+
+def test_a_failed_start_has_the_reason(switch: OpenVSwitch, tmp_path: Path) -> None:
+    wrong = tmp_path / "dnsmasq.conf"
+    wrong.write_text("no-such-option\n")
+    with Lab(switch, dnsmasq_config_file=str(wrong)) as lab, pytest.raises(ProcessError, match="bad option at line 1"):
+        lab.serve(simple(lab, vm(lab)))

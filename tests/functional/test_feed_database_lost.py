@@ -68,7 +68,7 @@ def test_connections_that_are_cut(
                 made, revision = await asyncio.to_thread(port)
                 h1.client.port_up(made, revision)
                 await until(lambda made=made: h1.client.state.get("port", made) is not None, "the port")  # type: ignore[misc]
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert await asyncio.to_thread(status, made) == "ACTIVE"
 
     asyncio.run(test())

@@ -15,9 +15,10 @@ from neutrino.feed.address import Address
 from neutrino.feed.messages import Ack, Hello, Problem, Put, Refused, Report
 from neutrino.model.agents import OVS, AgentState
 from neutrino.model.state import Port
-from neutrino.server.feed import service, wake
+from neutrino.server.feed import server as feed_server
+from neutrino.server.feed import wake
+from neutrino.server.feed.change_log import ChangeLog
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.log import ChangeLog
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
@@ -190,9 +191,9 @@ def test_changes_removed_before_they_were_read(server: Server, keys: dict[str, s
             log.sequence()
             log.compact(-10)
             bound(server, network, "h2")
-            world = feed.world
+            fanout = feed.fanout
             await h1.equals_the_database(server)
-            assert feed.world is not world
+            assert feed.fanout is not fanout
 
     run(test())
 
@@ -209,8 +210,8 @@ def test_a_slow_host_gets_the_newest_of_each(server: Server, keys: dict[str, str
             most = 0
             for i in range(1, steps + 1):
                 port = Port(id="p", network_id="n", mac_address="m", host="h1", revision=i, device_id="d" * 200)
-                feed.world.put_port("p", PortRecord("p", "n", {"h1": port}))
-                most = max(most, len(session.outgoing))
+                feed.fanout.apply({"port": {"p": PortRecord("p", "n", {"h1": port})}})
+                most = max(most, len(session.pending))
                 await asyncio.sleep(0)
             assert most <= 2  # the port, and at first its network
             heard = []
@@ -278,7 +279,7 @@ def test_a_host_speaks_only_for_itself(server: Server, keys: dict[str, str], add
             async with HostEnd(address, "h1", keys["h1"]) as h1:
                 h1.client.port_up(others["id"], others["revision_number"])
                 h1.client.port_up(mine["id"], mine["revision_number"])
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert h1.client.state.get("port", others["id"]) is None
         assert api.show("port", mine["id"])["status"] == "ACTIVE"
         assert api.show("port", others["id"])["status"] == "DOWN"
@@ -298,16 +299,16 @@ def test_reports_are_kept_until_they_are_done(server: Server, keys: dict[str, st
             h1.client.report([state])
             h1.client.port_up(port["id"], port["revision_number"])
             h1.client.error("port", port["id"], "no such tap yet")
-            assert h1.client.unsaid == 3
+            assert h1.client.unacknowledged == 3
             async with serving(server, address):
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert api.show("port", port["id"])["status"] == "ACTIVE"
                 h1.client.port_down(port["id"], "unplugged")
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 assert api.show("port", port["id"])["status"] == "DOWN"
                 await h1.equals_the_database(server)
                 h1.client.report([state])
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
         agent = next(a for a in api.as_admin().all("/agents", {"host": "h1"}))
         assert agent["configurations"] == {**state.configurations, "feed_behind": 0}
 
@@ -330,7 +331,7 @@ def test_a_start_that_no_server_heard_of_is_told_when_one_is_there(
             h1.client.report([started])
             h1.client.report([wired])
             async with serving(server, address):
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
 
     run(test())
     after = next(a for a in api.all("/agents", {"host": "h1"}))
@@ -350,7 +351,7 @@ def test_an_agent_that_is_behind_is_shown_so(server: Server, keys: dict[str, str
             await asyncio.to_thread(bound, server, network, "h1")
             await h1.equals_the_database(server)
             h1.client.report([state], applied)
-            await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
         agent = next(a for a in api.as_admin().all("/agents", {"host": "h1"}))
         assert agent["configurations"]["feed_behind"] >= 1
 
@@ -361,7 +362,7 @@ def test_a_socket_is_not_taken_from_who_serves_it(
     server: Server, keys: dict[str, str], address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second feed serves where it can, and comes into the first one's place when that ends."""
-    monkeypatch.setattr(service, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(feed_server, "RETRY_SECONDS", 0.02)
     other = Address(path=str(tmp_path / "other.sock"))
 
     async def test() -> None:
@@ -398,7 +399,7 @@ def test_a_file_that_is_no_socket_is_left_alone(
 def test_nobody_has_to_ask_where_the_database_tells(
     server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "SURELY", 3600.0)
+    monkeypatch.setattr(wake, "FALLBACK", 3600.0)
     network = Api(server.app).as_admin().network()
 
     async def test() -> None:

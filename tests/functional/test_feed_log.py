@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.feed.log import BATCH, ChangeLog, Row
+from neutrino.server.feed.change_log import BATCH, ChangeLog, Row
 from tests.support.feed import DATABASES, new_database
 
 WRITERS, TRANSACTIONS, SEQUENCERS = 4, 60, 3

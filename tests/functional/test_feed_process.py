@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Hello, Problem, Refused, Welcome
 from neutrino.model.agents import OVS, AgentState
 from neutrino.server.config import FEED as OPTIONS
-from neutrino.server.feed.service import RETRY_SECONDS
+from neutrino.server.feed.server import RETRY_SECONDS
 from tests.bench.memory import alive, tree
 from tests.support.feed import until
 from tests.support.feed_raw import Raw
@@ -36,7 +36,7 @@ from tests.support.ports import free_port
 from tests.support.process import wait_until
 
 FEED = {"feed": {"run": True}}
-AT = "the feed is at unix:"
+AT = "the feed listens on unix:"
 STATE = AgentState(
     OVS,
     "neutrino-agent",
@@ -82,13 +82,15 @@ def wait(condition: Callable[[], bool], what: str) -> None:
 def test_beside_the_api_killed_and_started_again() -> None:
     with Neutrino(FEED) as server:
         address = Address(path=str(server.directory / "feed.sock"))
-        client = FeedClient(Settings(address, "h1", command(server, "add", "h1"), first_delay=0.02, longest_delay=0.2))
+        client = FeedClient(
+            ClientOptions(address, "h1", command(server, "add", "h1"), first_delay=0.02, longest_delay=0.2)
+        )
         call = Caller(server.url, {"X-Roles": "admin,member", "X-Project-Id": "p"})
 
         async def test() -> None:
             running = asyncio.create_task(client.run())
             client.report([STATE])
-            await until(lambda: client.unsaid == 0 and client.is_synced, "the agent to be known", 30)
+            await until(lambda: client.unacknowledged == 0 and client.is_synced, "the agent to be known", 30)
             network = await asyncio.to_thread(call.create, "network", name="n")
             binding = {"binding:host_id": "h1", "device_owner": "compute:x", "network_id": network["id"]}
             first = await asyncio.to_thread(lambda: call.create("port", **binding))
@@ -99,7 +101,7 @@ def test_beside_the_api_killed_and_started_again() -> None:
             assert client.state.get("port", first["id"]) is not None
             await until(lambda: client.state.get("port", second["id"]) is not None, "the second port", 30)
             client.port_up(second["id"], client.state.get("port", second["id"]).revision)
-            await until(lambda: client.unsaid == 0, "the port to be up", 30)
+            await until(lambda: client.unacknowledged == 0, "the port to be up", 30)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
@@ -215,7 +217,7 @@ def test_what_is_refused(tmp_path: Path, program: str, bind: str, words: str) ->
 
 
 def test_an_agent_that_starts_before_its_server_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    client = FeedClient(Settings(Address(path=str(tmp_path / "none")), "h1", "x", first_delay=0.01))
+    client = FeedClient(ClientOptions(Address(path=str(tmp_path / "none")), "h1", "x", first_delay=0.01))
 
     async def test() -> None:
         running = asyncio.create_task(client.run())
@@ -263,8 +265,8 @@ def test_tls(tmp_path: Path) -> None:
         credential = command(server, "add", "h1")
         address = Address(host="127.0.0.1", port=port, tls=True)
         trusting = ssl.create_default_context(cafile=cert_file)
-        good = FeedClient(Settings(address, "h1", credential, tls=trusting, first_delay=0.05, longest_delay=0.2))
-        doubting = FeedClient(Settings(address, "h1", credential, first_delay=0.05, longest_delay=0.2))
+        good = FeedClient(ClientOptions(address, "h1", credential, tls=trusting, first_delay=0.05, longest_delay=0.2))
+        doubting = FeedClient(ClientOptions(address, "h1", credential, first_delay=0.05, longest_delay=0.2))
 
         async def test() -> None:
             tasks = [asyncio.create_task(c.run()) for c in (good, doubting)]

@@ -94,13 +94,13 @@ def test_an_ordinary_change_is_answered_for_too(server: Server, api: Api, addres
             await h1.client.wait_synced()
             named = await asyncio.to_thread(api.change, "port", port["id"], name="other")
             h1.client.port_up(port["id"], port["revision_number"])
-            await until(lambda: h1.client.unsaid == 0, "the server to have heard it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to have heard it")
             assert api.show("port", port["id"])["status"] == "DOWN"
             await until(
                 lambda: h1.client.state.get("port", port["id"]).revision == named["revision_number"], "the new name"
             )
             h1.client.port_up(port["id"], h1.client.state.get("port", port["id"]).revision)
-            await until(lambda: h1.client.unsaid == 0, "the server to have heard it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to have heard it")
             assert api.show("port", port["id"])["status"] == "ACTIVE"
 
     asyncio.run(test())
@@ -190,7 +190,7 @@ def test_a_host_that_starts_with_many_ports(
                 async with HostEnd(address, "h1", credential) as h1:
                     for port in ports:
                         h1.client.port_up(port["id"], port["revision_number"])
-                    await until(lambda h1=h1: h1.client.unsaid == 0, "the server to have done it")  # type: ignore[misc]
+                    await until(lambda h1=h1: h1.client.unacknowledged == 0, "the server to have done it")  # type: ignore[misc]
                 assert least <= transactions() <= most
 
     asyncio.run(test())
@@ -223,7 +223,7 @@ def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Ap
 
             async def says(applied: int | None = None, **said: Any) -> tuple[bool, Object]:
                 h1.client.report([state(**said)], applied)
-                await until(lambda: h1.client.unsaid == 0, "the server to have done it")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have done it")
                 return await asyncio.to_thread(shown)
 
             alive, says_so = await says()
@@ -239,7 +239,7 @@ def test_what_is_the_matter_with_an_agent_is_shown_apart(server: Server, api: Ap
             values = {"binding__host_id": "h1", "device_owner": "compute:x"}
             ports = [await asyncio.to_thread(lambda: api.port(network, **values)) for _ in range(3)]
             await until(lambda: all(h1.client.state.get("port", p["id"]) for p in ports), "the ports")
-            behind = feed.world.position - applied
+            behind = feed.fanout.position - applied
             assert behind >= len(ports)
             alive, says_so = await says(applied)
             assert (alive, says_so[DATAPLANE], says_so[FEED_BEHIND]) == (True, "up", behind)
@@ -260,8 +260,8 @@ def test_what_a_host_could_not_do_is_in_the_log(
     async def test() -> None:
         async with serving(server, address), HostEnd(address, "h1", credential) as h1:
             h1.client.error("port", "p-1", "no such tap\nFORGED line")
-            await until(lambda: h1.client.unsaid == 0, "the server to have heard it")
+            await until(lambda: h1.client.unacknowledged == 0, "the server to have heard it")
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(test())
-    assert "host h1 could not do port p-1: no such tap FORGED line" in caplog.messages
+    assert "host h1 reports an error (port p-1): no such tap FORGED line" in caplog.messages

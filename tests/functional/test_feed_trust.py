@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Ack, Hello, PortUp, Problem, Refused, Report
 from neutrino.model.agents import DHCP, L3, OVS, AgentState
 from neutrino.model.state import Host
-from neutrino.server.feed.credentials import Credentials, Known
+from neutrino.server.feed.credentials import Credentials, HostCredential
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -117,7 +117,7 @@ def test_what_an_older_server_has_stored_is_not_told(server: Server, api: Api, a
 
 @contextlib.asynccontextmanager
 async def agent(address: Address, key: str, *roles: str) -> Any:
-    settings = Settings(address, "h1", key, roles=roles, first_delay=0.01, longest_delay=0.05)
+    settings = ClientOptions(address, "h1", key, roles=roles, first_delay=0.01, longest_delay=0.05)
     client = FeedClient(settings)
     task = asyncio.create_task(client.run())
     try:
@@ -168,7 +168,7 @@ def test_a_compute_host_gets_no_routers_and_registers_no_other_agent(
             await h1.client.wait_synced()
             for state in (dhcp, l3):
                 h1.client.report([state])
-                await until(lambda: h1.client.unsaid == 0, "the server to have answered")
+                await until(lambda: h1.client.unacknowledged == 0, "the server to have answered")
             assert agents(api, "h1").keys() == {OVS, L3}
             assert agents(api, "h1")[L3].get("agent_mode") != "dvr_snat"
             assert h1.client.state.get("router", router["id"]) is None
@@ -197,7 +197,7 @@ class SlowCredentials(Credentials):
         self.go_on.set()
         self.looks = 0
 
-    def known(self) -> Mapping[str, Known]:
+    def known(self) -> Mapping[str, HostCredential]:
         self.looks += 1
         self.go_on.wait(30)
         return super().known()
@@ -225,7 +225,7 @@ def test_wrong_credentials_delay_no_report(
             try:
                 await until(lambda: slow.looks > 0, "the credentials to be looked up")
                 h1.client.report([state])
-                await until(lambda: h1.client.unsaid == 0, "the report to be written", seconds=10)
+                await until(lambda: h1.client.unacknowledged == 0, "the report to be written", seconds=10)
             finally:
                 slow.go_on.set()
             assert set(await asyncio.gather(*strangers)) == {401}
@@ -252,12 +252,12 @@ def test_an_address_that_guesses_is_turned_away_and_its_host_is_not(server: Serv
 
 def test_connections_that_say_nothing_are_few_and_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key = Credentials(server.db).add("h1")
-    monkeypatch.setattr("neutrino.server.feed.service.HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr("neutrino.server.feed.server.HANDSHAKE_SECONDS", 1.0)
     somewhere = Address(host="127.0.0.1", port=0)
 
     async def test() -> None:
         async with serving(server, somewhere) as feed:
-            feed._gate._most = 3
+            feed._admission.limits._most = 3
             (at,) = feed.listening
             began = time.monotonic()
             silent = [await asyncio.open_connection(at.host, at.port) for _ in range(8)]

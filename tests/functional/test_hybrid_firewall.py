@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.hybrid import names
+from neutrino.agent.l2.hybrid import render
 from neutrino.model import state
 from tests.support.hybrid import (
     NEVER,
@@ -135,7 +135,7 @@ class TestBothFamilies:
             assert arrives(server, b"four", within=10)  # sent again, and then the other side is heard too
             assert arrives(client, b"five", within=10)
 
-    def test_a_stream_that_nobody_asks_for_any_more(self, bench, family):
+    def test_a_one_way_stream_ends_with_its_rule(self, bench, family):
         """Only the server talks, and it alone keeps the connection alive."""
         out = rule("egress", ETHERTYPE[family])
         bench.serve(out, rule(ethertype=ETHERTYPE[family], protocol=UDP, port_min=9, port_max=9))
@@ -143,7 +143,7 @@ class TestBothFamilies:
             server.sendto(b"one", to)
             assert arrives(client, b"one", within=3)
             text = bench.serve(out)
-            assert f"conntrack end what no rule of port {IDS[SERVER]} allows" in text.splitlines()
+            assert f"conntrack mark connections that no rule of port {IDS[SERVER]} allows" in text.splitlines()
             server.sendto(b"two", to)
             assert not arrives(client, b"two", within=NEVER)
 
@@ -315,9 +315,11 @@ def test_a_stateless_group_beside_a_stateful_one(bench):
 
 def tracked(host: HybridHost, port_id: str) -> list:
     """The connections that are followed for a port."""
-    rules = host.iptables.read_rules(4)["raw"][names.PREROUTING]
+    rules = host.iptables.read_rules(4)["raw"][render.PREROUTING]
     zones = [
-        rule.text.split()[-1] for rule in rules if f" {names.tap(port_id)} " in rule.text and "--zone" in rule.text
+        rule.text.split()[-1]
+        for rule in rules
+        if f" {render.tap_device(port_id)} " in rule.text and "--zone" in rule.text
     ]
     return [entry for zone in zones for entry in host.conntrack.read([int(zone)])]
 
@@ -381,10 +383,10 @@ def foreign(saved: str) -> list[str]:
 @pytest.mark.parametrize(
     "damage",
     [
-        ("iptables", "-F", names.GROUPS),
+        ("iptables", "-F", render.GROUPS),
         ("iptables", "-D", "FORWARD", "1"),
-        ("iptables", "-I", names.GROUPS, "1", "-j", "ACCEPT"),
-        ("iptables", "-D", names.into(IDS[SERVER]), "1"),
+        ("iptables", "-I", render.GROUPS, "1", "-j", "ACCEPT"),
+        ("iptables", "-D", render.ingress_chain(IDS[SERVER]), "1"),
         ("ip6tables", "-t", "raw", "-F"),
         ("ipset", "add", "NIPv4friends", "10.0.0.3"),
         ("tee", "/proc/sys/net/bridge/bridge-nf-call-iptables"),
@@ -416,15 +418,15 @@ def test_zones_outlive_the_agent(bench):
 def test_chains_of_the_same_names_are_taken_over(bench):
     """As another agent leaves them: its rules are replaced, its zones are kept."""
     bench.host.apply(NET)
-    inside, tap = bench.host.namespace, names.tap(IDS[SERVER])
+    inside, tap = bench.host.namespace, render.tap_device(IDS[SERVER])
     inside.run(
         "iptables-restore",
         "--noflush",
         text=(
-            f"*raw\n:{names.PREROUTING} - [0:0]\n-A PREROUTING -j {names.PREROUTING}\n"
-            f'-A {names.PREROUTING} -m physdev --physdev-in {tap} -m comment --comment "Set zone" -j CT --zone 5000\n'
-            f"COMMIT\n*filter\n:{names.PREFIX}local - [0:0]\n:{names.FORWARD} - [0:0]\n"
-            f"-A FORWARD -j {names.FORWARD}\n-A OUTPUT -j {names.PREFIX}local\n-A {names.FORWARD} -j ACCEPT\nCOMMIT\n"
+            f"*raw\n:{render.PREROUTING} - [0:0]\n-A PREROUTING -j {render.PREROUTING}\n"
+            f'-A {render.PREROUTING} -m physdev --physdev-in {tap} -m comment --comment "Set zone" -j CT --zone 5000\n'
+            f"COMMIT\n*filter\n:{render.PREFIX}local - [0:0]\n:{render.FORWARD} - [0:0]\n"
+            f"-A FORWARD -j {render.FORWARD}\n-A OUTPUT -j {render.PREFIX}local\n-A {render.FORWARD} -j ACCEPT\nCOMMIT\n"
         ),
     )
     bench.host.firewall.forget()
@@ -432,6 +434,6 @@ def test_chains_of_the_same_names_are_taken_over(bench):
     assert udp_passes(bench.client, bench.server, 9)
     assert {entry.zone for entry in tracked(bench.host, IDS[SERVER])} == {5000}
     assert not tcp_passes(bench.client, bench.server, 9, expected=False)
-    assert f"{names.PREFIX}local" not in inside.run("iptables-save")
+    assert f"{render.PREFIX}local" not in inside.run("iptables-save")
     bench.host.apply(NET)
     assert "neutron-openvswi" not in inside.run("iptables-save")

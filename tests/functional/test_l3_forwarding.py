@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from neutrino.agent.l3.parts.forwarding import RULES, SAME, SINGLE, TO_ONE, forwarding_maps
+from neutrino.agent.l3.parts.port_forwarding import RULES, SAME, SINGLE, TO_ONE, forwarding_maps
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.dataplane.nft.plan import TablePlan, plan_table
@@ -55,7 +55,7 @@ class Router:
         return plan.text()
 
     def _plan(self, wanted: Table) -> TablePlan:
-        return plan_table(wanted, self._place.nft.read(self._place.name, wanted.path))
+        return plan_table(wanted, self._place.nft.read(self._place.name).get(wanted.path))
 
     def leads(self, kind: int, port: int, expected: int) -> bool:
         """Whether a packet from outside to the port comes to the expected port inside."""

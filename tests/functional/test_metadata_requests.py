@@ -1,4 +1,4 @@
-"""What passes through the metadata process, and what does not: bodies, nonsense, too much, a Nova that is slow or gone."""
+"""Requests through the metadata proxy: bodies, invalid requests, limits, a slow or missing Nova."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.metadata.messages import RateLimit, Settings
+from neutrino.agent.metadata.messages import ProxySettings, RateLimit
 from tests.support.metadata import SECRET, TIMES, Host, answers, isolated, nova, port, settings_for, status, until
 from tests.support.nova_metadata import NovaMetadata
 from tests.support.ports import free_port
@@ -54,8 +54,8 @@ def test_without_nova_there_is_a_502_and_with_it_an_answer_again(tmp_path: Path)
     """It is killed, with the connections to it that are kept for the next request."""
     number, secret = free_port(), tmp_path / "secret"
     secret.write_text(SECRET)
-    argv = [sys.executable, "-m", "neutrino.lab.nova_metadata", "--port", str(number), "--secret-file", str(secret)]
-    host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
+    argv = [sys.executable, "-m", "tests.support.nova_metadata", "--port", str(number), "--secret-file", str(secret)]
+    host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
     blue = isolated(host, "blue", 5)
 
     async def scenario() -> None:
@@ -121,7 +121,7 @@ def _memory(pid: int | None) -> int:
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024
 
 
-def test_nonsense_is_refused_and_hurts_nobody(host: Host) -> None:
+def test_invalid_requests_are_refused_and_affect_no_other(host: Host) -> None:
     blue = isolated(host, "blue", 5)
 
     def raw(data: bytes) -> bytes:
@@ -149,7 +149,7 @@ def test_nonsense_is_refused_and_hurts_nobody(host: Host) -> None:
     asyncio.run(scenario())
 
 
-def test_who_asks_too_often_is_told_so(server: NovaMetadata, tmp_path: Path) -> None:
+def test_a_source_above_the_rate_limit_gets_429(server: NovaMetadata, tmp_path: Path) -> None:
     limit = RateLimit((4,), (5, 60), (50, 60))
     host = Host(tmp_path, settings_for(server, limit=limit))
     try:
@@ -188,7 +188,7 @@ DOUBTFUL = {
 
 
 def test_a_request_whose_end_is_in_doubt_is_the_last_of_its_connection(host: Host, server: NovaMetadata) -> None:
-    """What follows it is not taken for a request, here or by Nova."""
+    """Data after it is not taken for a request, here or by Nova."""
     blue = isolated(host, "blue", 5)
 
     def raw(data: bytes) -> bytes:
@@ -213,8 +213,8 @@ def test_a_request_whose_end_is_in_doubt_is_the_last_of_its_connection(host: Hos
     asyncio.run(scenario())
 
 
-def test_what_nova_says_after_its_answer_is_nobodys(tmp_path: Path) -> None:
-    """Each connection gets one right answer, and with it another that nobody asked for."""
+def test_data_after_novas_response_is_dropped(tmp_path: Path) -> None:
+    """Each connection gets one right response, followed by an unrequested one."""
 
     async def scenario() -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -226,7 +226,7 @@ def test_what_nova_says_after_its_answer_is_nobodys(tmp_path: Path) -> None:
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         number = server.sockets[0].getsockname()[1]
-        host = Host(tmp_path, Settings(nova_port=number, secret=SECRET, timeouts=TIMES))
+        host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
         try:
             isolated(host, "blue", 5)
             host.feed.synced()

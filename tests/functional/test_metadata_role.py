@@ -159,7 +159,7 @@ def test_behind_a_router_the_networks_of_the_router_count(host: Host) -> None:
     asyncio.run(scenario())
 
 
-def test_in_a_router_an_instance_is_known_by_the_device_it_comes_by(host: Host) -> None:
+def test_in_a_router_an_instance_is_identified_by_its_device(host: Host) -> None:
     """An attacker on green has the addresses and the MAC of a victim on yellow, and the answers are routed to it."""
     victim = port("yellow", 6, "10.0.1.5", "fd01::5")
     forged = port("green", 6, "10.0.1.5", "fd01::5")  # what the attacker's device has; the feed knows no such port
@@ -187,7 +187,7 @@ def test_in_a_router_an_instance_is_known_by_the_device_it_comes_by(host: Host) 
 
 
 def test_a_link_local_source_is_known_by_the_mac_on_the_wire(host: Host) -> None:
-    """The address that it calls itself by says nothing: it may be anybody's."""
+    """Its link-local address proves nothing: an instance can choose any."""
     host.namespace("qdhcp-six", *ADDRESSES, "fe80::a9fe:a9fe/64", "fd00::2/64")
     this, other = port("six", 5, "fd00::5"), port("six", 6, "fd00::6")
     host.instance("vm", "qdhcp-six", this, "169.254.169.254/32 dev eth0")
@@ -218,7 +218,7 @@ def test_a_link_local_source_is_known_by_the_mac_on_the_wire(host: Host) -> None
     asyncio.run(scenario())
 
 
-def test_the_agent_goes_and_comes_and_nobody_waits(host: Host) -> None:
+def test_a_restart_of_the_agent_interrupts_no_request(host: Host) -> None:
     blue = isolated(host, "blue", 5)
     failures: list[object] = []
 
@@ -282,7 +282,7 @@ def test_a_killed_process_is_back_within_two_seconds(host: Host) -> None:
     asyncio.run(scenario())
 
 
-def test_a_process_whose_socket_is_gone_is_started_anew(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_whose_socket_is_deleted_is_restarted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     blue = isolated(host, "blue", 5)
     monkeypatch.setattr("neutrino.agent.metadata.role.START_SECONDS", 1.0)
 
@@ -299,7 +299,7 @@ def test_a_process_whose_socket_is_gone_is_started_anew(host: Host, monkeypatch:
     asyncio.run(scenario())
 
 
-def test_a_namespace_made_anew_is_served_anew(host: Host) -> None:
+def test_a_re_created_namespace_is_served(host: Host) -> None:
     blue = isolated(host, "blue", 5)
 
     async def scenario() -> None:
@@ -393,7 +393,7 @@ def test_the_serving_loop_writes_the_time(host: Host) -> None:
 
 
 def sockets(host: Host) -> set[str]:
-    """What the process has open, by inode; one that is just being closed may not be in it."""
+    """The process's open sockets, by inode; one that is being closed may be missing."""
     found = set()
     for number in os.listdir(f"/proc/{host.pid}/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -402,7 +402,7 @@ def sockets(host: Host) -> set[str]:
 
 
 def test_many_networks_are_one_process(host: Host) -> None:
-    """More than go into one message; after a restart of the agent, none of them is opened anew."""
+    """More than fit into one message; a restart of the agent re-opens none of them."""
     count = 220
     for number in range(count):
         host.netlink.create_namespace(f"qrouter-r{number}")

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from neutrino.agent.metadata.messages import Settings
-from neutrino.agent.metadata.proxy.tls import explain
+from neutrino.agent.metadata.messages import ProxySettings
+from neutrino.agent.metadata.proxy.connection import explain
 from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
 from tests.support.nova_metadata import NovaMetadata
 
@@ -93,7 +93,7 @@ def number(authority: Authority, tmp_path: Path) -> Iterator[int]:
 
 @pytest.mark.parametrize("case", ["right", "no certificate", "another authority", "another authority, insecure"])
 def test_nova_behind_tls(case: str, authority: Authority, number: int, tmp_path: Path) -> None:
-    settings = Settings(
+    settings = ProxySettings(
         nova_port=number,
         secret=SECRET,
         timeouts=TIMES,

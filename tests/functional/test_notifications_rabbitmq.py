@@ -1,4 +1,4 @@
-"""Notifications through a real RabbitMQ: what a consumer finds, and what a broker that comes and goes does to it."""
+"""Notifications through a real RabbitMQ, also with lost connections and restarted brokers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from kombu import Connection, Exchange, Queue
 
-from neutrino.server.events.broker import TLSFiles
-from neutrino.server.events.notifications import AmqpNotifier, NotificationContext
-from neutrino.server.events.transport_url import parse_transport_url
+from neutrino.server.context import Context
+from neutrino.server.events.amqp import AmqpNotifier, TLSFiles, parse_transport_url
 from tests.support.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.rabbitmq
 
-CALLER = NotificationContext(request_id="req-1", user_id="u1", project_id="p1", roles=("member",))
+CALLER = Context(request_id="req-1", user_id="u1", project_id="p1", roles=frozenset({"member"}))
 PATIENCE = 30.0
 
 
@@ -169,7 +168,7 @@ def wire(url: str) -> Iterator[Wire]:
     wire.close()
 
 
-def test_messages_wait_for_a_consumer_that_comes_later(url: str) -> None:
+def test_messages_wait_for_a_consumer_that_starts_later(url: str) -> None:
     with notifying(url) as notifier:
         notifier.notify("network.create.start", {"network": {"name": "net"}}, CALLER)
         notifier.notify("network.create.end", {"network": {"id": "n1", "name": "net"}}, CALLER)
@@ -202,7 +201,7 @@ def test_every_topic_gets_its_copy(url: str) -> None:
     assert one["_unique_id"] != other["_unique_id"]
 
 
-def test_exchange_and_queue_that_others_made_otherwise_serve_as_well(url: str) -> None:
+def test_an_exchange_and_queue_with_other_properties_are_used(url: str) -> None:
     with Connection(url) as connection, connection.channel() as channel:
         exchange = Exchange("neutron", type="topic", durable=True)
         Queue("notifications.info", exchange, routing_key="notifications.info", durable=True)(channel).declare()
@@ -211,7 +210,7 @@ def test_exchange_and_queue_that_others_made_otherwise_serve_as_well(url: str) -
     assert len(consume(url, 1)) == 1
 
 
-def test_durable_queues_can_be_asked_for(url: str) -> None:
+def test_durable_queues(url: str) -> None:
     with notifying(url, durable=True) as notifier:
         notifier.notify("network.create.start", {}, CALLER)
     with Connection(url) as connection, connection.channel() as channel:
@@ -232,12 +231,12 @@ def test_a_connection_that_breaks_loses_nothing(url: str, wire: Wire) -> None:
     assert [message["payload"]["number"] for message in (first, *rest)] == list(range(51))
 
 
-def test_a_way_that_stays_cut_neither_blocks_nor_tells_the_password(
+def test_a_lost_connection_neither_blocks_nor_logs_the_password(
     url: str, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wire.cut()
-    with notifying(wire.url, waiting_limit=10) as notifier:
+    with notifying(wire.url, queue_limit=10) as notifier:
         began = time.monotonic()
         for number in range(200):
             notifier.notify("network.create.start", {"number": number}, CALLER)
@@ -246,13 +245,11 @@ def test_a_way_that_stays_cut_neither_blocks_nor_tells_the_password(
     assert counts.delivered == 0
     assert counts.waiting == 0
     assert counts.dropped + counts.failed == 200
-    assert "Notifications wait" in caplog.text
+    assert "notifications are delayed" in caplog.text
     assert parse_transport_url(url).brokers[0].password not in caplog.text
 
 
-def test_a_wrong_password_is_an_outage_that_does_not_tell_the_password(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_password_is_an_outage_and_is_not_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     broker = parse_transport_url(url).brokers[0]
     with notifying(f"rabbit://{broker.username}:not-this-one@{broker}//") as notifier:
         notifier.notify("network.create.start", {}, CALLER)
@@ -260,7 +257,7 @@ def test_a_wrong_password_is_an_outage_that_does_not_tell_the_password(
     assert "not-this-one" not in caplog.text
 
 
-def test_the_next_broker_of_the_url_serves_when_the_first_is_away(url: str) -> None:
+def test_the_next_broker_is_used_if_the_first_is_unreachable(url: str) -> None:
     broker = parse_transport_url(url).brokers[0]
     login = f"{broker.username}:{broker.password}"
     with notifying(f"rabbit://{login}@127.0.0.1:1,{login}@{broker}//") as notifier:
@@ -289,7 +286,7 @@ def certificate(tmp_path: Path) -> Path:
     return path
 
 
-def test_tls_reaches_a_broker_whose_authority_is_known_and_no_other(url: str, certificate: Path) -> None:
+def test_tls_connects_only_to_a_broker_with_a_trusted_certificate(url: str, certificate: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     wire = Wire(url, context)
@@ -297,7 +294,7 @@ def test_tls_reaches_a_broker_whose_authority_is_known_and_no_other(url: str, ce
         with notifying(f"{wire.url}?ssl=1") as stranger:
             stranger.notify("network.create.start", {}, CALLER)
         assert stranger.counts.failed == 1
-        with notifying(wire.url, tls=TLSFiles(ca_file=str(certificate))) as notifier:
+        with notifying(wire.url, tls=True, tls_files=TLSFiles(ca_file=str(certificate))) as notifier:
             notifier.notify("network.create.start", {}, CALLER)
         assert notifier.counts.delivered == 1
         assert len(consume(url, 1)) == 1
@@ -305,7 +302,7 @@ def test_tls_reaches_a_broker_whose_authority_is_known_and_no_other(url: str, ce
         wire.close()
 
 
-def test_a_broker_that_takes_connections_and_stays_silent_holds_nobody() -> None:
+def test_a_silent_broker_blocks_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         notifier = AmqpNotifier(f"rabbit://127.0.0.1:{silent.getsockname()[1]}/")
         began = time.monotonic()
@@ -318,7 +315,7 @@ def test_a_broker_that_takes_connections_and_stays_silent_holds_nobody() -> None
 
 
 @pytest.mark.slow
-def test_a_broker_that_starts_late_and_comes_again_gets_all() -> None:
+def test_a_broker_that_starts_late_and_restarts_gets_all_messages() -> None:
     broker = RabbitMQ()
     with notifying(broker.url) as notifier:
         began = time.monotonic()

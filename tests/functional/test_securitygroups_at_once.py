@@ -87,7 +87,7 @@ def test_the_same_rule_is_made_once(plugin: SecurityGroups, db: Database) -> Non
 
 def test_a_rule_is_deleted_once(plugin: SecurityGroups, db: Database) -> None:
     made = make_rule(plugin, make_group(plugin)["id"])
-    found = at_once(lambda _: plugin.delete_security_group_rule(ALICE, made["id"], None))
+    found = at_once(lambda _: plugin.rules.delete(ALICE, made["id"], None))
     assert found.count(None) == 1
     assert used(db, "security_group_rule") == 4 + 2
 
@@ -96,7 +96,7 @@ def test_groups_that_refer_to_each_other_go_at_once(plugin: SecurityGroups, db: 
     keys = [make_group(plugin)["id"] for _ in range(8)]
     for key in keys:
         make_rules(plugin, [{"security_group_id": key, "direction": "ingress", "remote_group_id": k} for k in keys])
-    assert at_once(lambda n: plugin.delete_security_group(ALICE, keys[n], None)) == [None] * 8
+    assert at_once(lambda n: plugin.delete(ALICE, keys[n], None)) == [None] * 8
     assert counted(db, t.security_group_rules) == used(db, "security_group_rule") == 4
     assert used(db, "security_group") == 1
 
@@ -106,7 +106,7 @@ def test_rules_for_a_group_that_goes(plugin: SecurityGroups, db: Database) -> No
 
     def act(thread: int) -> Any:
         if thread == 4:
-            return plugin.delete_security_group(ALICE, key, None)
+            return plugin.delete(ALICE, key, None)
         return make_rule(plugin, key, protocol=100 + thread)
 
     for one in at_once(act):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.ownership import COOKIE, MASK
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
 from neutrino.agent.l2.plan import plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, FlowsRejected, flow
 from neutrino.dataplane.openflow.real import OvsOfctl
@@ -38,7 +38,7 @@ def test_the_kernel_cannot_answer_for_neighbours(openflow: OvsOfctl) -> None:
 def test_flows_are_taken_and_read_back_equal(openflow: OvsOfctl, name: str) -> None:
     host = hosts(openflow.read_features(BRIDGE))[name]
     assert host.desired is not None
-    for wanted in host.renderer.render(host.desired).values():
-        planned = plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, MASK))
+    for wanted in host.renderer.render(host.desired).flows.values():
+        planned = plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, COOKIE_MASK))
         openflow.apply_flows(BRIDGE, add=planned.set, delete=planned.delete)
-        assert not plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, MASK))
+        assert not plan(BRIDGE, wanted, openflow.read_flows(BRIDGE, COOKIE, COOKIE_MASK))

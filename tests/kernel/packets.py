@@ -47,7 +47,7 @@ class Place:
 
     def apply(self, *objects: state.Object) -> None:
         for host in self.hosts.values():
-            outcome = host.wire(self.cloud, *objects)
+            outcome = host.reconcile(self.cloud, *objects)
             assert (outcome.problems, outcome.faults) == ({}, {})
 
 
@@ -152,13 +152,13 @@ def test_a_rejected_flow_costs_nobody_else(place: Place, monkeypatch: pytest.Mon
     """Should the agent take the datapath for one that can do more, or a later renderer make such a flow."""
     host = place.hosts["h1"]
     monkeypatch.setattr(OvsOfctl, "read_features", lambda self, bridge: DatapathFeatures(nd_extension=True))
-    host.wirer.forget()
-    outcome = host.wire(place.cloud, *OBJECTS)
+    host.reconciler.forget()
+    outcome = host.reconcile(place.cloud, *OBJECTS)
     assert outcome.problems == {}
     assert outcome.wired.keys() == {machine.id for machine in PORTS if machine.host == "h1"}
     assert outcome.faults.keys() == {f"network {kind}" for kind in TUNNELS}
     assert "br-tun, RESPONDER: OFPBAC_BAD_SET_ARGUMENT" in outcome.faults["network gre"]
     assert pings(*MACHINES["gre"], 4)
     monkeypatch.undo()
-    host.wirer.forget()
+    host.reconciler.forget()
     place.apply(*OBJECTS)

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from neutrino.agent.l2.desired import Options
-from neutrino.agent.l2.wire import Outcome, Wirer
-from neutrino.agent.l2.wiring import WiringOptions
+from neutrino.agent.l2.bridges import BridgeOptions
+from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.ovsdb.real import RealOvsdb
@@ -75,11 +75,11 @@ class KernelHost:
 
     def __init__(self, name: str, switch: KernelSwitch) -> None:
         self.name, self.switch = name, switch
-        wiring = WiringOptions(datapath_type="system", tunnel_types=TUNNELS, local_ip=underlay(name))
+        bridges = BridgeOptions(datapath_type="system", tunnel_types=TUNNELS, local_ip=underlay(name))
         self._ovsdb = RealOvsdb(switch.database, timeout=SECONDS)
         self.openflow = OvsOfctl(switch.run_directory)
         conntrack = OvsConntrack(switch.run_directory, datapath="system@ovs-system", timeout=SECONDS)
-        self.wirer = Wirer(self._ovsdb, self.openflow, conntrack, wiring, Options(host=name))
+        self.reconciler = Reconciler(self._ovsdb, self.openflow, conntrack, bridges, FlowOptions(host=name))
 
     def close(self) -> None:
         self._ovsdb.close()
@@ -110,7 +110,7 @@ class KernelHost:
                 lines.append(f"address add {fixed.ip_address}/{64 if six else 24} dev {own}{' nodad' if six else ''}")
             ip_batch(lines, "-n", port.id)
 
-    def wire(self, cloud: Cloud, *objects: state.Object) -> Outcome:
+    def reconcile(self, cloud: Cloud, *objects: state.Object) -> Outcome:
         """Rounds until there is nothing to change."""
         host_state = cloud.state_for(self.name, objects)
         peers = {name: structs.replace(peer, tunneling_ip=underlay(name)) for name, peer in host_state.hosts.items()}
@@ -118,7 +118,7 @@ class KernelHost:
         found: list[Outcome] = []
 
         def settled() -> bool:
-            found[:] = [self.wirer.wire(host_state, complete=True)]
+            found[:] = [self.reconciler.reconcile(host_state, complete=True)]
             return found[0].ready and not found[0].changed
 
         wait_until(settled, timeout=SECONDS, what=f"{self.name}: a round that changes nothing", failed=lambda: None)

@@ -157,7 +157,7 @@ def test_an_agent_that_remembers_nothing_deletes_nothing_until_the_server_has_to
         since = now()
         log.forget()
         lab.start_agent("h1", wait=False)
-        log.wait_for("no server at")
+        log.wait_for("no connection to the server at")
         with foreign_port(lab, "br-int", "theirs"):  # something to look at
             log.wait_for("the dataplane is up")
             assert site.changed(before) == []

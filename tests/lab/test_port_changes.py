@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.ownership import COOKIE, LEARNED_COOKIE, cookie_of
+from neutrino.agent.l2.extension_api import COOKIE, LEARNED_COOKIE, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until

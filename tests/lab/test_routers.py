@@ -252,7 +252,9 @@ def test_an_agent_that_is_killed_and_back_loses_nothing_and_touches_nothing(
 
 
 def _looked(lab: Lab, host: str, sizes: dict[str, int]) -> bool:
-    return "routers are as they should be" in lab.log_tail(f"{host}-agent", 100_000, sizes[f"{host}-agent"])
+    return "routers of the first snapshot have been applied" in lab.log_tail(
+        f"{host}-agent", 100_000, sizes[f"{host}-agent"]
+    )
 
 
 def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str], Object]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from neutrino.agent.dhcp.served import Served, served
-from neutrino.agent.dhcp.settings import Settings
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.network import ServedNetwork, served_network
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpOption, DhcpPort, DnsName, device_id
 from neutrino.model.state import FixedIp, Subnet
 
@@ -51,8 +51,8 @@ class Network:
         own = {"device_owner": OWNER, "device_id": device_id(where, self.id), "host": where}
         return self.port(number, *addresses, on=on, **{**own, **more})
 
-    def network(self, subnets: tuple[Subnet, ...], *ports: DhcpPort, **more: Any) -> Served:
-        return served(DhcpNetwork(id=self.id, subnets=subnets, **more), ports, self.host)
+    def network(self, subnets: tuple[Subnet, ...], *ports: DhcpPort, **more: Any) -> ServedNetwork:
+        return served_network(DhcpNetwork(id=self.id, subnets=subnets, **more), ports, self.host)
 
 
 _only = Network()
@@ -63,5 +63,5 @@ def option(name: str, value: str, ip_version: int = 4) -> DhcpOption:
     return DhcpOption(name, value, ip_version)
 
 
-def settings(**more: Any) -> Settings:
-    return Settings(**{"host": HOST, "dhcp_confs": "/state/dhcp", "dns_domain": "example.org", **more})
+def settings(**more: Any) -> DhcpSettings:
+    return DhcpSettings(**{"host": HOST, "dhcp_confs": "/state/dhcp", "dns_domain": "example.org", **more})

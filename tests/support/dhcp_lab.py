@@ -1,4 +1,4 @@
-"""A switch, a network that is served on it, and clients that ask: everything real, under names of its own."""
+"""A switch, a network that is served on it, and DHCP clients: all real, with unique names."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
+from neutrino.agent.dhcp.extension_api import DhcpExtension
+from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.reconcile import Reconciler
-from neutrino.agent.dhcp.settings import Settings
+from neutrino.agent.supervisor import Action, apply_service
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.ovsdb.real import RealOvsdb
+from neutrino.dataplane.process.real import RealProcesses
 from neutrino.model.dhcp import DhcpPort
 from tests.support.dhcp import HOST, Network
 from tests.support.openvswitch import OpenVSwitch
@@ -78,10 +82,18 @@ class Client:
         return self.inside("busybox", "nslookup", name, server, timeout=15, check=False)
 
 
+@dataclass
+class Outcome:
+    action: Action
+    changed: bool
+    pid: int
+    problems: tuple[str, ...]
+
+
 class Lab:
     """`with Lab(switch) as lab`: one network, one host that serves it."""
 
-    def __init__(self, switch: OpenVSwitch, **settings: Any) -> None:
+    def __init__(self, switch: OpenVSwitch, extensions: Sequence[DhcpExtension] = (), **settings: Any) -> None:
         self.tag = uuid.uuid4().hex[:8]
         self.network = Network(str(uuid.uuid4()), mark=self.tag[:5])  # several sessions have such devices at once
         self.bridge = f"bd{self.tag}"
@@ -90,10 +102,12 @@ class Lab:
         self.directory.chmod(0o755)
         values = {"host": HOST, "dhcp_confs": str(self.directory / "dhcp"), "dns_domain": "example.org"}
         more = {"use_veth": True, "integration_bridge": self.bridge, **settings}
-        self.settings = Settings(**{**values, **more})
+        self.settings = DhcpSettings(**{**values, **more})
         self.switch = switch
         self.netlink = RealNetlink()
         self.dnsmasq = Dnsmasq(self.settings.dhcp_confs, Namespaces())
+        self.processes = RealProcesses(str(self.directory))
+        self.extensions = extensions
         self.dhclients: list[Path] = []
         self.clients: list[tuple[str, str]] = []
         self._cleanup = contextlib.ExitStack()
@@ -105,7 +119,14 @@ class Lab:
             stack.callback(self.switch.vsctl, "del-br", self.bridge)
             self.ovsdb = RealOvsdb(self.switch.database)
             stack.callback(self.ovsdb.close)
-            self.reconciler = Reconciler(self.settings, self.ovsdb, self.netlink, self.dnsmasq)
+            self.reconciler = Reconciler(
+                self.settings,
+                self.ovsdb,
+                self.netlink,
+                self.processes,
+                self.dnsmasq,
+                extensions=self.extensions,
+            )
             stack.callback(self._remove_networks)
             stack.callback(self._remove_clients)
             self._cleanup = stack.pop_all()
@@ -132,8 +153,18 @@ class Lab:
         self.switch.vsctl("add-port", self.bridge, outside)
         return made
 
+    def serve(self, network: ServedNetwork) -> Outcome:
+        """As the role does it, but blocking."""
+        prepared = self.reconciler.prepare(network)
+        action, process = apply_service(prepared.service, self.processes)
+        return Outcome(action, prepared.changed or action is not Action.NOTHING, process.pid, prepared.problems)
+
+    def pid(self, network_id: str) -> int | None:
+        process = self.processes.find(f"dnsmasq {network_id}", f"{self.settings.dhcp_confs}/{network_id}/pid")
+        return process.pid if process is not None else None
+
     def leases(self) -> str:
-        return self.dnsmasq.read(self.network.id).files.get("leases", "")
+        return self.dnsmasq.read(self.network.id, "leases") or ""
 
     def end_dhclient(self, file: Path) -> None:
         """One that is killed keeps its lease, as a machine does that loses its power."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 
 from neutrino.feed.address import Address, parse
-from neutrino.feed.client import FeedClient
-from neutrino.feed.client import Settings as ClientSettings
-from neutrino.feed.state import Change
+from neutrino.feed.client import ClientOptions, FeedClient
+from neutrino.feed.state import StateChange
+from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Object
 from neutrino.server.feed.credentials import Credentials
-from neutrino.server.feed.dvr_statuses import DistributedPorts
-from neutrino.server.feed.reader import read_all
+from neutrino.server.feed.kinds import SERVED_KINDS
+from neutrino.server.feed.port_status import DistributedPortStatus
 from neutrino.server.feed.reports import Reports
-from neutrino.server.feed.scope import scope
-from neutrino.server.feed.service import FeedServer, Settings
-from neutrino.server.l3.delegation import Delegations
-from neutrino.server.l3.statuses import RouterStatuses
+from neutrino.server.feed.server import FeedOptions, FeedServer
+from neutrino.server.feed.stores import ServedKind
+from neutrino.server.l3.reports import RouterReports
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
+from tests.support.feed_scope import scope_in_database
 
 DATABASES = [
     "sqlite",
@@ -53,20 +54,22 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0)
 
 
 @contextlib.asynccontextmanager
-async def serving(server: Server, address: Address, **settings: Any) -> AsyncIterator[FeedServer]:
+async def serving(
+    server: Server, address: Address, kinds: Sequence[ServedKind] = SERVED_KINDS, **settings: Any
+) -> AsyncIterator[FeedServer]:
     """The feed of a server, in this loop."""
-    ports = DistributedPorts(server.db, server.core.provisioning)
+    ports = DistributedPortStatus(server.db, server.core.provisioning)
 
     def settle() -> None:
         if "router" in server.service_plugins:
             server.service_plugins["router"].dvr.settle()
         ports.settle()
 
-    delegations = Delegations(server.db, server.core.operations, server.core.renumbering)
-    statuses = RouterStatuses(server.db, None, delegations.set_prefix)
+    delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
+    statuses = RouterReports(server.db, None, delegation.set_prefix)
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
-    how = replace(Settings("server-1", [address], keep_changes=3600, patience=0.01), **settings)
-    made = FeedServer(server.db, Credentials(server.db), reports, how)
+    how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
+    made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)
     stop = asyncio.Event()
     task = asyncio.create_task(made.run(stop))
     try:
@@ -82,12 +85,19 @@ async def serving(server: Server, address: Address, **settings: Any) -> AsyncIte
 class HostEnd:
     """A host that keeps the changes it was told of."""
 
-    def __init__(self, address: Address | str, host: str, credential: str, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        address: Address | str,
+        host: str,
+        credential: str,
+        cache: Path | None = None,
+        kinds: Mapping[str, Kind] = KINDS,
+    ) -> None:
         where = parse(address) if isinstance(address, str) else address
-        settings = ClientSettings(where, host, credential, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
+        settings = ClientOptions(where, host, credential, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         self.host = host
-        self.client = FeedClient(settings, cache=cache)
-        self.heard: list[Change] = []
+        self.client = FeedClient(settings, cache=cache, kinds=kinds)
+        self.heard: list[StateChange] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> HostEnd:
@@ -109,7 +119,7 @@ class HostEnd:
     async def equals_the_database(self, server: Server, seconds: float = 20.0) -> None:
         def needed() -> Objects:
             with server.db.read() as connection:
-                return scope(read_all(connection), self.host)
+                return scope_in_database(connection, self.host)
 
         wanted = await asyncio.to_thread(needed)
         try:

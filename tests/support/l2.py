@@ -1,7 +1,7 @@
-"""Hosts on fake switches, wired as an agent wires them, and a world between them: for questions about packets.
+"""Hosts on fake switches with the flows of an agent, and an underlay between them, to send packets through.
 
-`Cloud` joins hosts: what leaves a tunnel port arrives at the host it leads to, what leaves the physical network's device
-arrives at all others. `Cloud.send` says at which ports a packet ends, on any host.
+`Cloud` connects hosts: packets into a tunnel port arrive at its remote host, packets out of the physical network's device
+at all other hosts. `Cloud.send` returns the ports, on any host, where a packet is delivered.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Iterable, Mapping
 
 from neutrino.agent.l2.desired import (
     Desired,
+    FlowOptions,
     HostState,
     LocalPort,
-    Options,
+    Plugged,
     TunnelPort,
     Uplink,
-    Wiring,
     resolve,
     wanted_segments,
 )
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate
-from neutrino.agent.l2.ownership import COOKIE, MASK
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import DatapathFeatures, OpenFlow
@@ -85,12 +86,12 @@ class FakeHost:
 
     name: str
     peers: tuple[str, ...] = ()
-    options: Options = dataclasses.field(default_factory=Options)
+    options: FlowOptions = dataclasses.field(default_factory=FlowOptions)
     switch: FakeSwitch = dataclasses.field(default_factory=FakeSwitch)
     vlans: dict[SegmentKey, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.renderer = Renderer()
+        self.renderer = Renderer(BUILT_IN)
         self.ofports: dict[str, int] = {}
         self.desired: Desired | None = None
         for bridge in ("br-int", "br-tun", "br-phys"):
@@ -107,8 +108,8 @@ class FakeHost:
         ends = [(kind, peer) for kind in TUNNEL_TYPES for peer in self.peers]
         return tuple(TunnelPort(10 + place, kind, peer) for place, (kind, peer) in enumerate(ends))
 
-    def wiring(self) -> Wiring:
-        return Wiring(
+    def plugged(self) -> Plugged:
+        return Plugged(
             ports=dict(self.ofports),
             uplinks=(Uplink("physnet1", "br-phys", 1, 1),),
             patch_tun=2,
@@ -120,15 +121,15 @@ class FakeHost:
     def resolve(self, host_state: HostState) -> Desired:
         for name in host_state.ports:
             self.ofports.setdefault(name, 100 + len(self.ofports))
-        wiring = self.wiring()
-        allocation = allocate(wanted_segments(host_state, wiring), self.vlans)
+        plugged = self.plugged()
+        allocation = allocate(wanted_segments(host_state, plugged), self.vlans)
         self.vlans = dict(allocation.vlans)
-        return resolve(host_state, wiring, allocation, self.options)
+        return resolve(host_state, plugged, allocation, self.options)
 
     def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
         openflow = openflow or self.switch
-        flows = self.renderer.render(desired)
-        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, MASK)) for name in sorted(flows)]
+        flows = self.renderer.render(desired).flows
+        return [plan(name, flows[name], openflow.read_flows(name, COOKIE, COOKIE_MASK)) for name in sorted(flows)]
 
     def apply(self, host_state: HostState) -> Desired:
         desired = self.desired = self.resolve(host_state)
@@ -142,14 +143,16 @@ class FakeHost:
 
 
 class Cloud:
-    """Hosts that share networks; every host is told what the server would tell it."""
+    """Hosts that share networks; every host gets the objects that the server would send it."""
 
-    def __init__(self, *hosts: str, options: Options | None = None, features: DatapathFeatures | None = None) -> None:
+    def __init__(
+        self, *hosts: str, options: FlowOptions | None = None, features: DatapathFeatures | None = None
+    ) -> None:
         self.hosts = {
             name: FakeHost(
                 name,
                 tuple(peer for peer in hosts if peer != name),
-                dataclasses.replace(options or Options(), host=name),
+                dataclasses.replace(options or FlowOptions(), host=name),
             )
             for name in hosts
         }

@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.apply import Drivers
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.dvr.dataplane import AnyDataplane
-from neutrino.agent.l3.dvr.dataplane import Told as KnownToDataplane
-from neutrino.agent.l3.extensions import Extensions, RouterEvent
-from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
 from neutrino.model.routing import Router
 from tests.fakes.netlink import FakeNetlink
@@ -29,7 +28,7 @@ NAMESPACE = "qrouter-r1"
 
 
 class Feed:
-    """What the server told, and what it is told."""
+    """The feed: state from the server, and reports to it."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -55,20 +54,25 @@ class Flushes(list[ConntrackFlush]):
         self.extend(entries)
 
 
-class Told:
-    """An extension."""
+class Recorder(L3Extension):
+    """An extension that renders `contribution`, or fails, and records the results that it is notified of."""
+
+    name = "recorder"
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-        self.fails = False
+        self.contribution = Contribution()
+        self.results: list[RouterResult] = []
+        self.render_error = self.applied_error = ""
 
-    def before(self, event: RouterEvent) -> None:
-        self.events.append(("before", event.what))
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        if self.render_error:
+            raise RuntimeError(self.render_error)
+        return self.contribution
 
-    def after(self, event: RouterEvent) -> None:
-        self.events.append(("after", event.what))
-        if self.fails:
-            raise RuntimeError("no")
+    def applied(self, result: RouterResult) -> None:
+        self.results.append(result)
+        if self.applied_error:
+            raise RuntimeError(self.applied_error)
 
 
 class Silent:
@@ -78,30 +82,31 @@ class Silent:
 class Host:
     def __init__(self, state_path: Path, repair: float = 0.0) -> None:
         self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
-        self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Told()
+        self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Recorder()
         self.ovsdb.apply([SetBridge("br-int")])
         self.state_path, self.repair = state_path, repair
-        self.wires: Wires | None = None
-        self.refusals: dict[str, str] = {}  # routers that this host does not take, and why
+        self.port_holds: PortHolds | None = None
+        self.refusals: dict[str, str] = {}  # routers that this host does not serve, and why
         self.restart()
 
     def restart(self) -> None:
         """An agent that remembers nothing but what the feed's cache does."""
         options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
-        watch = ProcessWatch(self.processes)
-        known = KnownToDataplane(self._served, lambda networks: (), lambda: self.feed.is_synced)
+        supervisor = Supervisor(self.processes)
+        desired = DesiredState(self._served, is_synced=lambda: self.feed.is_synced)
+        routers = Routers(drivers, options, desired, [self.extension])
         self.role = L3Role(
             self.feed,
-            AnyDataplane(RouterDataplane(drivers, options), drivers, options, known),
-            RouterDaemons(watch, self.processes, options),
-            watch,
+            routers,
+            RouterDaemons(supervisor, options, failover=routers.failover),
+            supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,
-            extensions=Extensions([("told", self.extension)]),
+            extensions=[self.extension],
             refuses=lambda router: self.refusals.get(router.id),
             repair=lambda: self.repair,
-            wires=self.wires,
+            port_holds=self.port_holds,
         )
 
     def _served(self) -> list[Router]:
@@ -113,7 +118,7 @@ class Host:
         old = known.pop(key, None)
         if new is not None:
             known[key] = new
-        self.role.changed(Change("router", key, old, new))
+        self.role.changed(StateChange("router", key, old, new))
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         try:

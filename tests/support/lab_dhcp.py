@@ -1,4 +1,4 @@
-"""Questions about DHCP in a lab: who serves a network, what clients are told, and what dnsmasq has given away."""
+"""DHCP in a lab: the hosts that serve a network, options of clients, leases of dnsmasq."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def leases(lab: Lab, host: str, network_id: str) -> str:
 
 
 def udhcpc(lab: Lab, vm: str, *words: str, tries: int = 3) -> dict[str, str]:
-    """What busybox' client was told, by its own names; nothing without an answer. It sets no address."""
+    """The options that busybox's client got, by its own names; empty without a reply. It sets no address."""
     out, script = lab.paths.vms / f".{vm}.told", lab.paths.vms / f".{vm}.udhcpc"
     out.unlink(missing_ok=True)
     script.write_text(UDHCPC % out)

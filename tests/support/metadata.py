@@ -1,4 +1,4 @@
-"""The metadata role with a real process, namespaces and a Nova that checks signatures: what its tests and the bench use."""
+"""The metadata role with a real proxy, namespaces, and a Nova that checks signatures: for tests and the bench."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
-from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
-from neutrino.agent.metadata.role import MetadataRole, Options
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
+from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
@@ -28,7 +28,7 @@ from neutrino.dataplane.netlink.values import HOST as MACHINE
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
@@ -68,7 +68,7 @@ class Feed:
         else:
             self.state.objects[kind][key] = value
         if self.role is not None:
-            self.role.changed(Change(kind, key, old, value))
+            self.role.changed(StateChange(kind, key, old, value))
 
     def synced(self) -> None:
         self.is_synced = True
@@ -120,7 +120,7 @@ class Host:
 
     _wires = itertools.count()
 
-    def __init__(self, directory: Path, settings: Settings, **dhcp: Any) -> None:
+    def __init__(self, directory: Path, settings: ProxySettings, **dhcp: Any) -> None:
         self.feed = Feed()
         self.directory = directory
         self.namespaces = Namespaces(str(directory / "netns"))
@@ -128,7 +128,7 @@ class Host:
         self.processes = RealProcesses(str(directory), self.namespaces)
         self.monitor = directory / "monitor"
         self._mark = uuid.uuid4().hex[:6]
-        self.options = Options(
+        self.options = MetadataOptions(
             host=HOST,
             socket=str(directory / "metadata_proxy"),
             metadata_port=9697,
@@ -147,7 +147,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def agent(self) -> AsyncIterator[MetadataRole]:
-        watch = ProcessWatch(self.processes)
+        watch = Supervisor(self.processes)
         state = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
         role = MetadataRole(self.feed, self.options, self.daemon, watch, NamespaceSockets(self.namespaces), state)
         self.feed.role = role
@@ -280,9 +280,9 @@ def router_of(*networks: str, router_id: str = "r1", ipv6: bool = False, **more:
     return Router(id=router_id, interfaces=tuple(interfaces), **more)
 
 
-def settings_for(server: NovaMetadata, **more: Any) -> Settings:
+def settings_for(server: NovaMetadata, **more: Any) -> ProxySettings:
     limit = more.pop("limit", RateLimit())
-    return Settings(nova_port=server.server_address[1], secret=SECRET, timeouts=TIMES, limit=limit, **more)
+    return ProxySettings(nova_port=server.server_address[1], secret=SECRET, timeouts=TIMES, limit=limit, **more)
 
 
 def descriptors(pid: int) -> int:

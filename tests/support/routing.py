@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extension_api import L3Extension, Position
+from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
+from neutrino.dataplane.nft.api import Table
+from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, HaMembership, Router, RouterAddress, RouterInterface
 
 
@@ -41,3 +48,49 @@ def membership(priority: int = 50) -> HaMembership:
         addresses=(address("169.254.192.7", "169.254.192.0/18"),),
     )
     return HaMembership(interface=port, vr_id=7, priority=priority)
+
+
+def rendered(
+    wanted: Router,
+    options: L3Options,
+    *,
+    kind: str = "router",
+    link: tuple[str, str] | None = None,
+    ports: Iterable[DhcpPort] = (),
+    extensions: Iterable[L3Extension] = (),
+) -> DesiredRouterNamespace:
+    """One namespace of a router, as it is rendered on a host."""
+    found = find_rendered(wanted, options, kind=kind, link=link, ports=ports, extensions=extensions)
+    assert found is not None
+    return found
+
+
+def find_rendered(
+    wanted: Router,
+    options: L3Options,
+    *,
+    kind: str = "router",
+    link: tuple[str, str] | None = None,
+    ports: Iterable[DhcpPort] = (),
+    extensions: Iterable[L3Extension] = (),
+) -> DesiredRouterNamespace | None:
+    objects = {"dhcp_port": {each.id: each for each in ports}}
+    several = router_namespaces(wanted, options, objects, link)
+    return next((render(each, extensions) for each in several if each.kind == kind), None)
+
+
+def table(desired: DesiredRouterNamespace, family: str = "ip") -> Table | None:
+    return next((each for each in desired.tables if each.family == family), None)
+
+
+def rules(desired: DesiredRouterNamespace, position: Position, family: str = "ip") -> tuple[str, ...]:
+    found = table(desired, family)
+    chains = {each.name: each.rules for each in found.chains} if found is not None else {}
+    return chains.get(position.name, ())
+
+
+def nft_text(wanted: Router, options: L3Options) -> str:
+    """The IPv4 table of a centralized router."""
+    found = table(rendered(wanted, options))
+    assert found is not None
+    return found.text()

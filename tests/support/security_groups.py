@@ -37,7 +37,7 @@ def parsed(resource: Resource, given: list[Object], context: Context = ALICE) ->
 
 
 def make_group(plugin: SecurityGroups, context: Context = ALICE, **given: Any) -> Object:
-    return plugin.create_security_group(context, parsed(SECURITY_GROUP, [given], context)[0])
+    return plugin.create(context, parsed(SECURITY_GROUP, [given], context)[0])
 
 
 def make_rule(plugin: SecurityGroups, group: str, context: Context = ALICE, **given: Any) -> Object:
@@ -45,11 +45,11 @@ def make_rule(plugin: SecurityGroups, group: str, context: Context = ALICE, **gi
 
 
 def make_rules(plugin: SecurityGroups, given: list[Object], context: Context = ALICE) -> list[Object]:
-    return plugin.create_security_group_rule_bulk(context, parsed(SECURITY_GROUP_RULE, given, context))
+    return plugin.rules.create_several(context, parsed(SECURITY_GROUP_RULE, given, context))
 
 
 def shown(plugin: SecurityGroups, key: str, context: Context = ALICE) -> Object:
-    found = plugin.get_security_group(context, key, None, False)
+    found = plugin.show(context, key, None, False)
     assert found is not None
     decoded: Object = msgspec.json.decode(msgspec.json.encode(found))
     return decoded

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from neutrino.agent.l2.desired import HostState, Options
+from neutrino.agent.l2.bridges import BridgeOptions
+from neutrino.agent.l2.desired import FlowOptions, HostState
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.wire import Outcome, Wirer
-from neutrino.agent.l2.wiring import WiringOptions
+from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
 from neutrino.model import state
@@ -15,7 +15,7 @@ from tests.fakes.conntrack import FakeKernelConntrack
 from tests.fakes.iptables import FakeIptables
 from tests.fakes.openvswitch import FakeOpenVSwitch
 
-WIRING = WiringOptions(
+BRIDGES = BridgeOptions(
     bridge_mappings=(("physnet1", "br-phys"),),
     tunnel_types=("vxlan", "gre"),
     local_ip="192.0.2.1",
@@ -34,19 +34,21 @@ class Connections:
 
 
 class SwitchHost:
-    def __init__(self, wiring: WiringOptions = WIRING, options: Options | None = None) -> None:
+    def __init__(self, bridges: BridgeOptions = BRIDGES, options: FlowOptions | None = None) -> None:
         self.switch = FakeOpenVSwitch()
         self.iptables = FakeIptables()
         self.switch.ovsdb.apply([SetBridge("br-phys"), SetPort("br-phys", "eth1")])
         self.connections = Connections()
-        self.wiring, self.options = wiring, options or Options()
-        self.wirer = self.new_wirer()
+        self.bridges, self.options = bridges, options or FlowOptions()
+        self.reconciler = self.new_reconciler()
 
-    def new_wirer(self) -> Wirer:
+    def new_reconciler(self) -> Reconciler:
         """As after a restart of the agent: nothing is remembered."""
         switch, hybrid = self.switch, HybridFirewall(self.iptables, FakeKernelConntrack())
-        self.wirer = Wirer(switch.ovsdb, switch.openflow, self.connections, self.wiring, self.options, hybrid=hybrid)
-        return self.wirer
+        self.reconciler = Reconciler(
+            switch.ovsdb, switch.openflow, self.connections, self.bridges, self.options, hybrid=hybrid
+        )
+        return self.reconciler
 
     def plug(self, port_id: str, bridge: str = "br-int") -> None:
         name = f"tap{port_id}"[:15]
@@ -55,8 +57,8 @@ class SwitchHost:
     def unplug(self, port_id: str) -> None:
         self.switch.ovsdb.apply([DeletePort("br-int", f"tap{port_id}"[:15])])
 
-    def wire(self, *objects: state.Object, complete: bool = True) -> Outcome:
-        return self.wirer.wire(host_state(*objects), complete=complete)
+    def reconcile(self, *objects: state.Object, complete: bool = True) -> Outcome:
+        return self.reconciler.reconcile(host_state(*objects), complete=complete)
 
     def tag(self, port_id: str) -> int | None:
         return self.switch.snapshot.bridges["br-int"].ports[f"tap{port_id}"[:15]].tag

@@ -1,4 +1,4 @@
-"""Address groups on a database: CIDRs that come and go, and rules that hold a group."""
+"""Address groups on a database: adding and removing CIDRs, and rules that refer to a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP
+from neutrino.server.api.resources.security_group import ADDRESS_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
@@ -52,12 +52,12 @@ def addresses(db: Database) -> AddressGroups:
 
 
 def make(addresses: AddressGroups, context: Context = ALICE, /, **given: Any) -> Object:
-    return addresses.create_address_group(context, parsed(ADDRESS_GROUP, [given], context)[0])
+    return addresses.create(context, parsed(ADDRESS_GROUP, [given], context)[0])
 
 
 def test_plugin_has_a_method_for_every_verb(addresses: AddressGroups) -> None:
     served = serve([addresses])[0]
-    assert served.create_bulk is not None
+    assert served.create_several is not None
     assert set(served.actions) == {"add_addresses", "remove_addresses"}
 
 
@@ -65,7 +65,7 @@ def test_group_is_shown_as_made(addresses: AddressGroups, db: Database) -> None:
     made = make(addresses, name="ag", addresses=["10.0.0.5/24", "192.0.2.7/32"])
     assert made["addresses"] == ["10.0.0.0/24", "192.0.2.7/32"]
     assert (made["revision_number"], made["shared"], made["description"]) == (2, False, "")
-    found = addresses.get_address_group(ALICE, made["id"], None, False)
+    found = addresses.show(ALICE, made["id"], None, False)
     decoded = msgspec.json.decode(msgspec.json.encode(found))
     assert decoded == {name: made[name] for name in decoded}
     assert set(decoded) == {*ADDRESS_GROUP.visible, "tenant_id"}
@@ -102,18 +102,18 @@ def test_refused(addresses: AddressGroups, action: str, body: Any, refusal: type
     key = make(addresses, addresses=["10.0.0.0/24"])["id"]
     with pytest.raises(refusal):
         getattr(addresses, action)(ALICE, key, body)
-    found = addresses.get_address_group(ALICE, key, ("addresses", "revision_number"), False)
+    found = addresses.show(ALICE, key, ("addresses", "revision_number"), False)
     assert msgspec.json.decode(msgspec.json.encode(found)) == {"addresses": ["10.0.0.0/24"], "revision_number": 1}
 
 
 def test_update_and_list(addresses: AddressGroups, db: Database) -> None:
     key = make(addresses, name="a")["id"]
     make(addresses, BOB, name="b")
-    changed = addresses.update_address_group(ALICE, key, {"name": "c"}, 0)
+    changed = addresses.update(ALICE, key, {"name": "c"}, 0)
     assert (changed["name"], changed["revision_number"]) == ("c", 1)
-    assert addresses.get_address_groups(ALICE, Query(fields=("name", "shared"))) == [{"name": "c", "shared": False}]
+    assert addresses.index(ALICE, Query(fields=("name", "shared"))) == [{"name": "c", "shared": False}]
     share(db, key, "*")
-    listed = addresses.get_address_groups(BOB, Query(fields=("name", "shared"), sorts=(Sort("name"),)))
+    listed = addresses.index(BOB, Query(fields=("name", "shared"), sorts=(Sort("name"),)))
     assert listed == [{"name": "b", "shared": False}, {"name": "c", "shared": True}]
 
 
@@ -123,12 +123,12 @@ def test_delete(addresses: AddressGroups, plugin: SecurityGroups, db: Database) 
     rule = make_rule(plugin, group, remote_address_group_id=key)
     assert rule["remote_address_group_id"] == key
     with pytest.raises(errors.AddressGroupInUse):
-        addresses.delete_address_group(ALICE, key, None)
-    plugin.delete_security_group(ALICE, group, None)
-    addresses.delete_address_group(ALICE, key, None)
+        addresses.delete(ALICE, key, None)
+    plugin.delete(ALICE, group, None)
+    addresses.delete(ALICE, key, None)
     assert last_change(db, key)[1] is True
     with pytest.raises(errors.AddressGroupNotFound):
-        addresses.delete_address_group(ALICE, key, None)
+        addresses.delete(ALICE, key, None)
 
 
 def test_rules_refer_to_groups_of_their_project(addresses: AddressGroups, plugin: SecurityGroups) -> None:
@@ -140,6 +140,6 @@ def test_rules_refer_to_groups_of_their_project(addresses: AddressGroups, plugin
 def test_nothing_added_at_once_is_lost(addresses: AddressGroups) -> None:
     key = make(addresses)["id"]
     at_once(lambda n: [addresses.add_addresses(ALICE, key, {"addresses": [f"10.{n}.{i}.0/24"]}) for i in range(3)])
-    found = addresses.get_address_group(ALICE, key, ("addresses", "revision_number"), False)
+    found = addresses.show(ALICE, key, ("addresses", "revision_number"), False)
     decoded = msgspec.json.decode(msgspec.json.encode(found))
     assert (len(decoded["addresses"]), decoded["revision_number"]) == (24, 24)

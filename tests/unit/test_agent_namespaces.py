@@ -1,4 +1,4 @@
-"""What a namespace should hold against what it holds, tried out on a namespace in memory."""
+"""The plan of a namespace, applied to a namespace in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from neutrino.agent.namespaces import (
     IPV6_OFF,
     PROMOTE,
     DesiredDevice,
-    DesiredNamespace,
     plan_namespace,
     sysctls_to_read,
 )
@@ -90,7 +89,7 @@ def _settled(netlink: FakeNetlink) -> NamespaceState:
     return read(netlink)
 
 
-def test_what_somebody_changed_is_put_right_and_nothing_else_touched(router):
+def test_drift_is_repaired_and_nothing_else_touched(router):
     router.apply(
         NAME,
         [
@@ -120,7 +119,7 @@ def test_what_somebody_changed_is_put_right_and_nothing_else_touched(router):
     )
 
 
-def test_what_daemons_and_the_kernel_made_stays(router):
+def test_state_of_daemons_and_of_the_kernel_stays(router):
     others = [
         SetRoute(route("198.51.100.0/24", "qr-1", "10.0.0.3", protocol=KEEPALIVED)),
         SetRule(rule(5, table=99, protocol=KEEPALIVED)),
@@ -141,7 +140,7 @@ def test_addresses_that_keepalived_has_set_stay_on_its_devices(router):
     assert settle(router, ROUTER).changes == (DeleteAddress(virtual.address),)
 
 
-def test_a_link_local_address_that_is_wanted_and_made_by_the_kernel(router):
+def test_a_desired_link_local_address_that_the_kernel_has_set(router):
     router.apply(HOST, [SetDevice("tap-1", up=True)])
     by_kernel = next(each for each in read(router).addresses if each.by_kernel and each.device == "qr-1")
     wanted = address("qr-1", by_kernel.address, nodad=True)
@@ -157,7 +156,7 @@ def test_an_address_takes_over_from_another_in_its_subnet(router):
     assert plan.changes == (SetAddress(new), DeleteAddress(address("qr-1", "10.0.0.1/24")))
 
 
-def test_a_scope_is_changed_by_making_the_address_anew_and_what_hangs_on_it_too(router):
+def test_a_changed_scope_re_creates_the_address_with_its_routes(router):
     new = address("qr-1", "10.0.0.1/24", scope="link")
     changed = ROUTER.addresses - {address("qr-1", "10.0.0.1/24")} | {new}
     plan = settle(router, dataclasses.replace(ROUTER, addresses=changed))
@@ -167,12 +166,6 @@ def test_a_scope_is_changed_by_making_the_address_anew_and_what_hangs_on_it_too(
         SetRoute(route("192.0.2.0/24", "qr-1", "10.0.0.77")),
         SetNeighbour(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:05")),
     )
-
-
-def test_a_lifetime_is_changed_in_place(router):
-    old = address("qr-1", "2001:db8::1/64", nodad=True, deprecated=True)
-    changed = ROUTER.addresses - {address("qr-1", "2001:db8::1/64", nodad=True)} | {old}
-    assert settle(router, dataclasses.replace(ROUTER, addresses=changed)).changes == (SetAddress(old),)
 
 
 def test_routes_of_a_device_that_keeps_no_address(router):
@@ -201,7 +194,7 @@ def test_stale_devices_go_with_what_is_on_them(router):
     assert set(router.read(HOST).devices) == {"lo", "tap-1", "tap-9"}
 
 
-def test_a_pair_that_leads_elsewhere_is_made_anew(router):
+def test_a_veth_pair_with_another_peer_is_re_created(router):
     router.apply(HOST, [DeleteDevice("tap-1")])
     router.apply(NAME, [SetVeth("qr-1", "tap-1", "elsewhere"), SetAddress(address("qr-1", "10.0.0.1/24"))])
     plan = settle(router, ROUTER)
@@ -277,34 +270,9 @@ def test_a_host_without_ipv6(netlink):
     assert plan_namespace(desired, switched_off).text() == text
 
 
-def test_on_the_host_only_what_is_marked_goes(router):
-    host = DesiredNamespace(HOST, devices=(DesiredDevice("tap-1", mtu=1450, alias="port 1"),), shared=True)
-    router.apply(
-        HOST,
-        [
-            SetDevice("lo", up=True),
-            SetVeth("eth0", "x"),
-            SetDevice("eth0", up=True),
-            SetAddress(address("eth0", "192.0.2.2/24")),
-            SetDevice("tap-1", up=True),
-            SetAddress(address("tap-1", "10.7.7.7/24")),
-            SetRoute(route("0.0.0.0/0", "eth0", "192.0.2.1", protocol=BOOT)),
-            SetRoute(route("10.8.0.0/16", "eth0", "192.0.2.1")),
-            SetRule(rule(9, table=9, protocol=BOOT)),
-            SetRule(rule(10, table=9)),
-            SetNeighbour(neighbour("tap-1", "10.7.7.8", "fa:16:3e:00:00:08")),
-        ],
-    )
-    assert settle(router, host).changes == (
-        SetDevice("tap-1", alias="port 1"),
-        DeleteRule(rule(10, table=9)),
-        DeleteRoute(route("10.8.0.0/16", "eth0", "192.0.2.1")),
-    )
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_from_any_state_to_any_other(netlink, seed):
-    """Where it ends depends on what is wanted, not on what was there; and then there is nothing more to do."""
+    """The result depends on the desired state, not on the actual one; a second plan is empty."""
     choose = random.Random(seed)
     for _ in range(8):
         desired = random_router(choose)

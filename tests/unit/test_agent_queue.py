@@ -1,4 +1,4 @@
-"""Work by key: once for many asks, the urgent first, what fails later and later, and never two at once on one thing."""
+"""The work queue: deduplication, priorities, back-off, one worker per key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def run(coroutine: object) -> object:
     return asyncio.run(coroutine)  # type: ignore[arg-type]
 
 
-def test_a_key_asked_for_twice_is_taken_once() -> None:
+def test_a_key_put_twice_is_taken_once() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.put("a")
@@ -25,7 +25,7 @@ def test_a_key_asked_for_twice_is_taken_once() -> None:
     run(scenario())
 
 
-def test_the_urgent_comes_first_and_equals_in_their_order() -> None:
+def test_lower_priority_numbers_first_and_equals_in_their_order() -> None:
     async def scenario() -> list[str]:
         queue: WorkQueue[str] = WorkQueue()
         for key, priority in (("late", 10), ("later", 10), ("urgent", 1), ("later", 5)):
@@ -35,7 +35,7 @@ def test_the_urgent_comes_first_and_equals_in_their_order() -> None:
     assert run(scenario()) == ["urgent", "later", "late"]
 
 
-def test_what_is_asked_for_while_it_is_worked_on_is_done_once_more_afterwards() -> None:
+def test_a_key_put_while_a_worker_has_it_is_taken_once_more() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.put("a")
@@ -52,7 +52,7 @@ def test_what_is_asked_for_while_it_is_worked_on_is_done_once_more_afterwards() 
     run(scenario())
 
 
-def test_what_fails_waits_twice_as_long_each_time_up_to_a_bound_and_starts_anew_after_a_success() -> None:
+def test_back_off_doubles_up_to_a_bound_and_is_reset_by_success() -> None:
     async def scenario() -> list[float]:
         queue: WorkQueue[str] = WorkQueue(first_delay=0.001, longest_delay=0.004)
         delays = []
@@ -67,7 +67,7 @@ def test_what_fails_waits_twice_as_long_each_time_up_to_a_bound_and_starts_anew_
     assert run(scenario()) == [0.001, 0.002, 0.004, 0.004, 0.001]
 
 
-def test_news_of_a_thing_that_waits_after_a_failure_make_it_be_tried_now() -> None:
+def test_a_failed_key_that_is_put_again_is_tried_at_once() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue(first_delay=1000, longest_delay=1000)
         queue.put("a")
@@ -78,21 +78,7 @@ def test_news_of_a_thing_that_waits_after_a_failure_make_it_be_tried_now() -> No
     run(scenario())
 
 
-def test_a_thing_that_is_gone_is_not_tried_again() -> None:
-    async def scenario() -> None:
-        queue: WorkQueue[str] = WorkQueue(first_delay=0.001)
-        queue.put("a")
-        queue.failed(await queue.get())
-        queue.put("b")
-        queue.forget("a")
-        queue.forget("b")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(queue.get(), 0.02)
-
-    run(scenario())
-
-
-def test_whoever_waits_for_quiet_is_woken_by_the_end_of_the_work_and_by_nothing_else() -> None:
+def test_waiters_are_woken_when_their_condition_holds() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue(first_delay=3600)
         await asyncio.gather(queue.idle(), queue.tried(), queue.empty())  # nothing has been asked for
@@ -120,7 +106,7 @@ def test_whoever_waits_for_quiet_is_woken_by_the_end_of_the_work_and_by_nothing_
     run(scenario())
 
 
-def test_who_no_longer_waits_is_forgotten() -> None:
+def test_a_cancelled_waiter_is_forgotten() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.put("a")

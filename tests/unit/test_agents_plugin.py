@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
-from neutrino.server.hosts.plugin import Agents
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
+from neutrino.server.scheduling.agents_api import Agents, placement_routes
+from tests.support.dhcp_ports import scheduler_without_ports
 
 ADMIN = admin_context("admins")
 ALICE = Context(
@@ -44,14 +45,20 @@ class Api:
         self.db = db
         self.now = 1_800_000_000.0
         self.registry = Registry(db, clock=lambda: self.now)
-        self.scheduler = DhcpScheduler(db, self.registry)
-        self.plugin = Agents(db, self.registry, self.scheduler)
+        self.scheduler = scheduler_without_ports(db, self.registry)
+        self.plugin = Agents(db, self.registry, [self.scheduler])
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[], default_config_dirs=[])
         authorizer = Authorizer(conf)
         self.pipeline = Pipeline(authorizer, NoQuota(), lambda context, event, payload: None)
         (self.served,) = serve([self.plugin])
-        routes = self.plugin.routes(authorizer, lambda context, ids: [{"id": i, "name": "n"} for i in ids])
+        routes = placement_routes(
+            db,
+            authorizer,
+            self.scheduler,
+            lambda context, ids: [{"id": i, "name": "n"} for i in ids],
+            partial(self.plugin.serving, self.scheduler.placements),
+        )
         self.handlers = {(route.method, route.path): route.handler for route in routes}
 
     def call(
@@ -172,7 +179,7 @@ def test_agents_are_not_created(api: Api, body: Any) -> None:
     with pytest.raises(errors.HTTPBadRequest):
         api.call("create", body=body)
     with pytest.raises(errors.HTTPBadRequest):
-        api.plugin.create_agent(ADMIN, {})
+        api.plugin.create(ADMIN, {})
 
 
 def test_update(api: Api) -> None:
@@ -220,8 +227,7 @@ def test_a_deleted_agent_leaves_its_networks_to_others(api: Api) -> None:
     api.scheduler.schedule(network)
     heir = api.agent("h2")
     assert api.call("delete", key=agent) is None
-    assert ("agent", agent, True) in api.changes()
-    assert api.changes()[-1] == ("network", network, False)
+    assert api.changes()[-2:] == [("network", network, False), ("agent", agent, True)]
     _, answer = api.route("GET", AGENTS, network)
     assert [a["id"] for a in answer["agents"]] == [heir]
     api.call("delete", key=heir)

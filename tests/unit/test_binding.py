@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from neutrino.server.ml2.binding import MAX_LEVELS, bind
 from neutrino.server.ml2.driver_api import Bound, Continue, PortToBind, Segment
+from neutrino.server.ml2.ports.binding import MAX_LEVELS, bind
 
 FABRIC, RACK, OTHER = (Segment("vxlan", None, 5001, "fabric"), Segment("vlan", "rack1", 101, "rack"), Segment("flat"))
 Answer = Bound | Continue | None
@@ -33,7 +33,7 @@ class Listener:
 
 
 def port(*segments: Segment) -> PortToBind:
-    return PortToBind({"id": "p1"}, {"id": "n1"}, "h1", "normal", {}, segments, ())
+    return PortToBind({"id": "p1"}, "h1", "normal", {}, segments, (), network={"id": "n1"})
 
 
 def binds(segment: Segment, vif_type: str = "ovs") -> Callable[[PortToBind], Answer]:
@@ -86,7 +86,7 @@ def test_a_driver_that_raises_is_passed_over(caplog: pytest.LogCaptureFixture) -
 
     found = bind(port(RACK), [Driver("broken", broken), Driver("a", binds(RACK))])
     assert levels(found) == [(0, "a", "rack")]
-    assert "driver broken failed to bind it" in caplog.text
+    assert "driver broken failed to bind port p1" in caplog.text
 
 
 def test_a_driver_does_not_go_round_in_a_circle() -> None:

@@ -1,9 +1,9 @@
-"""Which DHCP port a host serves from, and what ends with an address that it had."""
+"""Which DHCP port a host serves from, and the conntrack entries of removed addresses."""
 
 from __future__ import annotations
 
-from neutrino.agent.dhcp.reconcile import ended_connections
-from neutrino.agent.dhcp.served import served
+from neutrino.agent.dhcp.network import served_network
+from neutrino.agent.dhcp.reconcile import stale_conntrack
 from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.dataplane.netlink.changes import DeleteAddress, SetAddress
 from neutrino.dataplane.netlink.values import address
@@ -20,21 +20,21 @@ BLUE = DhcpNetwork(id=NETWORK, subnets=(V4,))
 def test_a_host_serves_from_its_own_port() -> None:
     for host, own in (("h1", FIRST), ("h2", SECOND)):
         for distributed in (False, True):
-            this = served(BLUE, [VM, SECOND, FIRST], host, distributed=distributed)
+            this = served_network(BLUE, [VM, SECOND, FIRST], host, distributed=distributed)
             assert (this.own, this.is_served) == (own, True)
 
 
 def test_one_that_has_none_takes_the_first_if_it_answers_its_own_ports() -> None:
-    assert not served(BLUE, [VM, SECOND, FIRST], "h3").is_served
-    this = served(BLUE, [VM, SECOND, FIRST], "h3", distributed=True)
+    assert not served_network(BLUE, [VM, SECOND, FIRST], "h3").is_served
+    this = served_network(BLUE, [VM, SECOND, FIRST], "h3", distributed=True)
     assert (this.own, this.is_served) == (FIRST, True)
-    assert not served(BLUE, [VM], "h3", distributed=True).is_served
+    assert not served_network(BLUE, [VM], "h3", distributed=True).is_served
 
 
 def test_connections_end_with_their_address() -> None:
     old, new = address("ns-0", "10.0.0.2/24"), address("ns-0", "10.0.0.9/24")
     six = address("ns-0", "2001:db8::2/64")
-    ended = ended_connections([SetAddress(new), DeleteAddress(old), DeleteAddress(six)])
+    ended = stale_conntrack([SetAddress(new), DeleteAddress(old), DeleteAddress(six)])
     assert ended == [
         ConntrackFlush(0, 4, "ingress", "10.0.0.2"),
         ConntrackFlush(0, 4, "egress", "10.0.0.2"),

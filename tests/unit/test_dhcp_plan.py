@@ -1,14 +1,17 @@
-"""When dnsmasq is left alone, told to read its files, or started anew; and which leases are taken back."""
+"""When dnsmasq is left alone, reloaded or restarted; and which leases are released."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neutrino.agent.dhcp.leases import Lease, plan_releases, read_leases, render_release
-from neutrino.agent.dhcp.plan import Action, Service, ServicePlan, plan_service, render_service
-from neutrino.agent.dhcp.served import Served
+from neutrino.agent.dhcp.leases import Lease, read_leases, render_release, stale_leases
+from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.agent.dhcp.render import DesiredDhcp, render
+from neutrino.agent.supervisor import Action, Service, apply_service
+from tests.fakes.process import FakeProcesses
 from tests.support.dhcp import dhcp_port, network, option, port, settings, subnet
 
 V4 = subnet(1)
@@ -19,29 +22,38 @@ VM = port(1, "10.0.0.11", on=(V4,))
 BEFORE = network((V4,), OWN, VM)
 
 
-def service(this: Served, *addresses: str, **given: Any) -> Service:
-    return render_service(this, settings(**given), "tap0", addresses or ("10.0.0.2/24",))
+class Host:
+    """A dnsmasq in memory, with its files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes = FakeProcesses()
+
+    def serve(self, desired: DesiredDhcp) -> Action:
+        files = {str(self.directory / name): text for name, text in desired.files.items()}
+        action, _ = apply_service(Service(desired.daemon, files), self.processes)
+        return action
 
 
-def plan(before: Service, after: Service) -> ServicePlan:
-    return plan_service(after, before.command, before.files)
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
 
 
-def test_twice_is_once() -> None:
-    assert not plan(service(BEFORE), service(BEFORE))
+def desired(this: ServedNetwork, directory: Path, **given: Any) -> DesiredDhcp:
+    return render(this, settings(dhcp_confs=str(directory), **given))
 
 
-def test_none_is_started() -> None:
-    assert plan_service(service(BEFORE), None, {}).action is Action.RESTART
-    there = service(BEFORE)
-    assert plan_service(there, None, there.files).action is Action.RESTART
+def test_a_first_apply_starts_and_a_second_does_nothing(host: Host, tmp_path: Path) -> None:
+    assert host.serve(desired(BEFORE, tmp_path)) is Action.START
+    assert host.serve(desired(BEFORE, tmp_path)) is Action.NOTHING
 
 
 @pytest.mark.parametrize(
     "after",
     [
-        pytest.param(network((V4,), OWN), id="a port went"),
-        pytest.param(network((V4,), OWN, VM, port(2, "10.0.0.12", on=(V4,))), id="a port came"),
+        pytest.param(network((V4,), OWN), id="port deleted"),
+        pytest.param(network((V4,), OWN, VM, port(2, "10.0.0.12", on=(V4,))), id="port created"),
         pytest.param(network((V4,), OWN, port(1, "10.0.0.44", on=(V4,))), id="another address"),
         pytest.param(network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=(option("mtu", "9"),))), id="options"),
         pytest.param(network((V4,), OWN, VM, options=(option("mtu", "9"),)), id="options of the network"),
@@ -49,26 +61,25 @@ def test_none_is_started() -> None:
         pytest.param(network((subnet(1, gateway_ip="10.0.0.9"),), OWN, VM), id="gateway"),
     ],
 )
-def test_reload_serves(after: Served) -> None:
-    assert plan(service(BEFORE), service(after)).action is Action.RELOAD
+def test_a_change_in_files_is_a_reload(host: Host, tmp_path: Path, after: ServedNetwork) -> None:
+    host.serve(desired(BEFORE, tmp_path))
+    assert host.serve(desired(after, tmp_path)) is Action.RELOAD
 
 
 @pytest.mark.parametrize(
-    "after",
+    ("after", "given"),
     [
-        pytest.param(service(network((V4, OTHER), OWN, VM)), id="another subnet"),
-        pytest.param(service(network((V4,), OWN, VM, mtu=1400)), id="MTU"),
-        pytest.param(service(BEFORE, "10.0.0.2/24", "10.0.0.3/24"), id="another address of its own"),
-        pytest.param(service(BEFORE, dhcp_lease_duration=60), id="lease time"),
+        pytest.param(network((V4, OTHER), OWN, VM), {}, id="another subnet"),
+        pytest.param(network((V4,), OWN, VM, mtu=1400), {}, id="MTU"),
+        pytest.param(network((V4,), dhcp_port(0xD1, "10.0.0.3", on=(V4,)), VM), {}, id="another address of its own"),
+        pytest.param(BEFORE, {"dhcp_lease_duration": 60}, id="lease time"),
     ],
 )
-def test_restart_must_be(after: Service) -> None:
-    assert plan(service(BEFORE), after).action is Action.RESTART
-
-
-def test_what_is_written_is_what_differs() -> None:
-    after = network((V4,), OWN, port(1, "10.0.0.11", on=(V4,), options=(option("mtu", "9"),)))
-    assert set(plan(service(BEFORE), service(after)).write) == {"host", "opts"}
+def test_a_change_in_arguments_or_own_addresses_is_a_restart(
+    host: Host, tmp_path: Path, after: ServedNetwork, given: dict[str, Any]
+) -> None:
+    host.serve(desired(BEFORE, tmp_path))
+    assert host.serve(desired(after, tmp_path, **given)) is Action.RESTART
 
 
 # --- leases -----------------------------------------------------------------------------------------------------------
@@ -83,12 +94,11 @@ HOSTS = "fa:16:3e:00:00:01,tag:dhcpv6,vm1.example.org,[2001:db8:4::11]\nfa:16:3e
 
 
 def released(*ports: Any) -> set[str]:
-    return {r.lease.address for r in plan_releases(LEASES, HOSTS, ports)}
+    return {lease.address for lease in stale_leases(LEASES, HOSTS, ports)}
 
 
 def test_leases_are_read() -> None:
-    assert LEASES.server_id == "00:0a"
-    assert LEASES.leases[1] == Lease("10.0.0.12", "fa:16:3e:00:00:02")
+    assert LEASES[1] == Lease("10.0.0.12", "fa:16:3e:00:00:02", server_id="00:0a")
 
 
 def test_leases_of_ports_that_are_there_stay() -> None:
@@ -99,14 +109,14 @@ def test_leases_of_ports_that_are_there_stay() -> None:
     assert released() == {"10.0.0.11", "10.0.0.12", "2001:db8:4::11"}
 
 
-def test_an_address_that_went_to_another_port() -> None:
+def test_the_lease_of_an_address_that_moved_to_another_port_is_stale() -> None:
     thief = port(3, "10.0.0.11", "2001:db8:4::11", on=(V4, V6))
     two = port(2, "10.0.0.12", on=(V4,))
     assert released(thief, two) == {"10.0.0.11", "2001:db8:4::11"}
 
 
 def test_commands() -> None:
-    by_address = {r.lease.address: render_release(r, "tap0") for r in plan_releases(LEASES, "", ())}
+    by_address = {lease.address: render_release(lease, "tap0") for lease in stale_leases(LEASES, "", ())}
     assert by_address["10.0.0.11"] == (
         ("dhcp_release", "tap0", "10.0.0.11", "fa:16:3e:00:00:01", "01:fa:16:3e:00:00:01")
     )

@@ -1,4 +1,4 @@
-"""What dnsmasq is given: command, files of hosts, options and leases, by tables of networks."""
+"""Rendering of dnsmasq's command line, host, option and lease files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,32 @@ from typing import Any
 
 import pytest
 
-from neutrino.agent.dhcp.command import render_command
-from neutrino.agent.dhcp.hosts_files import render_addn_hosts, render_host, render_leases
-from neutrino.agent.dhcp.lines import MOST_BYTES, Line, left_out, render_lines
-from neutrino.agent.dhcp.namespace import render_namespace
-from neutrino.agent.dhcp.options_file import MOST_ROUTE_BYTES, render_option, render_opts
-from neutrino.agent.dhcp.plan import render_service
-from neutrino.agent.dhcp.served import wants_metadata
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.dnsmasq_files import MAX_ROUTE_BYTES, render_option
+from neutrino.agent.dhcp.extension_api import MAX_LINE_BYTES, Line
+from neutrino.agent.dhcp.leases import render_leases
+from neutrino.agent.dhcp.network import ServedNetwork, serves_metadata
+from neutrino.agent.dhcp.render import DesiredDhcp, render
 from neutrino.model.dhcp import DnsName
 from neutrino.model.state import Subnet
 from tests.support.dhcp import NETWORK, dhcp_port, network, option, port, settings, subnet, uuid
+
+
+def render_command(this: ServedNetwork, given: DhcpSettings) -> tuple[str, ...]:
+    return render(this, given).daemon.argv
+
+
+def render_host(this: ServedNetwork, given: DhcpSettings) -> str:
+    return render(this, given).files["host"]
+
+
+def render_addn_hosts(this: ServedNetwork, given: DhcpSettings) -> str:
+    return render(this, given).files["addn_hosts"]
+
+
+def render_opts(this: ServedNetwork, given: DhcpSettings) -> str:
+    return render(this, given).files["opts"]
+
 
 V4 = subnet(1)
 OTHER = subnet(2, "10.0.1.0/24")
@@ -35,12 +51,12 @@ def lines(text: str) -> list[str]:
 
 
 def ranges(*subnets: Subnet, **more: Any) -> list[str]:
-    command = render_command(network(subnets, OWN), settings(**more), "tap0")
+    command = render_command(network(subnets, OWN), settings(**more))
     return [word.removeprefix("--dhcp-range=") for word in command if word.startswith("--dhcp-range=")]
 
 
 def test_the_command_names_the_files_where_neutron_has_them() -> None:
-    command = render_command(network((V4,), OWN, mtu=1450), settings(), "tap0")
+    command = render_command(network((V4,), OWN, mtu=1450), settings())
     where = f"/state/dhcp/{NETWORK}"
     assert command[0] == "dnsmasq"
     for word in (
@@ -53,7 +69,8 @@ def test_the_command_names_the_files_where_neutron_has_them() -> None:
         f"--dhcp-leasefile={where}/leases",
         "--except-interface=lo",
         "--bind-interfaces",
-        "--interface=tap0",
+        "--interface=tap000000d1-00",
+        "--keep-in-foreground",
         "--dhcp-option-force=option:mtu,1450",
         "--dhcp-lease-max=256",
         "--domain=example.org",
@@ -77,7 +94,6 @@ def test_ranges() -> None:
 @pytest.mark.parametrize(
     "given, words, absent",
     [
-        ({"bridged": False}, ["--bind-dynamic", "--bridge-interface=tap0,tap*"], ["--bind-interfaces"]),
         ({"dnsmasq_local_resolv": True}, [], ["--no-resolv"]),
         (
             {"dnsmasq_local_resolv": True, "dnsmasq_dns_servers": ("192.0.2.1", "192.0.2.2")},
@@ -97,15 +113,15 @@ def test_ranges() -> None:
         ({"dns_domain": ""}, [], ["--domain="]),
     ],
 )
-def test_what_the_operator_asks_for(given: dict[str, Any], words: list[str], absent: list[str]) -> None:
-    command = render_command(network((V4,), OWN), settings(**given), "tap0")
+def test_options_of_the_operator(given: dict[str, Any], words: list[str], absent: list[str]) -> None:
+    command = render_command(network((V4,), OWN), settings(**given))
     assert [w for w in words if w not in command] == []
     assert [w for w in absent if w in command] == []
 
 
 def test_the_order_of_servers_is_kept() -> None:
     given = ("192.0.2.9", "192.0.2.1", "192.0.2.5")
-    command = render_command(network((V4,), OWN), settings(dnsmasq_dns_servers=given), "tap0")
+    command = render_command(network((V4,), OWN), settings(dnsmasq_dns_servers=given))
     assert [w.removeprefix("--server=") for w in command if w.startswith("--server=")] == list(given)
 
 
@@ -279,16 +295,16 @@ def test_who_wants_metadata() -> None:
     router = port(9, "10.0.0.1", on=(V4,), device_owner="network:router_interface")
     plain, routed = network((V4,), OWN), network((V4,), OWN, router)
     isolated, network_ = {"enable_isolated_metadata": True}, {"enable_metadata_network": True}
-    assert not wants_metadata(plain, settings())
-    assert wants_metadata(plain, settings(**isolated))
-    assert not wants_metadata(routed, settings(**isolated))
-    assert wants_metadata(routed, settings(force_metadata=True))
+    assert not serves_metadata(plain, settings())
+    assert serves_metadata(plain, settings(**isolated))
+    assert not serves_metadata(routed, settings(**isolated))
+    assert serves_metadata(routed, settings(force_metadata=True))
     link_local = subnet(7, "169.254.169.240/28", gateway_ip="169.254.169.241")
     gateway = port(9, "169.254.169.241", on=(link_local,), device_owner="network:router_interface")
     own = dhcp_port(0xD1, "169.254.169.242", on=(link_local,))
-    assert wants_metadata(network((link_local,), own, gateway), settings(**isolated, **network_))
-    assert not wants_metadata(network((link_local,), own, gateway), settings(**isolated))
-    assert not wants_metadata(network((V4,)), settings(force_metadata=True)), "nobody serves it here"
+    assert serves_metadata(network((link_local,), own, gateway), settings(**isolated, **network_))
+    assert not serves_metadata(network((link_local,), own, gateway), settings(**isolated))
+    assert not serves_metadata(network((V4,)), settings(force_metadata=True)), "nobody serves it here"
 
 
 def test_options_of_ports_by_family() -> None:
@@ -322,40 +338,44 @@ def test_tags_in_names_of_options() -> None:
 # --- the namespace ----------------------------------------------------------------------------------------------------
 
 
+def addresses(made: DesiredDhcp) -> set[str]:
+    return {each.address for each in made.namespace.addresses}
+
+
 def test_device_addresses_and_routes() -> None:
     own = dhcp_port(0xD1, "10.0.0.2", "2001:db8:4::2", on=(V4, STATEFUL))
     gated = subnet(4, "2001:db8:4::/64", gateway_ip="fe80::1")
-    made = render_namespace(network((V4, gated), own, mtu=1450), settings())
-    assert made.desired.name == f"qdhcp-{NETWORK}"
-    assert (made.plug.device, made.plug.switch_port) == ("tap000000d1-00", "tap000000d1-00")
-    assert (made.plug.mac, made.plug.mtu) == (own.mac_address, 1450)
-    assert made.addresses == {"10.0.0.2/24", "2001:db8:4::2/64"}
-    assert {(r.destination, r.via, r.onlink) for r in made.desired.routes} == {
+    made = render(network((V4, gated), own, mtu=1450), settings())
+    assert made.namespace.name == f"qdhcp-{NETWORK}"
+    assert (made.device, made.plug.name, made.plug.internal) == ("tap000000d1-00", "tap000000d1-00", True)
+    assert (made.plug.mac, made.mtu) == (own.mac_address, 1450)
+    assert addresses(made) == {"10.0.0.2/24", "2001:db8:4::2/64"}
+    assert {(r.destination, r.via, r.onlink) for r in made.namespace.routes} == {
         ("0.0.0.0/0", "10.0.0.1", False),
         ("::/0", "fe80::1", False),
     }
 
 
 def test_veth_pairs_have_two_names() -> None:
-    made = render_namespace(network((V4,), OWN), settings(use_veth=True))
-    assert (made.plug.device, made.plug.switch_port, made.plug.is_veth) == ("ns-000000d1-00", "tap000000d1-00", True)
+    made = render(network((V4,), OWN), settings(use_veth=True))
+    assert (made.device, made.plug.name, made.plug.internal) == ("ns-000000d1-00", "tap000000d1-00", False)
 
 
 def test_a_gateway_outside_the_subnet_is_on_link() -> None:
     outside = subnet(1, gateway_ip="192.0.2.1")
-    made = render_namespace(network((outside,), OWN), settings())
-    assert {(r.via, r.onlink) for r in made.desired.routes} == {("192.0.2.1", True)}
+    made = render(network((outside,), OWN), settings())
+    assert {(r.via, r.onlink) for r in made.namespace.routes} == {("192.0.2.1", True)}
 
 
 def test_metadatas_addresses() -> None:
-    made = render_namespace(network((V4, STATEFUL), OWN), settings(enable_isolated_metadata=True))
-    assert made.addresses == {"10.0.0.2/24", "169.254.169.254/32", "fe80::a9fe:a9fe/128"}
+    made = render(network((V4, STATEFUL), OWN), settings(enable_isolated_metadata=True))
+    assert addresses(made) == {"10.0.0.2/24", "169.254.169.254/32", "fe80::a9fe:a9fe/128"}
 
 
 def test_the_gateways_addresses_in_place_of_its_own() -> None:
-    made = render_namespace(network((V4,), OWN), settings(use_gateway_ips=True))
-    assert made.addresses == {"10.0.0.1/24"}
-    assert made.desired.routes == frozenset()
+    made = render(network((V4,), OWN), settings(use_gateway_ips=True))
+    assert addresses(made) == {"10.0.0.1/24"}
+    assert made.namespace.routes == frozenset()
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -371,28 +391,25 @@ def test_a_line_that_dnsmasq_would_read_as_two_is_left_out() -> None:
     bad = port(1, "10.0.0.11", on=(V4,), options=(option("wpad", value), option("mtu", "1400")))
     identity = port(2, "10.0.0.12", on=(V4,), options=(option("client-id", EMOJI * 250),))
     good = port(3, "10.0.0.13", on=(V4,))
-    made = render_service(network((V4,), OWN, bad, identity, good), settings(), "tap0", ())
+    made = render(network((V4,), OWN, bad, identity, good), settings())
     assert "192.0.2.66" not in made.files["opts"]
     assert f"tag:port-{bad.id},option:mtu,1400" in lines(made.files["opts"]), "the port's other options are there"
     assert [line.split(",")[0] for line in lines(made.files["host"])] == [bad.mac_address, good.mac_address]
     reason = "it has characters that are not printable ASCII"
-    assert set(made.left_out) == {
+    assert set(made.problems) == {
         f"port {bad.id}: a line of opts is left out: {reason}",
         f"port {identity.id}: a line of host is left out: {reason}",
     }
     for text in made.files.values():
-        assert all(len(line.encode()) <= MOST_BYTES for line in lines(text))
+        assert all(len(line.encode()) <= MAX_LINE_BYTES for line in lines(text))
 
 
 def test_a_line_has_a_most_bytes() -> None:
-    fits, too_long = Line("a" * MOST_BYTES, "port 1"), Line("b" * (MOST_BYTES + 1), "port 2")
-    assert render_lines([fits, too_long]) == f"{fits.text}\n"
-    assert left_out("opts", [fits, too_long]) == [
-        "port 2: a line of opts is left out: it has 1024 bytes, and dnsmasq reads 1023"
-    ]
+    fits, too_long = Line("a" * MAX_LINE_BYTES, "port 1"), Line("b" * (MAX_LINE_BYTES + 1), "port 2")
+    assert (fits.fault, too_long.fault) == ("", "it has 1024 bytes, and dnsmasq reads 1023")
 
 
-def test_of_many_neighbours_those_are_told_that_fit_into_the_option() -> None:
+def test_only_as_many_routes_to_other_subnets_as_fit_into_the_option() -> None:
     many = [subnet(0x100 + number, f"10.1.{number}.0/24") for number in range(60)]
     first = subnet(1, host_routes=tuple((f"192.0.2.{number}/32", "10.0.0.9") for number in range(10)))
     this = network((first, *many), OWN)
@@ -403,4 +420,4 @@ def test_of_many_neighbours_those_are_told_that_fit_into_the_option() -> None:
     assert "169.254.169.254/32" in routes
     assert routes[-2:] == ["0.0.0.0/0", "10.0.0.1"]
     # 11 routes of 9 bytes, the default route of 5, and neighbours of 8.
-    assert sum(each.startswith("10.1.") for each in routes) == (MOST_ROUTE_BYTES - 11 * 9 - 5) // 8
+    assert sum(each.startswith("10.1.") for each in routes) == (MAX_ROUTE_BYTES - 11 * 9 - 5) // 8

@@ -16,11 +16,12 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database
-from neutrino.server.hosts import dhcp_placements, dhcp_scheduler
-from neutrino.server.hosts.dhcp_failover import Move
-from neutrino.server.hosts.dhcp_placements import zones_of
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
+from neutrino.server.dhcp import scheduler as dhcp_scheduler
+from neutrino.server.dhcp.scheduler import NETWORKS
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.scheduling import placements
+from neutrino.server.scheduling.scheduler import Move
+from tests.support.dhcp_ports import scheduler_without_ports
 
 # --- in the database --------------------------------------------------------------------------------------------------
 
@@ -32,7 +33,7 @@ class Cloud:
         self.db = db
         self.now = 1_800_000_000.0
         self.registry = Registry(db, clock=lambda: self.now)
-        self.scheduler = DhcpScheduler(db, self.registry)
+        self.scheduler = scheduler_without_ports(db, self.registry)
 
     def agent(self, host: str, zone: str | None = "nova") -> str:
         return self.registry.report(AgentState(words.DHCP, "b", host, "t", zone)).agent_id
@@ -120,29 +121,29 @@ def test_load_is_what_is_scheduled_not_what_was_reported(cloud: Cloud) -> None:
 def test_several_agents_stand_in_several_zones(cloud: Cloud) -> None:
     for host, zone in [("h1", "z1"), ("h2", "z1"), ("h3", "z2")]:
         cloud.agent(host, zone)
-    scheduler = DhcpScheduler(cloud.db, cloud.registry, 2)
+    scheduler = scheduler_without_ports(cloud.db, cloud.registry, 2)
     network = cloud.network()
     scheduler.schedule(network)
     assert "h3" in cloud.hosts_of(network)
     with cloud.db.read() as connection:
-        assert zones_of(connection, [network]) == {network: ["z1", "z2"]}
+        assert NETWORKS.zones_of(connection, [network]) == {network: ["z1", "z2"]}
 
 
 def test_hints_and_default_zones(cloud: Cloud) -> None:
     cloud.agent("h1", "z1")
     cloud.agent("h2", "z2")
-    scheduler = DhcpScheduler(cloud.db, cloud.registry, default_zones=["z2"])
-    hinted, plain, nowhere = cloud.network(), cloud.network(), cloud.network()
-    scheduler.schedule(hinted, ["z1"])
+    scheduler = scheduler_without_ports(cloud.db, cloud.registry, default_zones=["z2"])
+    hinted, plain, nowhere = cloud.network(hints=["z1"]), cloud.network(), cloud.network(hints=["z9"])
+    scheduler.schedule(hinted)
     scheduler.schedule(plain)
-    scheduler.schedule(nowhere, ["z9"])
+    scheduler.schedule(nowhere)
     assert [cloud.hosts_of(n) for n in (hinted, plain, nowhere)] == [["h1"], ["h2"], []]
 
 
 def test_automatic_scheduling_can_be_off(cloud: Cloud) -> None:
     cloud.agent("h1")
     network = cloud.network()
-    scheduler = DhcpScheduler(cloud.db, cloud.registry, automatic=False)
+    scheduler = scheduler_without_ports(cloud.db, cloud.registry, automatic=False)
     assert scheduler.schedule(network) == []
     assert scheduler.auto_schedule("h1") == 0
 
@@ -198,7 +199,7 @@ def test_an_agent_that_appears_takes_what_lacks_one(cloud: Cloud, monkeypatch: p
 def test_default_zones_hold_for_an_agent_that_appears(cloud: Cloud) -> None:
     network = cloud.network()
     cloud.agent("h1", "z1")
-    scheduler = DhcpScheduler(cloud.db, cloud.registry, default_zones=["z2"])
+    scheduler = scheduler_without_ports(cloud.db, cloud.registry, default_zones=["z2"])
     assert scheduler.auto_schedule("h1") == 0
     cloud.agent("h2", "z2")
     assert scheduler.auto_schedule("h2") == 1
@@ -231,7 +232,7 @@ def test_networks_leave_a_dead_agent(cloud: Cloud) -> None:
     cloud.agent("h2")
     cloud.agent("h3")
     moves = cloud.scheduler.reschedule_dead()
-    assert {m.network_id for m in moves} == set(networks)
+    assert {m.object_id for m in moves} == set(networks)
     assert {m.from_agents for m in moves} == {(dead,)}
     assert sorted(cloud.hosts_of(n)[0] for n in networks) == ["h2", "h2", "h3", "h3"]
     assert {m.to_agents[0] for m in moves} == heirs
@@ -276,7 +277,7 @@ def test_a_dead_agent_beside_enough_live_ones_is_let_go(cloud: Cloud) -> None:
 
 
 def test_of_two_dead_ones_as_many_leave_as_others_take_over(cloud: Cloud) -> None:
-    scheduler = DhcpScheduler(cloud.db, cloud.registry, 2)
+    scheduler = scheduler_without_ports(cloud.db, cloud.registry, 2)
     cloud.agent("h1")
     cloud.agent("h2")
     network = cloud.network()
@@ -294,7 +295,7 @@ def test_failover_can_be_off(cloud: Cloud) -> None:
     cloud.scheduler.schedule(network)
     cloud.now += 1000
     cloud.agent("h2")
-    assert DhcpScheduler(cloud.db, cloud.registry, failover=False).reschedule_dead() == []
+    assert scheduler_without_ports(cloud.db, cloud.registry, failover=False).reschedule_dead() == []
 
 
 def test_two_servers_sweep_at_once(cloud: Cloud) -> None:
@@ -320,7 +321,7 @@ def test_two_servers_sweep_at_once(cloud: Cloud) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert sorted(m.network_id for m in moves) == sorted(networks)
+    assert sorted(m.object_id for m in moves) == sorted(networks)
     assert all(len(cloud.hosts_of(n)) == 1 for n in networks)
 
 
@@ -337,7 +338,7 @@ def test_by_hand(cloud: Cloud) -> None:
     with pytest.raises(errors.NetworkNotFound):
         cloud.scheduler.add(agent, "no-such")
     with cloud.db.read() as connection:
-        assert cloud.scheduler.networks_on(connection, agent) == [network]
+        assert NETWORKS.objects_on(connection, agent) == [network]
     cloud.scheduler.remove(agent, network)
     for missing in (network, "no-such"):
         with pytest.raises(errors.NetworkNotHostedByDhcpAgent):
@@ -355,12 +356,12 @@ def test_zones_of_networks_is_one_query(cloud: Cloud) -> None:
 
     def zones(ids: Sequence[str]) -> dict[str, list[str]]:
         with cloud.db.read() as connection:
-            return zones_of(connection, ids)
+            return NETWORKS.zones_of(connection, ids)
 
     assert zones([]) == zones(networks) == {}
     cloud.agent("h1", "z1")
     cloud.scheduler.schedule(networks[0])
     assert len(statements_of(cloud, lambda: zones(networks))) == 1
-    many = networks[:1] + ["x"] * dhcp_placements.BATCH
+    many = networks[:1] + ["x"] * placements.BATCH
     assert zones(networks) == zones(many) == {networks[0]: ["z1"]}
     assert zones(networks[1:]) == {}

@@ -1,4 +1,4 @@
-"""Which events Nova gets, as tables of before and after."""
+"""Events for Nova, as tables of a port or floating IP before and after a change."""
 
 from __future__ import annotations
 

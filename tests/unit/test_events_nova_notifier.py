@@ -1,4 +1,4 @@
-"""The sender of Nova's events, against an HTTP server on this host that plays Nova, and Keystone for one test."""
+"""Delivery of events to Nova, against a local HTTP server that plays Nova, and Keystone for one test."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def tags(request: list[dict[str, str]]) -> list[str]:
     return [event["tag"] for event in request]
 
 
-def test_events_gather_while_a_request_is_on_its_way(fake_nova: FakeNova, notifier: NovaNotifier) -> None:
+def test_events_are_batched_during_a_request(fake_nova: FakeNova, notifier: NovaNotifier) -> None:
     fake_nova.hold.clear()
     notifier.send([changed("first")])
     fake_nova.wait_for_requests(1)
@@ -188,7 +188,7 @@ def test_equal_events_merge_and_the_last_one_gives_the_order(fake_nova: FakeNova
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
-def test_a_nova_in_trouble_gets_the_events_again(fake_nova: FakeNova, notifier: NovaNotifier, status: int) -> None:
+def test_temporary_errors_of_nova_are_retried(fake_nova: FakeNova, notifier: NovaNotifier, status: int) -> None:
     fake_nova.answer_next(status)
     fake_nova.answer_next(status)
     notifier.send([plugged("a")])
@@ -199,7 +199,7 @@ def test_a_nova_in_trouble_gets_the_events_again(fake_nova: FakeNova, notifier: 
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_what_nova_refuses_is_dropped_and_later_events_go_on(
+def test_refused_events_are_dropped_and_later_ones_are_sent(
     fake_nova: FakeNova, notifier: NovaNotifier, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -230,7 +230,7 @@ def test_one_unknown_server_among_others_is_dropped_alone(
     assert any("port b" in record.getMessage() and "404" in record.getMessage() for record in caplog.records)
 
 
-def test_a_nova_that_is_not_there_is_tried_until_it_is() -> None:
+def test_an_unreachable_nova_is_retried() -> None:
     attempts: list[int] = []
     taken = threading.Event()
 
@@ -314,7 +314,7 @@ def test_nova_is_found_through_keystones_catalogue(fake_nova: FakeNova, tmp_path
     assert fake_nova.headers[0]["x-openstack-request-id"].startswith("req-")
 
 
-def test_a_keystone_that_is_not_there_is_an_outage_like_any_other(tmp_path: Any) -> None:
+def test_an_unreachable_keystone_is_retried_like_nova(tmp_path: Any) -> None:
     conf = configured(
         tmp_path, "[nova]\nauth_type = password\nauth_url = http://127.0.0.1:1\nusername = u\npassword = secret\n"
     )
@@ -323,8 +323,10 @@ def test_a_keystone_that_is_not_there_is_an_outage_like_any_other(tmp_path: Any)
     assert "secret" not in str(raised.value)
 
 
-def test_without_the_options_there_is_no_nova(tmp_path: Any) -> None:
-    assert isinstance(nova.nova_notifier_from_conf(configured(tmp_path, "")), nova.NullNovaNotifier)
+def test_without_the_options_nothing_is_sent(tmp_path: Any) -> None:
+    notifier = nova.nova_notifier_from_conf(configured(tmp_path, ""))
+    notifier.send([NovaEvent(nova.VIF_PLUGGED, "server", "port"), NovaEvent(nova.VIF_DELETED, "server", "port")])
+    assert notifier.counts.waiting == 0
 
 
 def test_options_that_cannot_work_are_refused_at_start(tmp_path: Any) -> None:

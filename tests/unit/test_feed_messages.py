@@ -9,8 +9,8 @@ import pytest
 
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, BadAddress, parse
-from neutrino.feed.outbox import Outbox
 from neutrino.feed.state import State
+from neutrino.feed.unacknowledged import UnacknowledgedReports
 from neutrino.model.agents import AgentState
 from neutrino.model.state import GroupMembers, Member
 
@@ -110,40 +110,39 @@ def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
 
 
 def up(port: str) -> Any:
-    return lambda serial: m.PortUp(serial=serial, port_id=port)
+    return m.PortUp(port_id=port)
 
 
 def test_what_was_not_acknowledged_is_said_again() -> None:
-    box = Outbox()
+    box = UnacknowledgedReports()
     box.put(("port", "a"), up("a"))
     box.put(("port", "b"), up("b"))
     sent = box.take()
     assert [s.serial for s in sent] == [1, 2]
     assert box.take() == []
-    box.acknowledged(1)
+    box.acknowledge(1)
     box.reconnected()
     assert box.take() == [m.PortUp(serial=2, port_id="b")]
 
 
 def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
-    box = Outbox()
+    box = UnacknowledgedReports()
     box.put(("port", "a"), up("a"))
     box.take()
-    box.put(("port", "a"), lambda serial: m.PortDown(serial=serial, port_id="a"))
-    box.acknowledged(1)
+    box.put(("port", "a"), m.PortDown(port_id="a"))
+    box.acknowledge(1)
     assert box.take() == [m.PortDown(serial=2, port_id="a")]
-    box.acknowledged(2)
+    box.acknowledge(2)
     assert len(box) == 0
 
 
 def test_what_waits_is_bounded_and_errors_go_first() -> None:
-    box = Outbox(most=2)
+    box = UnacknowledgedReports(most=2)
     box.put(("port", "a"), up("a"))
-    box.put(("error", "port", "b"), lambda serial: m.Problem(serial=serial, text="x"))
+    box.put(("error", "port", "b"), m.Problem(text="x"))
     box.put(("port", "c"), up("c"))
     box.put(("port", "d"), up("d"))
     assert [getattr(one, "port_id", "error") for one in box.take()] == ["c", "d"]
-    assert box.dropped == 2
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.server.feed.pace import Pace
+from neutrino.server.feed.change_log import Pace
 
 
 def spend(pace: Pace, steps: int, cost: float, gap: float = 0.0) -> tuple[list[float], float]:
     """The rests after so many steps, each at once after the last one's rest and a gap; and the time that all took."""
     now, rests = 100.0, []
     for _ in range(steps):
-        rests.append(pace.rest(now, now + cost))
+        rests.append(pace.pause(now, now + cost))
         now += cost + rests[-1] + gap
     return rests, now - 100.0
 
@@ -34,5 +34,5 @@ def test_what_is_spaced_out_never_waits() -> None:
 
 def test_a_long_reading_is_made_up_for_once() -> None:
     pace = Pace(share=0.2, burst=0.06)
-    assert pace.rest(10.0, 10.26) == pytest.approx(1.0)
-    assert pace.rest(20.0, 20.005) == 0.0
+    assert pace.pause(10.0, 10.26) == pytest.approx(1.0)
+    assert pace.pause(20.0, 20.005) == 0.0

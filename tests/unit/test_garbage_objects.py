@@ -17,9 +17,9 @@ import pytest
 
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.role import KINDS as L2_KINDS
-from neutrino.agent.metadata.wanted import Wanted
+from neutrino.agent.metadata.desired import DesiredMetadata
 from neutrino.feed.address import Address
-from neutrino.feed.client import FeedClient, Settings
+from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Cursor, Put, Synced, Welcome
 from neutrino.feed.state import State
 from neutrino.model import agents, state
@@ -174,7 +174,7 @@ def known(objects: State) -> set[tuple[str, str]]:
     ("kind", "where"), CASES, ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else value
 )
 def test_garbage_from_the_server_leaves_other_objects_alone(kind: str, where: tuple[Any, ...], tmp_path: Path) -> None:
-    client = FeedClient(Settings(Address(path="/nowhere"), "h1", "key"), cache=tmp_path / "feed.json")
+    client = FeedClient(ClientOptions(Address(path="/nowhere"), "h1", "key"), cache=tmp_path / "feed.json")
     client.state.apply(Welcome(cursor=Cursor("d", 1)))
     for message in messages(kind, where):
         client._take(message)
@@ -187,7 +187,7 @@ def test_garbage_from_the_server_leaves_other_objects_alone(kind: str, where: tu
     assert client.state.get(kind, GOOD[kind].id) == GOOD[kind]
     if client.state.problems:
         assert {each for each, _ in client.state.problems} == {kind}
-        assert client.unsaid == len(client.state.problems)  # the server is told
+        assert client.unacknowledged == len(client.state.problems)  # the server is told
     # After a restart from a cache that has them, as one that an earlier release wrote.
     saved = msgspec.json.decode(client.state.dump())
     saved["objects"][kind] += [msgspec.json.decode(message.object) for message in messages(kind, where)]
@@ -219,7 +219,7 @@ def wrong_objects(kind: str) -> list[state.Object]:
             changed = put_at(whole, where, text)
             changed["id"] = f"bad{len(found)}"
             try:
-                found.append(msgspec.convert(changed, KINDS[kind], strict=True))
+                found.append(msgspec.convert(changed, KINDS[kind].type, strict=True))
             except msgspec.ValidationError:
                 continue
     return found
@@ -228,17 +228,17 @@ def wrong_objects(kind: str) -> list[state.Object]:
 @pytest.mark.parametrize("kind", sorted(L2_KINDS.values()))
 def test_l2_wires_the_other_ports(kind: str) -> None:
     host = SwitchHost()
-    host.wire()
+    host.reconcile()
     host.plug("good")
     good = port("good", 2, "netgood", groups=["open"])
     for wrong in wrong_objects(kind):
-        host.new_wirer()
+        host.new_reconciler()
         host.plug(wrong.id)
         several = {each.id: each for each in (*GOOD.values(), OPEN, network("netgood", number=7), good, wrong)}
         if kind in ("security_group", "group_members", "address_group"):  # what p1 uses is what is wrong
             several[GOOD[kind].id] = msgspec.structs.replace(wrong, id=GOOD[kind].id)
         host.plug("p1")
-        outcome = host.wirer.wire(host_state(*several.values()), complete=True)
+        outcome = host.reconciler.reconcile(host_state(*several.values()), complete=True)
         assert "good" in outcome.wired, (wrong, outcome)
         assert host.tag("good") not in (None, DEAD_VLAN)
 
@@ -283,7 +283,7 @@ def test_dhcp_serves_the_other_networks(kind: str) -> None:
         host.role.synced()
         task = asyncio.create_task(host.role.run())
         try:
-            await eventually(lambda: other.id in host.dnsmasq.commands, "the other network is not served", 20)
+            await eventually(lambda: host.is_running(other.id), "the other network is not served", 20)
             await asyncio.wait_for(host.role._queue.tried(), 20)
             assert not task.done(), task
             (described,) = host.role.describe()
@@ -300,9 +300,10 @@ def test_metadata_answers_the_other_ports() -> None:
     for kind in ("dhcp_network", "dhcp_port", "router"):
         for each in (*wrong_objects(kind), GOOD[kind]):
             objects.objects[kind][each.id] = each
-    wanted = Wanted(objects, "h1", 9697, dhcp.settings(enable_isolated_metadata=True, enable_metadata_network=True))
+    options = dhcp.settings(enable_isolated_metadata=True, enable_metadata_network=True)
+    wanted = DesiredMetadata(objects, "h1", 9697, options)
     wanted.index()
-    wanted.think()
-    assert "qrouter-r1" in wanted.places
-    assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.take_all_ports()}
-    assert wanted.refused
+    wanted.render_stale()
+    assert "qrouter-r1" in wanted.namespaces
+    assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.all_instances()}
+    assert wanted.problems

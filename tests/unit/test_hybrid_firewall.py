@@ -8,12 +8,10 @@ from collections.abc import Iterable
 import pytest
 
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-from neutrino.agent.l2.hybrid import names, zones
-from neutrino.agent.l2.hybrid.ended import ended
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.hybrid.matches import render_match
-from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, plan_sets
-from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, render, render_sets
+from neutrino.agent.l2.hybrid import render as rendering
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall, ended_connections
+from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, allocate_zones, plan_sets, read_zones
+from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, render, render_match, render_sets
 from neutrino.dataplane.conntrack.api import Connection
 from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule
 from neutrino.model import state
@@ -63,13 +61,16 @@ def test_matches(given, match):
 
 def test_names_fit():
     port_id = "0123456789-abcdef-0123456789abcdef0123"
-    assert max(len(make(port_id)) for make in (names.into, names.out_of, names.sources)) == 28
-    assert max(len(chain) for chain in (names.GROUPS, names.FALLBACK, names.PREROUTING)) <= 28
-    assert {len(make(port_id)) for make in (names.tap, names.veth)} == {14}
-    name = names.address_set(f"group:{port_id}", 4)
+    assert (
+        max(len(make(port_id)) for make in (rendering.ingress_chain, rendering.egress_chain, rendering.source_chain))
+        == 28
+    )
+    assert max(len(chain) for chain in (rendering.GROUPS, rendering.FALLBACK, rendering.PREROUTING)) <= 28
+    assert {len(make(port_id)) for make in (rendering.tap_device, rendering.veth_device)} == {14}
+    name = rendering.set_name(f"group:{port_id}", 4)
     assert (len(name), name[:10]) == (31, "NIPv401234")
-    assert len(names.replacement(name)) <= 31
-    assert names.is_our_set(names.replacement(name))
+    assert len(rendering.temporary_set(name)) <= 31
+    assert rendering.is_our_set(rendering.temporary_set(name))
 
 
 def test_ports_with_the_same_beginning_are_refused():
@@ -82,7 +83,7 @@ def test_ports_with_the_same_beginning_are_refused():
 
 
 def raw(*texts: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
-    return {"raw": {names.PREROUTING: tuple(Rule(text) for text in texts)}}
+    return {"raw": {rendering.PREROUTING: tuple(Rule(text) for text in texts)}}
 
 
 def test_zones_are_read_back():
@@ -92,13 +93,13 @@ def test_zones_are_read_back():
         '-m physdev --physdev-in tap2 -m comment --comment "Set zone for 2" -j CT --zone 5000',
         "-m physdev --physdev-in tap3 -j CT --notrack",
     )
-    assert zones.read_zones(tables) == {"tap1": 4100, "tap2": 5000}
-    assert zones.read_zones({}) == {}
+    assert read_zones(tables) == {"tap1": 4100, "tap2": 5000}
+    assert read_zones({}) == {}
 
 
 def test_a_port_keeps_its_zone_and_no_two_share_one():
     held = {"tapa": 4099, "tapb": 4097, "tapc": 4097, "tapd": 7, "gone": 4098}
-    assert zones.allocate("dcba", held) == {"a": 4099, "b": 4097, "c": 4098, "d": 4100}
+    assert allocate_zones("dcba", held) == {"a": 4099, "b": 4097, "c": 4098, "d": 4100}
 
 
 # --- sets ---
@@ -137,7 +138,7 @@ def test_a_set_of_another_kind_is_swapped():
     iptables = FakeIptables()
     iptables.restore_sets("create NIPv4g hash:net family inet maxelem 10\nadd NIPv4g 10.0.0.9\n")
     iptables.restore_rules(4, "*filter\n-A FORWARD -m set --match-set NIPv4g src -j DROP\nCOMMIT\n")
-    left_behind = names.replacement("NIPv4g")
+    left_behind = rendering.temporary_set("NIPv4g")
     iptables.restore_sets(f"create {left_behind} hash:net family inet maxelem 7\n")
     before, after = plan_sets(wanted, {**there, **ours(left_behind, capacity=7)})
     iptables.restore_sets(before + after)
@@ -145,10 +146,10 @@ def test_a_set_of_another_kind_is_swapped():
 
 
 def test_unused_sets_of_ours_go():
-    there = {**ours("NIPv4g"), **ours("NIPv4h"), **ours("theirs"), **ours(names.replacement("NIPv4g"))}
+    there = {**ours("NIPv4g"), **ours("NIPv4h"), **ours("theirs"), **ours(rendering.temporary_set("NIPv4g"))}
     before, after = plan_sets(ours("NIPv4g"), there)
     assert before == ""
-    assert set(after.splitlines()) == {"destroy NIPv4h", f"destroy {names.replacement('NIPv4g')}"}
+    assert set(after.splitlines()) == {"destroy NIPv4h", f"destroy {rendering.temporary_set('NIPv4g')}"}
 
 
 # --- the whole ---
@@ -270,7 +271,7 @@ def test_rules_of_others_stay():
     before = kernel.content()
     kernel.apply(*ALL)
     chains = kernel.iptables.read_rules(4)["filter"]
-    assert [rule.target for rule in chains["FORWARD"]] == [names.FORWARD, "theirs"]
+    assert [rule.target for rule in chains["FORWARD"]] == [rendering.FORWARD, "theirs"]
     kernel.apply(NET)
     assert kernel.content() == before
 
@@ -279,7 +280,7 @@ def test_a_second_jump_is_one_too_many():
     kernel = Kernel()
     kernel.apply(*ALL)
     (jump,) = kernel.iptables.read_rules(4)["filter"]["FORWARD"]
-    kernel.iptables.restore_rules(4, f"*filter\n-A FORWARD {jump.text}\n-A FORWARD -j {names.FORWARD}\nCOMMIT\n")
+    kernel.iptables.restore_rules(4, f"*filter\n-A FORWARD {jump.text}\n-A FORWARD -j {rendering.FORWARD}\nCOMMIT\n")
     kernel.firewall.forget()
     assert kernel.apply(*ALL).text().splitlines() == [
         "iptables *filter",
@@ -306,7 +307,7 @@ def test_without_hybrid_ports_there_is_nothing_to_do():
     assert not kernel.firewall.plan(desired(NET, port("p1", 1), port("p2", 2, admin_state_up=False)))
 
 
-def test_a_kernel_without_br_netfilter_is_told_before_anything_is_done():
+def test_a_kernel_without_br_netfilter_is_an_error_before_any_change():
     kernel = Kernel()
     kernel.iptables.bridges_pass = False
     before = kernel.content()
@@ -331,7 +332,7 @@ def test_one_rule_more_changes_one_chain():
     kernel.apply(*ALL, port_of_out)
     plan = kernel.apply(*(entry for entry in ALL if entry.id != "out"), more, port_of_out)
     chains = [line for line in plan.text().splitlines() if " :" in line]
-    assert chains == [f"iptables :{names.into('p8')} - [0:0]"]
+    assert chains == [f"iptables :{rendering.ingress_chain('p8')} - [0:0]"]
 
 
 # --- connections that have ended ---
@@ -347,7 +348,7 @@ def connection(source: str, destination: str, protocol: int = TCP, to: int = 80,
 def found_ended(rules: Iterable[state.Rule], *connections: Connection) -> set[Connection]:
     friends = members("friends", FAR, "10.9.0.0/16", "2001:db8::8")
     seen = desired(NET, friends, group("s", *rules), hybrid("p1", 1, "s"))
-    return set(ended([Audit(seen.ports[0], 4097)], seen.remotes, connections))
+    return set(ended_connections([Audit(seen.ports[0], 4097)], seen.remotes, connections))
 
 
 ONE, FAR = "10.0.0.1", "10.0.0.8"
@@ -404,7 +405,7 @@ def test_a_removed_rule_marks_its_connections():
     kernel.conntrack.connections = {web, ssh}
     kernel.start()  # nothing of what was before has to be remembered
     plan = kernel.apply(NET, group("s", rules[1]), hybrid("p1", 1, "s"))
-    assert plan.text().splitlines()[-1] == "conntrack end what no rule of port p1 allows"
+    assert plan.text().splitlines()[-1] == "conntrack mark connections that no rule of port p1 allows"
     assert {(entry.destination_port, entry.mark) for entry in kernel.conntrack.connections} == {(80, ENDED), (22, 0)}
 
 

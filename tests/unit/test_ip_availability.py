@@ -14,7 +14,7 @@ from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, new_id
 from neutrino.server.db.session import Database
-from neutrino.server.ipam.ip_availability import MOST_NAMED, IpAvailability
+from neutrino.server.ipam.ip_availability import MAX_IDS, IpAvailability
 from neutrino.server.query import Query
 
 ADMIN = admin_context("admin")
@@ -54,7 +54,7 @@ class World:
 
     def list(self, *, fields: tuple[str, ...] | None = None, **filters: Any) -> list[Object]:
         query = Query(filters={k: (v,) for k, v in filters.items()}, fields=fields, everyone=True)
-        return self.plugin.get_network_ip_availabilities(ADMIN, query)
+        return self.plugin.index(ADMIN, query)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_network_adds_up_its_subnets(world: World) -> None:
     second = world.subnet(network, "10.51.0.0/24", ("10.51.0.2", "10.51.0.9"), ("10.51.0.20", "10.51.0.21"))
     world.take(network, first, "10.50.0.1", "10.50.0.2", "10.50.0.254")
     world.take(network, second, "10.51.0.15")
-    found = world.plugin.get_network_ip_availability(ADMIN, network, None, True)
+    found = world.plugin.show(ADMIN, network, None, True)
     assert found is not None
     found["subnet_ip_availability"].sort(key=lambda s: s["cidr"])
     common = {"subnet_name": "", "ip_version": 4}
@@ -128,7 +128,7 @@ def test_a_network_without_subnets_has_nothing(world: World) -> None:
     world.insert(t.networks)
     found = world.list()[0]
     assert (found["total_ips"], found["used_ips"], found["subnet_ip_availability"]) == (0, 0, [])
-    assert world.plugin.get_network_ip_availability(ADMIN, new_id(), None, True) is None
+    assert world.plugin.show(ADMIN, new_id(), None, True) is None
 
 
 def test_filters(world: World) -> None:
@@ -142,18 +142,18 @@ def test_filters(world: World) -> None:
     six = world.list(ip_version=6)
     assert [n["network_id"] for n in six] == [both]
     assert [s["ip_version"] for s in six[0]["subnet_ip_availability"]] == [6]
-    assert world.plugin.get_network_ip_availabilities(ADMIN, Query()) == []  # only the caller's own
+    assert world.plugin.index(ADMIN, Query()) == []  # only the caller's own
 
 
 def test_pages_follow_the_order(world: World) -> None:
     keys = sorted(world.insert(t.networks) for _ in range(5))
-    page = world.plugin.get_network_ip_availabilities(ADMIN, Query(limit=2, marker=keys[1], everyone=True))
+    page = world.plugin.index(ADMIN, Query(limit=2, marker=keys[1], everyone=True))
     assert [n["network_id"] for n in page] == keys[2:4]
 
 
 @pytest.mark.parametrize("fields", [None, ("network_id", "used_ips", "total_ips")])
 def test_three_queries_however_many_networks(world: World, fields: tuple[str, ...] | None) -> None:
-    number = MOST_NAMED + 5
+    number = MAX_IDS + 5
     networks = [fresh({"name": "n", "project_id": "a"}) for _ in range(number)]
     with world.db.transaction() as tx:
         tx.execute(sa.insert(t.networks), [as_row(t.networks, n) for n in networks])

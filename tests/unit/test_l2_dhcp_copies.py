@@ -36,7 +36,7 @@ def cloud(request: pytest.FixtureRequest) -> Cloud:
     return made
 
 
-def test_a_request_is_heard_by_the_copy_here_and_stays(cloud: Cloud) -> None:
+def test_a_request_reaches_the_copy_here_and_does_not_leave_the_host(cloud: Cloud) -> None:
     for ask in (request, request6):
         assert set(cloud.send("h2", "vm2", ask(2))) == {"copy"}
         assert cloud.on_wire("h2", "vm2", ask(2)) == []

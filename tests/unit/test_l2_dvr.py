@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l2.desired import Options
+from neutrino.agent.l2.desired import FlowOptions
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
@@ -37,7 +37,7 @@ def gateway(host: str) -> state.Port:
 
 
 def cloud(net: state.Network, features: DatapathFeatures | None = None) -> Cloud:
-    made = Cloud(*HOSTS, options=Options(distributed=True), features=features)
+    made = Cloud(*HOSTS, options=FlowOptions(distributed=True), features=features)
     macs = [state.DvrMac(id=host, mac_address=MACS[host]) for host in HOSTS]
     ports = [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2)]
     made.apply(net, OPEN, *macs, *ports, gateway("h1"), gateway("h2"))
@@ -58,7 +58,7 @@ def test_what_was_routed_leaves_with_the_hosts_mac_and_arrives_with_the_routers(
 
 
 @pytest.mark.parametrize("nd_extension", [True, False])
-def test_who_asks_for_the_router_is_answered_on_its_own_host(net: state.Network, nd_extension: bool) -> None:
+def test_requests_for_the_router_are_answered_on_the_same_host(net: state.Network, nd_extension: bool) -> None:
     hosts = cloud(net, DatapathFeatures(nd_extension))
     asked = packet.arp_request(mac(1), "10.0.0.1", GATEWAY_IP)
     assert set(hosts.send("h1", "p1", asked)) == {"gw-h1"}
@@ -83,8 +83,8 @@ def test_instances_talk_among_themselves_as_ever(net: state.Network) -> None:
     assert left.packet["eth_src"] == mac(1)
 
 
-def test_before_a_host_knows_its_mac_nothing_is_sent_under_the_routers(net: state.Network) -> None:
-    hosts = Cloud(*HOSTS, options=Options(distributed=True))
+def test_without_a_dvr_mac_nothing_leaves_with_the_routers_mac(net: state.Network) -> None:
+    hosts = Cloud(*HOSTS, options=FlowOptions(distributed=True))
     hosts.apply(net, OPEN, port("p2", 2, host="h2", groups=["open"]), gateway("h1"), gateway("h2"))
     assert hosts.on_wire("h1", "gw-h1", packet.tcp(routed("10.0.9.9"), end(2), 80)) == []
 
@@ -93,10 +93,10 @@ def test_a_host_that_does_not_take_part_has_no_flows_for_it() -> None:
     hosts = Cloud("h1")
     hosts.apply(NETWORKS[2], state.DvrMac(id="h1", mac_address=MACS["h1"]), port("p1", 1, groups=["open"]))
     rendered = hosts.hosts["h1"].renderer.render(hosts.hosts["h1"].desired)  # type: ignore[arg-type]
-    assert not [flow for flows in rendered.values() for flow in flows.values() if MACS["h1"] in flow.text()]
+    assert not [flow for flows in rendered.flows.values() for flow in flows.values() if MACS["h1"] in flow.text()]
 
 
-def test_a_second_look_plans_nothing(net: state.Network) -> None:
+def test_a_second_plan_is_empty(net: state.Network) -> None:
     hosts = cloud(net)
     for host in hosts.hosts.values():
         assert host.desired is not None

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from neutrino.agent.l2.invalidated import plan_flushes
+from neutrino.agent.l2.connections import plan_flushes
+from neutrino.dataplane.conntrack.api import ConntrackFlush
 from neutrino.model.state import AddressGroup, GroupMembers, Member, Port, SecurityGroup
 from tests.fakes import packet
 from tests.support.l2 import OPEN, OUT, Cloud, group, mac, network, port, rule
@@ -164,7 +165,7 @@ class TestMatrix:
         before = cloud.hosts[hosts[1]].desired
         cloud.apply(NET, OUT, group("web"), *ports)
         flushes = plan_flushes(before, cloud.hosts[hosts[1]].desired)
-        assert [flush.text() for flush in flushes] == ["flush zone 1 ingress 10.0.0.2 any protocol 6 80:80"]
+        assert [*flushes] == [ConntrackFlush(1, 4, "ingress", "10.0.0.2", "", 6, 80, 80)]
         assert not arrives(cloud, sent)
         assert not arrives(cloud, packet.reply(sent), "p2", "p1")
         assert not arrives(cloud, sent)
@@ -212,7 +213,7 @@ def test_members_that_leave_are_flushed():
         return cloud.hosts["h1"].desired
 
     flushes = plan_flushes(desired("10.0.0.8", "10.0.0.9", "2001:db8::9"), desired("10.0.0.8"))
-    assert [flush.text() for flush in flushes] == ["flush zone 1 ingress 10.0.0.2 10.0.0.9 any protocol"]
+    assert [*flushes] == [ConntrackFlush(1, 4, "ingress", "10.0.0.2", "10.0.0.9")]
     assert plan_flushes(desired("10.0.0.8"), desired("10.0.0.8")) == ()
 
 
@@ -235,7 +236,7 @@ def test_what_the_port_may_answer_anyway_is_not_flushed():
     ]
     for other in others:
         (flush,) = plan_flushes(desired(web, other), desired(other))
-        assert flush.text() == "flush zone 1 ingress 10.0.0.2 10.1.0.0/16 protocol 6 80:80"
+        assert flush == ConntrackFlush(1, 4, "ingress", "10.0.0.2", "10.1.0.0/16", 6, 80, 80)
 
 
 @pytest.mark.parametrize("members, ports, rules", [(1, 1, 1), (500, 50, 20), (1000, 10, 5)])

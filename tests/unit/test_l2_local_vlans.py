@@ -1,6 +1,6 @@
 """Local VLANs: kept over restarts, given back, and what happens when none is left."""
 
-from neutrino.agent.l2.desired import HostState, Options, Wiring, resolve, wanted_segments
+from neutrino.agent.l2.desired import FlowOptions, HostState, Plugged, resolve, wanted_segments
 from neutrino.agent.l2.local_vlans import LAST, SegmentKey, allocate, merged, restore
 from tests.support.l2 import network, port
 
@@ -78,10 +78,10 @@ def test_a_port_without_a_vlan_fails_and_the_others_work():
         networks={"a": network("a", "vxlan", 1), "b": network("b", "vxlan", 2)},
         ports={"p1": port("p1", 1, "a"), "p2": port("p2", 2, "b")},
     )
-    wiring = Wiring(ports={"p1": 10, "p2": 11}, patch_tun=2, patch_int=1)
-    wanted = wanted_segments(state, wiring)
+    plugged = Plugged(ports={"p1": 10, "p2": 11}, patch_tun=2, patch_int=1)
+    wanted = wanted_segments(state, plugged)
     allocation = allocate(wanted, {}, foreign=range(2, LAST + 1))
-    desired = resolve(state, wiring, allocation, Options())
+    desired = resolve(state, plugged, allocation, FlowOptions())
     assert [entry.id for entry in desired.ports] == ["p1"]
     assert desired.problems == {"p2": "no local VLAN is left for its network"}
     assert desired.dead == (11,)
@@ -101,8 +101,8 @@ def test_reasons():
         "p5": port("p5", 5, "local"),
     }
     state = HostState(networks=nets, ports=ports)
-    wiring = Wiring(ports={name: number for number, name in enumerate(ports, 10)})
-    desired = resolve(state, wiring, allocate(wanted_segments(state, wiring), {}), Options())
+    plugged = Plugged(ports={name: number for number, name in enumerate(ports, 10)})
+    desired = resolve(state, plugged, allocate(wanted_segments(state, plugged), {}), FlowOptions())
     assert desired.problems == {
         "p1": "no bridge is mapped to physical network physnet9",
         "p2": "this host has no tunnels for vxlan networks",

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from neutrino.agent.delta import diff
 from neutrino.agent.l2 import plan as plan_module
-from neutrino.agent.l2.flows.port_ranges import cover
-from neutrino.agent.l2.ownership import COOKIE, MASK, cookie_of
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
+from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows.firewall import cover_ports as cover
 from neutrino.agent.l2.plan import BridgePlan, Renderer, plan
 from neutrino.dataplane.openflow.api import Flow, flow
 from neutrino.model.state import AddressGroup, GroupMembers, Member
@@ -39,7 +40,7 @@ OBJECTS = (
 
 def flows_of(cloud: Cloud, host: str = "h1") -> dict[str, frozenset[Flow]]:
     switch = cloud.hosts[host].switch
-    return {name: switch.read_flows(name, COOKIE, MASK) for name in switch.bridges}
+    return {name: switch.read_flows(name, COOKIE, COOKIE_MASK) for name in switch.bridges}
 
 
 def wired(*steps: tuple[object, ...]) -> Cloud:
@@ -55,7 +56,7 @@ def test_the_second_plan_is_empty():
     cloud = wired()
     for host in cloud.hosts.values():
         assert not any(host.plans(host.desired))
-        host.renderer = Renderer()  # an agent without memory
+        host.renderer = Renderer(BUILT_IN)  # an agent without memory
         assert not any(host.plans(host.desired))
 
 
@@ -92,13 +93,13 @@ def test_an_owner_is_rendered_again_only_when_its_input_changes(monkeypatch):
     cloud = wired()
     host = cloud.hosts["h1"]
     rendered: list[str] = []
-    original = plan_module.owned
-    monkeypatch.setattr(plan_module, "owned", lambda owner, flows: rendered.append(owner) or original(owner, flows))
+    original = plan_module.cookie_of
+    monkeypatch.setattr(plan_module, "cookie_of", lambda owner: rendered.append(owner) or original(owner))
     host.renderer.render(host.resolve(cloud.state_for("h1", OBJECTS)))
     assert rendered == []
     more = (*OBJECTS, port("p7", 7, groups=["open"]))
     host.renderer.render(host.resolve(cloud.state_for("h1", more)))
-    assert sorted(rendered) == ["network net 1", "port p7"]
+    assert sorted({*rendered}) == ["network net 1", "port p7"]
 
 
 def test_foreign_flows_stay():
@@ -113,7 +114,7 @@ def test_foreign_flows_stay():
 def test_what_somebody_changed_is_put_right():
     cloud = wired()
     host = cloud.hosts["h1"]
-    one, two, *_ = sorted(host.switch.read_flows("br-int", COOKIE, MASK))
+    one, two, *_ = sorted(host.switch.read_flows("br-int", COOKIE, COOKIE_MASK))
     wrong = two._replace(actions="output:99")
     stale = flow(60, 50, "in_port=9", "drop", cookie=cookie_of("port gone"))
     host.switch.apply_flows("br-int", add=[wrong, stale], delete=[one])

@@ -1,6 +1,4 @@
-"""The L2 role: a round that cannot be is told and tried again; what is there goes on; what is held stays; what the switch
-rejects is reported.
-"""
+"""The L2 role: retries of failed reconciliations, held ports, and reports of what the switch rejects."""
 
 from __future__ import annotations
 
@@ -9,31 +7,30 @@ from collections.abc import Iterable
 
 import pytest
 
-from neutrino.agent.l2.ownership import cookie_of
+from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
-from neutrino.agent.l2.plan import ConflictingFlows
+from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.l2.wire import Outcome, Wirer
-from neutrino.agent.wires import Wires
-from neutrino.dataplane.openflow.api import Flow, FlowsRejected
+from neutrino.agent.port_holds import PortHolds
+from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError
 from neutrino.model import agents
 from tests.support.l2 import network, port
 from tests.support.metadata import Feed, until
 from tests.support.switch_host import SwitchHost
 
 
-class Conflicting(Wirer):
-    """Whose flows contradict each other until they do not."""
+class Failing(Reconciler):
+    """One whose switch cannot be read, until it can."""
 
-    conflict = True
+    fails = True
 
-    def wire(self, *args: object, **options: object) -> Outcome:
-        if self.conflict:
-            raise ConflictingFlows("one against another")
-        return super().wire(*args, **options)  # type: ignore[arg-type]
+    def reconcile(self, *args: object, **options: object) -> Outcome:
+        if self.fails:
+            raise OpenFlowError("no answer")
+        return super().reconcile(*args, **options)  # type: ignore[arg-type]
 
     def find(self, *args: object, **options: object) -> object:  # type: ignore[override]
-        raise ConflictingFlows("one against another")
+        raise OpenFlowError("no answer")
 
 
 class Watch:
@@ -46,12 +43,12 @@ class Watch:
         await asyncio.Event().wait()
 
 
-def test_conflicting_flows_do_not_end_the_agent() -> None:
+def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     host, feed = SwitchHost(), Feed()
-    host.wire()  # the bridges are there from before
-    wirer = Conflicting(host.switch.ovsdb, host.switch.openflow, host.connections, host.wiring, host.options)
+    host.reconcile()  # the bridges are there from before
+    reconciler = Failing(host.switch.ovsdb, host.switch.openflow, host.connections, host.bridges, host.options)
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
-    role = L2Role(feed, lambda: (host.switch.ovsdb, wirer), Watch(), "br-int", describe)  # type: ignore[arg-type]
+    role = L2Role(feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", describe)  # type: ignore[arg-type]
 
     def dataplane() -> str:
         (state,) = role.describe()
@@ -59,9 +56,9 @@ def test_conflicting_flows_do_not_end_the_agent() -> None:
 
     async def scenario() -> None:
         running = asyncio.create_task(role.run())
-        await until(lambda: dataplane() == "down: one against another")
-        assert (await role.find()).problems == {"br-int": "one against another"}
-        wirer.conflict = False
+        await until(lambda: dataplane() == "down: no answer")
+        assert (await role.find()).problems == {"br-int": "no answer"}
+        reconciler.fails = False
         host.plug("p1")
         feed.put("network", "net1", network("net1", number=1))
         feed.put("port", "p1", port("p1", 1, "net1"))
@@ -75,16 +72,16 @@ def test_conflicting_flows_do_not_end_the_agent() -> None:
 
 
 def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
-    host, feed, wires = SwitchHost(), Feed(), Wires()
-    host.wire()
+    host, feed, port_holds = SwitchHost(), Feed(), PortHolds()
+    host.reconcile()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(
         feed,
-        lambda: (host.switch.ovsdb, host.wirer),
+        lambda: (host.switch.ovsdb, host.reconciler),
         Watch(),  # type: ignore[arg-type]
         "br-int",
         describe,
-        wires=wires,
+        port_holds=port_holds,
     )
 
     def flows() -> object:
@@ -101,7 +98,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
             host.plug(key)
             feed.put("port", key, port(key, 1, "net1"))
         feed.put("network", "net1", network("net1", number=1))
-        wires.hold("somebody", "p1")
+        port_holds.hold("somebody", "p1")
         role.synced()
         await until(lambda: host.tag("p1") == host.tag("p2") == 1)
         before = flows()
@@ -110,7 +107,7 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
         await until(lambda: host.tag("p2") == DEAD_VLAN)
         assert host.tag("p1") == 1
         assert flows() == before
-        wires.free("somebody")
+        port_holds.release("somebody")
         await until(lambda: host.tag("p1") == DEAD_VLAN)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -120,11 +117,11 @@ def test_a_held_port_stays_as_it_was_after_it_is_gone() -> None:
 
 def test_a_rejected_flow_is_a_problem_of_its_port_until_the_switch_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     host, feed = SwitchHost(), Feed()
-    host.wire()
+    host.reconcile()
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(
         feed,
-        lambda: (host.switch.ovsdb, host.wirer),
+        lambda: (host.switch.ovsdb, host.reconciler),
         Watch(),  # type: ignore[arg-type]
         "br-int",
         describe,

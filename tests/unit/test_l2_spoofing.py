@@ -90,7 +90,7 @@ def test_other_fragments_arrive(sent, stateful, kind):
     assert cloud.send("h1", "p1", piece) == {"p2": piece}
 
 
-def test_an_answer_in_fragments_to_one_who_asked_is_dropped():
+def test_a_fragmented_dhcp_reply_to_a_request_is_dropped():
     """The question is not noted by the sender's firewall, but by the receiver's, in the same zone."""
     cloud = in_pieces(stateful=True)
     question = packet.udp(TWO6, ONE6, 547, source_port=546)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from neutrino.agent.l2.desired import Options
+from neutrino.agent.l2.desired import FlowOptions
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model.state import AddressPair
 from tests.fakes import packet
@@ -54,7 +54,7 @@ def test_across_hosts(net):
 
 
 @pytest.mark.parametrize("net, tag", [(NETWORKS[0], 205), (NETWORKS[1], None)], ids=["vlan", "flat"])
-def test_what_is_on_the_physical_wire(net, tag):
+def test_tags_on_the_physical_network(net, tag):
     cloud = Cloud("h1")
     cloud.apply(net, OPEN, port("p1", 1, groups=["open"]))
     (left,) = cloud.on_wire("h1", "p1", packet.tcp(end(1), end(9), 80))
@@ -151,7 +151,7 @@ def test_neighbour_requests_reach_the_hosts_of_the_network_where_the_datapath_ca
 
 
 def test_without_l2_population_hosts_learn():
-    cloud = Cloud("h1", "h2", "h3", options=Options(l2_population=False))
+    cloud = Cloud("h1", "h2", "h3", options=FlowOptions(l2_population=False))
     cloud.apply(network("net"), OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
     first = packet.udp(end(1), end(2), 9)
     assert len(cloud.on_wire("h1", "p1", first)) == 2
@@ -202,7 +202,7 @@ def test_an_unsecured_port_does_not_hear_what_others_say_to_each_other(net):
     assert set(cloud.send("h1", "p2", packet.reply(asked))) == {"p4"}
 
 
-def test_a_port_that_is_down_neither_hears_nor_speaks():
+def test_a_port_that_is_down_neither_sends_nor_receives():
     cloud = Cloud("h1")
     cloud.apply(
         network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"], admin_state_up=False)
@@ -225,7 +225,7 @@ def test_a_network_that_is_down_carries_nothing():
     assert set(cloud.send("h1", "p1", packet.udp(end(1), end(3), 9))) == {"p3"}
 
 
-def test_a_port_that_nobody_wired_reaches_nobody():
+def test_a_port_without_flows_reaches_nothing():
     """Such as one that was plugged a moment ago: it has no tag yet, so any tag of its own would be taken."""
     cloud = Cloud("h1")
     cloud.apply(network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, port_security_enabled=False))

@@ -15,17 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.delegations import Delegations
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.advertising import render_radvd
 from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
-from neutrino.agent.l3.parts.devices import render_namespace
-from neutrino.agent.l3.parts.ha import moving_router
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.l3.parts.ra import render_radvd
+from neutrino.agent.l3.router import render_failover
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router
 from tests.fakes.process import FakeProcesses
-from tests.support.routing import GATEWAY, QG, address, interface, membership, router
+from tests.support.routing import GATEWAY, QG, address, interface, membership, rendered, router
 
 FIRST, SECOND = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 PREFIX, OTHER = "2001:db8:1::/64", "2001:db8:2::/64"
@@ -60,13 +59,13 @@ def test_who_asks() -> None:
 def test_the_gateways_device_has_the_clients_addresses_where_the_router_is_active() -> None:
     wanted = {f"{source_address(key)}/64" for key in (FIRST, SECOND)}
     several = (Delegation(FIRST), Delegation(SECOND, PREFIX))
-    there = render_namespace(asking(*several), L3Options(veth=True)).addresses
+    there = rendered(asking(*several), L3Options(veth=True)).namespace.addresses
     assert wanted <= {each.address for each in there if each.device == QG}
     ready = asking(*several, ha=membership())
-    assert not wanted & {each.address for each in render_namespace(ready, L3Options(veth=True)).addresses}
-    moving = moving_router(ready, L3Options())
-    assert moving is not None
-    assert wanted <= {each.address for each in moving.addresses}
+    assert not wanted & {each.address for each in rendered(ready, L3Options(veth=True)).namespace.addresses}
+    failover = render_failover(ready, L3Options())
+    assert failover is not None
+    assert wanted <= {each.address for each in failover.addresses}
 
 
 def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:
@@ -144,10 +143,10 @@ class Host:
 
     def start_agent(self, state: Path) -> None:
         options = L3Options(state_path=str(state))
-        self.wires = Wires()
-        watch = ProcessWatch(self.processes, interval=0.0)
-        self.delegations = Delegations(watch, self.processes, options, self.wires)
-        self.delegations.tell = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
+        self.port_holds = PortHolds()
+        watch = Supervisor(self.processes, interval=0.0)
+        self.delegations = Delegations(watch, options, self.port_holds)
+        self.delegations.report = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
 
     def has(self, subnet_id: str, text: str, age: float = 0.0) -> None:
         """What a client has written, so long ago."""
@@ -227,11 +226,11 @@ def test_the_gateways_port_stays_until_the_last_of_its_prefixes_is_given_back(ho
     async def work() -> None:
         await host.delegations.ensure(asking(Delegation(FIRST), Delegation(SECOND)), active=True)
         running: list[set[str]] = []
-        host.wires.holders_changed = lambda: running.append(host.running)
+        host.port_holds.on_change = lambda: running.append(host.running)
         await host.delegations.leave(asking(Delegation(FIRST)))
-        assert host.wires.held == {GATEWAY.id}
+        assert host.port_holds.held == {GATEWAY.id}
         await host.delegations.leave(router(gateway=None))
-        assert host.wires.held == frozenset()
+        assert host.port_holds.held == frozenset()
         assert running == [{FIRST}, set()]  # each had ended before
 
     run(work)
@@ -247,15 +246,15 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
     async def second() -> None:
         await host.delegations.ensure(known, active=True)
         assert (len(host.processes.started), host.told, host.ended_by) == (1, [(FIRST, PREFIX)], [])
-        assert host.wires.held == {GATEWAY.id}
+        assert host.port_holds.held == {GATEWAY.id}
         elsewhere = asking(Delegation(FIRST), gateway=msgspec.structs.replace(GATEWAY, id="f" * 36))
         (difference,) = host.delegations.find(elsewhere, active=True)
-        assert difference.startswith("load ")
+        assert difference.startswith("restart ")
         await host.delegations.leave(elsewhere)  # while the former gateway is there
-        assert (host.running, host.ended_by, host.wires.held) == (set(), [signal.SIGTERM], frozenset())
+        assert (host.running, host.ended_by, host.port_holds.held) == (set(), [signal.SIGTERM], frozenset())
         await host.delegations.ensure(elsewhere, active=True)
         assert (len(host.processes.started), host.ended_by) == (2, [signal.SIGTERM])
-        assert host.wires.held == {"f" * 36}
+        assert host.port_holds.held == {"f" * 36}
         assert len(host.told) == 1  # what the other one had is forgotten
 
     run(first)

@@ -1,32 +1,29 @@
-"""Distributed routers: what each host is given, the namespaces they are made of, and that nothing of them stays."""
+"""Distributed routers: what each host gets, their namespaces, and that nothing is left behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from neutrino.agent.l3.apply import Drivers, RouterDataplane
-from neutrino.agent.l3.dvr.central import render_central
-from neutrino.agent.l3.dvr.dataplane import AnyDataplane, Told
-from neutrino.agent.l3.dvr.link_locals import LinkLocals
-from neutrino.agent.l3.dvr.local import FLOATING_PRIORITY, FLOATING_TABLE, central_table, render_local
-from neutrino.agent.l3.dvr.near import routers_near
-from neutrino.agent.l3.options import L3Options
+from neutrino.agent.l3.apply import Drivers
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.dvr.routing import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
+from neutrino.agent.l3.fip import LinkLocals
+from neutrino.agent.l3.routers import DesiredState, Routers
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
-from neutrino.server.feed.dvr_reader import render_for_hosts
+from neutrino.server.feed.readers.dvr import render_for_hosts
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
-from tests.support.routing import GATEWAY, address, interface, router
+from tests.support.routing import GATEWAY, address, find_rendered, interface, rendered, router
 
 QR1, QR2 = "qr-00000001-aa", "qr-00000002-aa"
 FG = "fg-dddddddd-aa"
@@ -74,10 +71,10 @@ def port(key: str, ip: str, number: int = 1, mac: str = "fa:16:3e:00:09:09") -> 
     return DhcpPort(id=key, network_id=f"net-{number}", mac_address=mac, fixed_ips=fixed)
 
 
-# --- what hosts are given ---------------------------------------------------------------------------------------------
+# --- what hosts get ---------------------------------------------------------------------------------------------------
 
 
-def test_each_host_has_its_own_floating_ips_and_the_central_one_the_rest() -> None:
+def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None:
     fips = (floating(8, "10.0.1.8", "h2"), floating(9, "10.0.1.9", "h3"), floating(10, "10.0.1.10", ""))
     base = router(distributed=True, floating_ips=fips)
     modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external"}
@@ -97,10 +94,10 @@ def test_each_host_has_its_own_floating_ips_and_the_central_one_the_rest() -> No
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def test_who_has_no_floating_ip_goes_by_the_central_host_and_nobody_is_asked_for() -> None:
+def test_addresses_without_a_floating_ip_are_routed_to_the_snat_host_and_neighbours_are_permanent() -> None:
     known = [port("p1", "10.0.1.9"), port("p2", "10.0.2.9", 2, "fa:16:3e:00:09:0a"), port(interface(1).id, "10.0.1.1")]
-    namespace = render_local(distributed(), OPTIONS, None, known).namespace
-    first, second = central_table("10.0.1.0/24"), central_table("10.0.2.0/24")
+    namespace = rendered(distributed(), OPTIONS, ports=known).namespace
+    first, second = snat_table("10.0.1.0/24"), snat_table("10.0.2.0/24")
     assert namespace.rules == {
         rule(first, source="10.0.1.0/24", table=first),
         rule(second, source="10.0.2.0/24", table=second),
@@ -117,24 +114,24 @@ def test_who_has_no_floating_ip_goes_by_the_central_host_and_nobody_is_asked_for
 
 
 def test_without_a_gateway_only_its_subnets_are_reached() -> None:
-    namespace = render_local(distributed(gateway=None, snat_interfaces=()), OPTIONS, None, []).namespace
+    namespace = rendered(distributed(gateway=None, snat_interfaces=()), OPTIONS).namespace
     assert (namespace.rules, namespace.routes) == (frozenset(), frozenset())
 
 
-def test_a_floating_ip_has_a_rule_of_its_own_that_comes_first(tmp_path: Path) -> None:
-    pair = LinkLocals(str(tmp_path)).take("r1")
-    made = render_local(distributed("r1", floating(9, "10.0.1.9")), OPTIONS, pair, [])
+def test_the_rule_of_a_floating_ip_precedes_those_of_subnets(tmp_path: Path) -> None:
+    link = LinkLocals(str(tmp_path)).allocate("r1")
+    made = rendered(distributed("r1", floating(9, "10.0.1.9")), OPTIONS, link=link)
     assert rule(FLOATING_PRIORITY, source="10.0.1.9/32", table=FLOATING_TABLE) in made.namespace.rules
     assert route("0.0.0.0/0", "rfp-r1", "169.254.64.1", table=FLOATING_TABLE) in made.namespace.routes
     assert min(each.priority for each in made.namespace.rules) == FLOATING_PRIORITY
-    text = made.nat.text()
+    (nat,) = made.tables
+    text = nat.text()
     assert 'iifname "rfp-r1" dnat ip to ip daddr map @floating_to_fixed' in text
     assert text.count("@floating_to_fixed") == 1
 
 
-def test_the_central_part_translates_the_rest() -> None:
-    central = render_central(distributed("r1", floating(9, "10.0.1.9", ""), centralized=True), OPTIONS)
-    assert central is not None
+def test_snat_namespace_translates_the_other_floating_ips() -> None:
+    central = rendered(distributed("r1", floating(9, "10.0.1.9", ""), centralized=True), OPTIONS, kind="snat")
     assert central.namespace.name == "snat-r1"
     assert {each.name for each in central.namespace.devices} == {
         "lo",
@@ -143,44 +140,50 @@ def test_the_central_part_translates_the_rest() -> None:
         "sg-50000002-aa",
     }
     assert "203.0.113.9/32" in {each.address for each in central.namespace.addresses}
-    assert "203.0.113.9 : 10.0.1.9" in central.nat.text()
+    assert "203.0.113.9 : 10.0.1.9" in central.tables[0].text()
     assert {plug.name for plug in central.plugs} == {"tapeeeeeeee-aa", "tap50000001-aa", "tap50000002-aa"}
-    assert render_central(distributed(), OPTIONS) is None
-    assert render_central(distributed(gateway=None, centralized=True), OPTIONS) is None
+    assert find_rendered(distributed(), OPTIONS, kind="snat") is None
+    assert find_rendered(distributed(gateway=None, centralized=True), OPTIONS, kind="snat") is None
 
 
 def test_an_extra_route_is_where_its_next_hop_is() -> None:
     routes = (RouterRoute("10.9.0.0/16", "10.0.1.9"), RouterRoute("10.8.0.0/16", "203.0.113.8"))
     both = distributed(routes=routes, centralized=True)
-    local = {each.destination for each in render_local(both, OPTIONS, None, []).namespace.routes}
-    central = render_central(both, OPTIONS)
-    assert central is not None
+    local = {each.destination for each in rendered(both, OPTIONS).namespace.routes}
+    central = rendered(both, OPTIONS, kind="snat")
     assert {"10.9.0.0/16", "10.8.0.0/16"} & local == {"10.9.0.0/16"}
     assert {"10.9.0.0/16", "10.8.0.0/16"} <= {each.destination for each in central.namespace.routes}
 
 
-def test_a_port_that_comes_moves_or_goes_is_news_for_the_routers_on_its_network() -> None:
+def test_a_port_that_is_created_moved_or_deleted_requeues_the_routers_on_its_network() -> None:
     routers = [distributed("r1"), msgspec.structs.replace(router(), id="plain")]
     old, new = port("p", "10.0.1.9"), port("p", "10.0.1.10")
-    for change in (Change("dhcp_port", "p", None, new), Change("dhcp_port", "p", old, new)):
-        assert list(routers_near(change, routers)) == ["r1"]
+    for change in (StateChange("dhcp_port", "p", None, new), StateChange("dhcp_port", "p", old, new)):
+        assert list(DistributedRouting().routers_affected(change, routers)) == ["r1"]
     named = msgspec.structs.replace(old, revision=5)
-    assert list(routers_near(Change("dhcp_port", "p", old, named), routers)) == []
-    assert list(routers_near(Change("dhcp_port", "p", None, port("p", "10.0.7.9", 7)), routers)) == []
+    assert list(DistributedRouting().routers_affected(StateChange("dhcp_port", "p", old, named), routers)) == []
+    assert (
+        list(
+            DistributedRouting().routers_affected(
+                StateChange("dhcp_port", "p", None, port("p", "10.0.7.9", 7)), routers
+            )
+        )
+        == []
+    )
 
 
-def test_link_local_pairs_are_kept_and_told_apart(tmp_path: Path) -> None:
+def test_link_local_pairs_are_kept_and_unique(tmp_path: Path) -> None:
     first = LinkLocals(str(tmp_path))
-    pairs = {key: first.take(key) for key in ("r1", "r2", "r3")}
+    pairs = {key: first.allocate(key) for key in ("r1", "r2", "r3")}
     assert len(set(pairs.values())) == 3
     again = LinkLocals(str(tmp_path))
-    assert {key: again.take(key) for key in pairs} == pairs
+    assert {key: again.allocate(key) for key in pairs} == pairs
     again.release("r2")
-    assert again.known("r2") is None
-    assert again.take("r4") == pairs["r2"]
+    assert again.find("r2") is None
+    assert again.allocate("r4") == pairs["r2"]
 
 
-# --- made and taken away ----------------------------------------------------------------------------------------------
+# --- applied and removed ----------------------------------------------------------------------------------------------
 
 
 class Quiet:
@@ -188,7 +191,7 @@ class Quiet:
 
 
 class Host:
-    """`complete` says whether the server has told everything."""
+    """`complete`: the feed is synced."""
 
     def __init__(self, state_path: Path) -> None:
         self.netlink, self.ovsdb = FakeNetlink(), FakeOvsdb()
@@ -199,11 +202,9 @@ class Host:
         self.complete = True
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         drivers = Drivers(self.netlink, FakeNft(self.netlink), lambda: self.ovsdb, self.announcer, lambda name: Quiet())
-        told = Told(lambda: self.routers.values(), self._ports, lambda: self.complete)
-        self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
-
-    def _ports(self, networks: frozenset[str]) -> Iterable[DhcpPort]:
-        return [each for each in self.ports if each.network_id in networks]
+        objects = lambda: {"dhcp_port": {each.id: each for each in self.ports}}  # noqa: E731
+        desired = DesiredState(lambda: self.routers.values(), objects, lambda: self.complete)
+        self.dataplane = Routers(drivers, options, desired)
 
     def apply(self, new: Router) -> int:
         self.routers[new.id] = new
@@ -231,12 +232,12 @@ def test_a_second_time_nothing_is_changed(host: Host) -> None:
     whole = distributed("r1", floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""), centralized=True)
     assert host.apply(whole)
     assert host.namespaces == {"qrouter-r1", "snat-r1", "fip-outside"}
-    assert host.dataplane.find(whole).text() == ""
+    assert host.dataplane.plan(whole) == ""
     assert host.apply(whole) == 0
     assert ("fip-outside", FG, "203.0.113.9") in host.announcer.announced
 
 
-def test_what_is_needed_no_longer_goes(host: Host) -> None:
+def test_namespaces_that_are_not_needed_any_more_are_removed(host: Host) -> None:
     host.apply(distributed("r1", floating(9, "10.0.1.9"), centralized=True))
     host.apply(distributed("r1", centralized=True))
     assert host.namespaces == {"qrouter-r1", "snat-r1"}
@@ -248,7 +249,7 @@ def test_what_is_needed_no_longer_goes(host: Host) -> None:
     assert host.dataplane.known() == frozenset()
 
 
-def test_routers_share_the_way_out_until_the_last_has_gone(host: Host) -> None:
+def test_routers_share_a_fip_namespace_until_the_last_is_removed(host: Host) -> None:
     host.apply(distributed("r1", floating(9, "10.0.1.9")))
     host.apply(distributed("r2", floating(10, "10.0.1.10")))
     assert {"fpr-r1", "fpr-r2", FG} <= host.netlink.read("fip-outside").devices.keys()
@@ -261,18 +262,18 @@ def test_routers_share_the_way_out_until_the_last_has_gone(host: Host) -> None:
     assert (host.namespaces, host.plugged) == (set(), set())
 
 
-def test_before_all_is_told_others_stay_joined(host: Host) -> None:
+def test_before_synced_other_routers_stay_in_the_fip_namespace(host: Host) -> None:
     host.apply(distributed("r1", floating(9, "10.0.1.9")))
     second = distributed("r2", floating(10, "10.0.1.10"))
     host.apply(second)
-    first, host.complete = host.routers.pop("r1"), False  # an agent that has just started, and heard of one only
+    first, host.complete = host.routers.pop("r1"), False  # an agent that has just started and knows one only
     host.dataplane.apply(second)
     assert "fpr-r1" in host.netlink.read("fip-outside").devices
     host.routers["r1"], host.complete = first, True
     assert host.dataplane.apply(first).changes == 0
 
 
-def test_other_routers_are_made_as_ever(host: Host) -> None:
+def test_a_centralized_router_has_one_namespace(host: Host) -> None:
     host.apply(router())
     assert host.namespaces == {"qrouter-r1"}
     assert GATEWAY.id[:11] in {name.removeprefix("tap") for name in host.plugged}

@@ -1,4 +1,4 @@
-"""Routers that are distributed and HA at once: what moves between hosts, and what stays on every one of them."""
+"""Routers that are distributed and HA: the part that fails over, and what every host has."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.apply import Drivers, RouterDataplane
+from neutrino.agent.l3.apply import Drivers
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.dvr.central import render_central
-from neutrino.agent.l3.dvr.dataplane import AnyDataplane, Told
-from neutrino.agent.l3.dvr.local import render_local
 from neutrino.agent.l3.dvr.neighbours import render_neighbours
-from neutrino.agent.l3.moving import moving_part
-from neutrino.agent.l3.options import L3Options
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.l3.router import render_failover
+from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.changes import SetAddress
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import L3, AgentState
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
@@ -35,7 +33,7 @@ from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.fakes.process import FakeProcesses
 from tests.support.l3_host import Feed
-from tests.support.routing import QG, address, interface, membership, router
+from tests.support.routing import QG, address, interface, membership, rendered, router
 from tests.unit.test_l3_dvr import OPTIONS, QR1, Quiet, distributed, floating, port
 
 HA, SG1 = "ha-ffffffff-aa", "sg-50000001-aa"
@@ -48,22 +46,21 @@ def both(*floating_ips: object, **values: object) -> Router:
 # --- rendering --------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_central_part_is_left_to_keepalived() -> None:
+def test_only_the_snat_part_is_left_to_keepalived() -> None:
     whole = both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", ""))
-    central = render_central(whole, OPTIONS)
-    assert central is not None
+    central = rendered(whole, OPTIONS, kind="snat")
     assert {(each.device, each.address) for each in central.namespace.addresses} == {(HA, "169.254.192.7/18")}
     assert central.namespace.routes == frozenset()
     assert {SG1, QG} <= central.namespace.others_addresses
     assert central.namespace.sysctls[f"net/ipv6/conf/{SG1}/addr_gen_mode"] == "1"
-    assert "tapffffffff-aa" in central.switch_ports
-    local = render_local(whole, OPTIONS, None, []).namespace
+    assert "tapffffffff-aa" in {plug.name for plug in central.plugs}
+    local = rendered(whole, OPTIONS).namespace
     assert (QR1, "10.0.1.1/24") in {(each.device, each.address) for each in local.addresses}
     assert HA not in {each.name for each in local.devices}
-    moving = moving_part(whole, OPTIONS)
-    assert moving is not None
-    assert moving.namespace == "snat-r1"
-    text = render_keepalived(moving, OPTIONS, "/fifo")
+    failover = render_failover(whole, OPTIONS)
+    assert failover is not None
+    assert failover.namespace == "snat-r1"
+    text = render_keepalived(failover, OPTIONS, "/fifo")
     for line in (
         "169.254.0.7/24 dev ha-ffffffff-aa",
         f"10.0.1.7/24 dev {SG1}",
@@ -77,21 +74,21 @@ def test_only_the_central_part_is_left_to_keepalived() -> None:
     assert "203.0.113.9/32" not in text  # which has a host of its own
 
 
-def test_where_there_is_no_way_out_nothing_moves() -> None:
-    assert moving_part(both(centralized=False), OPTIONS) is None
-    assert moving_part(both(gateway=None), OPTIONS) is None
-    assert moving_part(distributed(centralized=True), OPTIONS) is None
+def test_without_a_gateway_or_snat_part_nothing_fails_over() -> None:
+    assert render_failover(both(centralized=False), OPTIONS) is None
+    assert render_failover(both(gateway=None), OPTIONS) is None
+    assert render_failover(distributed(centralized=True), OPTIONS) is None
 
 
-def test_further_subnets_outside_move_too() -> None:
+def test_routes_to_further_external_subnets_fail_over() -> None:
     outside = msgspec.structs.replace(both().gateway, other_subnets=("198.51.100.0/24",))
     for kind in (both(gateway=outside), router(gateway=outside, ha=membership())):
-        moving = moving_part(kind, OPTIONS)
-        assert moving is not None
-        assert f"198.51.100.0/24 dev {QG} scope link" in render_keepalived(moving, OPTIONS, "/fifo")
+        failover = render_failover(kind, OPTIONS)
+        assert failover is not None
+        assert f"198.51.100.0/24 dev {QG} scope link" in render_keepalived(failover, OPTIONS, "/fifo")
 
 
-# --- who is where -----------------------------------------------------------------------------------------------------
+# --- neighbours -------------------------------------------------------------------------------------------------------
 
 
 def known(key: str, ip: str, mac: str, *pairs: str, host: str = "h2", pair_mac: str = "") -> DhcpPort:
@@ -109,15 +106,15 @@ A, B, C = "fa:16:3e:00:0a:01", "fa:16:3e:00:0a:02", "fa:16:3e:00:0a:03"
         ([known("a", "10.0.1.9", A, "10.0.1.50/32")], {"10.0.1.9": A, "10.0.1.50": A}),
         ([known("a", "10.0.1.9", A, "10.0.1.48/28", "10.9.9.9")], {"10.0.1.9": A}),
         ([known("a", "10.0.1.9", A, "10.0.1.8"), known("b", "10.0.1.8", B)], {"10.0.1.9": A, "10.0.1.8": B}),
-        # One that is bound nowhere keeps the address for whoever has it as a pair.
+        # A port that is not bound reserves the address for those that have it as a pair.
         ([known("a", "10.0.1.9", A, "10.0.1.8"), known("b", "10.0.1.8", B, host="")], {"10.0.1.9": A, "10.0.1.8": A}),
         ([known("b", "10.0.1.8", B, "10.0.1.50", host="")], {"10.0.1.8": B}),
-        # By turns, each with its own MAC: nobody knows which.
+        # In turns, each with its own MAC: left to ARP.
         (
             [known("a", "10.0.1.9", A, "10.0.1.50"), known("b", "10.0.1.8", B, "10.0.1.50")],
             {"10.0.1.9": A, "10.0.1.8": B},
         ),
-        # By turns, with one MAC that goes along.
+        # In turns, with one MAC.
         (
             [
                 known("a", "10.0.1.9", A, "10.0.1.50", pair_mac=C),
@@ -129,7 +126,9 @@ A, B, C = "fa:16:3e:00:0a:01", "fa:16:3e:00:0a:02", "fa:16:3e:00:0a:03"
 )
 def test_addresses_of_pairs_are_known(ports: list[DhcpPort], found: dict[str, str]) -> None:
     for order in (ports, ports[::-1]):
-        assert {each.address: each.mac for each in render_neighbours(distributed(), order)} == found
+        assert {
+            each.address: each.mac for each in render_neighbours(distributed(), {each.id: each for each in order})
+        } == found
 
 
 # --- on a host --------------------------------------------------------------------------------------------------------
@@ -147,10 +146,10 @@ class Host:
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
-        told = Told(lambda: self.feed.state.objects["router"].values(), lambda networks: [])  # type: ignore[arg-type, return-value]
-        self.dataplane = AnyDataplane(RouterDataplane(drivers, options), drivers, options, told)
-        watch = ProcessWatch(self.processes)
-        self.daemons = RouterDaemons(watch, self.processes, options)
+        desired = DesiredState(lambda: self.feed.state.objects["router"].values())  # type: ignore[arg-type, return-value]
+        self.dataplane = Routers(drivers, options, desired)
+        watch = Supervisor(self.processes)
+        self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         self.role = L3Role(self.feed, self.dataplane, self.daemons, watch, description)
 
@@ -159,7 +158,7 @@ class Host:
         old = known.pop("r1", None)
         if new is not None:
             known["r1"] = new
-        self.role.changed(Change("router", "r1", old, new))
+        self.role.changed(StateChange("router", "r1", old, new))
 
     def become_active(self) -> None:
         """As keepalived does."""
@@ -171,7 +170,7 @@ class Host:
         there = self.netlink.read(namespace).addresses
         return {each.address for each in there if each.device != "lo" and not each.by_kernel}
 
-    def place_of(self, daemon: str) -> str:
+    def namespace_of(self, daemon: str) -> str:
         """The namespace that it runs in."""
         started = (each.namespace for each in reversed(self.processes.started) if each.name == daemon)
         return next(started, "") if daemon in self.processes.running() else ""
@@ -209,18 +208,18 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_what_keepalived_has_set_stays_and_says_who_is_active(host: Host) -> None:
+def test_addresses_of_keepalived_stay_and_show_the_active_host(host: Host) -> None:
     whole = both()
     assert not host.dataplane.apply(whole).active
     host.become_active()
     again = host.dataplane.apply(whole)
     assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
-    assert host.dataplane.find(whole).text() == ""
+    assert host.dataplane.plan(whole) == ""
     host.announcer.announced.clear()
     host.dataplane.announce(whole)
     assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.announcer.announced)
-    # A host that comes back takes off what is another's by now, and only that.
-    host.dataplane.quieten("r1")
+    # A host that comes back removes the addresses that failed over, and only those.
+    host.dataplane.deactivate("r1")
     assert host.addresses("snat-r1") == set()
     assert "10.0.1.1/24" in host.addresses("qrouter-r1")
     host.announcer.announced.clear()
@@ -228,43 +227,43 @@ def test_what_keepalived_has_set_stays_and_says_who_is_active(host: Host) -> Non
     assert {name for name, *_ in host.announcer.announced} == {"qrouter-r1"}
 
 
-def test_keepalived_is_where_the_way_out_is_and_radvd_everywhere(host: Host) -> None:
+def test_keepalived_runs_in_the_snat_namespace_and_radvd_on_every_host(host: Host) -> None:
     six = interface(3, address("fd00:3::1", "fd00:3::/64", "fd00:3::1", ra_mode="slaac"))
 
     async def test() -> None:
         host.tell(both(interfaces=(interface(1), six)))
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
-        await host.until(lambda: "radvd r1" in host.processes.running(), "a host that is not active is silent")
-        assert host.place_of("keepalived r1") == "snat-r1"
-        assert host.place_of("radvd r1") == "qrouter-r1"
-        await host.until(lambda: ("router", "r1", "standby") in host.feed.statuses, "its state is not told")
+        await host.until(lambda: "radvd r1" in host.processes.running(), "a standby host sends no RAs")
+        assert host.namespace_of("keepalived r1") == "snat-r1"
+        assert host.namespace_of("radvd r1") == "qrouter-r1"
+        await host.until(lambda: ("router", "r1", "standby") in host.feed.statuses, "its state is not reported")
         host.tell(both(interfaces=(interface(1), six), gateway=None, ha=None))
         await host.until(lambda: "keepalived r1" not in host.processes.running(), "it still runs")
-        await host.until(lambda: "snat-r1" not in host.netlink.namespaces(), "the way out is still there")
+        await host.until(lambda: "snat-r1" not in host.netlink.namespaces(), "snat-r1 is still there")
         host.tell(None)
         await host.until(lambda: not host.netlink.namespaces() and not host.processes.running(), "something stays")
 
     host.run(test)
 
 
-def test_a_host_that_is_not_active_tells_of_its_own_floating_ips(host: Host) -> None:
+def test_a_standby_host_reports_its_own_floating_ips(host: Host) -> None:
     async def test() -> None:
         host.tell(both(floating(9, "10.0.1.9"), floating(10, "10.0.1.10", "")))
-        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not told")
+        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
         assert ("floatingip", "fip-10", "ACTIVE") not in host.feed.statuses
         host.become_active()
         fifo = host.daemons.fifo("r1")
-        await host.until(fifo.exists, "there is nowhere to tell it")
+        await host.until(fifo.exists, "there is no fifo")
         with fifo.open("w") as told:
             told.write('INSTANCE "VR_7" MASTER 150\n')
-        await host.until(lambda: ("router", "r1", "active") in host.feed.statuses, "its state is not told")
-        await host.until(lambda: ("floatingip", "fip-10", "ACTIVE") in host.feed.statuses, "not told when active")
+        await host.until(lambda: ("router", "r1", "active") in host.feed.statuses, "its state is not reported")
+        await host.until(lambda: ("floatingip", "fip-10", "ACTIVE") in host.feed.statuses, "not reported when active")
 
     host.run(test)
 
 
 @pytest.mark.parametrize("centralized_first", [False, True])
-def test_one_that_became_of_another_kind_while_nobody_looked(tmp_path: Path, centralized_first: bool) -> None:
+def test_a_router_that_changed_its_kind_while_the_agent_was_down(tmp_path: Path, centralized_first: bool) -> None:
     kinds = [both(), router(ha=membership())]
     first, second = reversed(kinds) if centralized_first else kinds
     places = ("qrouter-r1", "snat-r1") if centralized_first else ("snat-r1", "qrouter-r1")
@@ -273,13 +272,13 @@ def test_one_that_became_of_another_kind_while_nobody_looked(tmp_path: Path, cen
         host = None
         for wanted, place in zip((first, second), places, strict=True):
             host = Host(tmp_path, host)
-            host.feed.state.objects["router"]["r1"] = wanted  # told before it has started, as from its cache
+            host.feed.state.objects["router"]["r1"] = wanted  # before the start, as from its cache
             async with host.running():
-                await host.until(lambda: host.place_of("keepalived r1") == place, "it is not made so")  # noqa: B023
+                await host.until(lambda: host.namespace_of("keepalived r1") == place, "it is not applied")  # noqa: B023
                 await host.role.settle()
         assert host is not None
         return host
 
     host = asyncio.run(test())
     assert set(host.netlink.namespaces()) == {"qrouter-r1", *(["snat-r1"] if centralized_first else [])}
-    assert host.dataplane.find(second).text() == ""
+    assert host.dataplane.plan(second) == ""

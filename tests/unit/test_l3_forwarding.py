@@ -1,10 +1,10 @@
-"""Port forwardings: which map each is in, how many elements it costs, and which connections end with a change."""
+"""Port forwardings: which map each is in, how many elements it has, and which connections a change makes stale."""
 
 from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l3.parts.forwarding import SAME, SINGLE, TO_ONE, ended_forwardings, forwarding_maps
+from neutrino.agent.l3.parts.port_forwarding import SAME, SINGLE, TO_ONE, forwarding_maps, stale_forwardings
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.model.routing import PortForwarding
 
@@ -30,7 +30,7 @@ def elements(*several: PortForwarding) -> dict[str, frozenset[str]]:
 
 
 def ended(before: dict[str, frozenset[str]], *after: PortForwarding) -> set[Ports]:
-    flushes = list(ended_forwardings(forwarding_maps(after), before))
+    flushes = list(stale_forwardings(forwarding_maps(after), before))
     assert all(f == ConntrackFlush(0, 4, "ingress", OUTSIDE, "", TCP, f.port_min, f.port_max) for f in flushes)
     return {(flush.port_min, flush.port_max) for flush in flushes}
 
@@ -68,7 +68,7 @@ MOVED = forwarding((1000, 1010), (1000, 1010), "10.0.1.10")
         ((RANGE,), (forwarding((1003, 1005), (1003, 1005)),), {(1000, 1002), (1006, 1010)}),
         ((RANGE,), (forwarding((1004, 1004), (1004, 1004)),), {(1000, 1003), (1005, 1010)}),
         ((RANGE,), (forwarding((1000, 1010), (1001, 1011)),), {(1000, 1010)}),
-        ((RANGE,), (forwarding((1000, 1010), (1005, 1005)),), {(1000, 1010)}),
+        ((RANGE,), (forwarding((1000, 1010), (1005, 1005)),), {(1000, 1004), (1006, 1010)}),
         ((forwarding((1004, 1004), (1004, 1004)),), (RANGE,), set()),
         ((forwarding((1004, 1004), (53, 53)),), (forwarding((1000, 1010), (53, 53)),), set()),
         (
@@ -80,7 +80,7 @@ MOVED = forwarding((1000, 1010), (1000, 1010), "10.0.1.10")
         ((RANGE, forwarding((1011, 1011), (5, 5))), (RANGE,), {(1011, 1011)}),
     ],
 )
-def test_connections_end_where_ports_lead_elsewhere(
+def test_connections_are_stale_where_ports_are_forwarded_elsewhere(
     before: tuple[PortForwarding, ...], after: tuple[PortForwarding, ...], expected: set[Ports]
 ) -> None:
     assert ended(elements(*before), *after) == expected

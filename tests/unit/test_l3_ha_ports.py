@@ -1,4 +1,4 @@
-"""A port that several hosts hold ready, with one MAC: packets go to where it was last heard, asking no server."""
+"""Replicated ports of HA routers, with one MAC on all hosts: packets go to the host that sent with it last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def replica(host: str) -> Port:
 
 
 class Hosts(Cloud):
-    """h1 and h2 have the router, h3 has not; the server says where it is active."""
+    """h1 and h2 have the router, h3 has not; the server knows where it is active."""
 
     def __init__(self, kind: str) -> None:
         super().__init__("h1", "h2", "h3")
@@ -62,7 +62,7 @@ def announcement() -> Packet:
 
 
 @pytest.mark.parametrize("kind", list(NETWORKS))
-def test_instances_everywhere_reach_the_active_one_and_follow_it(kind: str) -> None:
+def test_instances_on_all_hosts_reach_the_active_host_after_a_failover(kind: str) -> None:
     cloud = Hosts(kind)
     for active in ("h1", "h2", "h1"):
         cloud.tell(active)
@@ -75,12 +75,12 @@ def test_on_a_physical_network_no_server_is_needed() -> None:
     cloud = Hosts("vlan")
     cloud.tell("h1")
     cloud.send("h1", "r", announcement())
-    cloud.send("h2", "r", announcement())  # it has moved, and nobody was told
+    cloud.send("h2", "r", announcement())  # it has failed over, and the server does not know yet
     for sender in (1, 2, 3):
         assert cloud.answered_at(sender) == {"h2"}, sender
 
 
-def test_before_it_is_heard_of_nobody_is_left_out() -> None:
+def test_before_its_mac_is_learned_packets_are_flooded() -> None:
     cloud = Hosts("vxlan")
     cloud.tell("h1")
     for sender in (1, 2, 3):

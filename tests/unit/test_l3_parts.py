@@ -1,24 +1,22 @@
-"""A router's parts as they are rendered: devices and routes, translation, advertisements, keepalived."""
+"""Rendering of a router: devices and routes, NAT, router advertisements, keepalived."""
 
 from __future__ import annotations
 
 import msgspec
 
-from neutrino.agent.l3.moving import moving_part
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.advertising import render_radvd
-from neutrino.agent.l3.parts.devices import render_namespace
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.ha import render_keepalived
-from neutrino.agent.l3.parts.nat import render_nat
+from neutrino.agent.l3.parts.ra import render_radvd
+from neutrino.agent.l3.router import render_failover
 from neutrino.dataplane.netlink.values import route
 from neutrino.model.routing import Router, RouterRoute
-from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, router
+from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, nft_text, rendered, router
 
 OPTIONS = L3Options(host="h1", veth=True)
 
 
-def test_devices_addresses_and_the_way_out() -> None:
-    namespace = render_namespace(router(floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS)
+def test_devices_addresses_and_the_default_route() -> None:
+    namespace = rendered(router(floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS).namespace
     assert namespace.name == "qrouter-r1"
     assert {(each.name, each.peer, each.tx_checksum) for each in namespace.devices} == {
         ("lo", "", None),
@@ -37,36 +35,38 @@ def test_devices_addresses_and_the_way_out() -> None:
 
 
 def test_internal_ports_of_the_switch_have_no_peer() -> None:
-    devices = render_namespace(router(), L3Options(veth=False)).devices
+    devices = rendered(router(), L3Options(veth=False)).namespace.devices
     assert {each.peer for each in devices} == {""}
 
 
 def test_a_port_that_is_down_has_no_device() -> None:
     down = msgspec.structs.replace(interface(2), admin_state_up=False)
-    names = {each.name for each in render_namespace(router(interface(1), down), OPTIONS).devices}
+    names = {each.name for each in rendered(router(interface(1), down), OPTIONS).namespace.devices}
     assert names == {"lo", "qr-00000001-aa", QG}
 
 
 def test_extra_routes_and_a_gateway_outside_its_subnet() -> None:
     outside = msgspec.structs.replace(GATEWAY, addresses=(address("203.0.113.5", "203.0.113.0/28", "203.0.113.99"),))
-    routes = render_namespace(router(gateway=outside, routes=(RouterRoute("10.9.0.0/16", "10.0.1.7"),)), OPTIONS).routes
+    routes = rendered(
+        router(gateway=outside, routes=(RouterRoute("10.9.0.0/16", "10.0.1.7"),)), OPTIONS
+    ).namespace.routes
     assert routes == {
         route("0.0.0.0/0", QG, "203.0.113.99", onlink=True),
         route("10.9.0.0/16", via="10.0.1.7"),
     }
 
 
-def test_without_a_next_hop_for_ipv6_the_gateway_listens_to_routers_outside() -> None:
+def test_without_a_next_hop_for_ipv6_the_gateway_accepts_router_advertisements() -> None:
     dual = msgspec.structs.replace(GATEWAY, addresses=(*GATEWAY.addresses, address("2001:db8::5", "2001:db8::/64")))
-    silent = render_namespace(router(gateway=dual), OPTIONS)
+    silent = rendered(router(gateway=dual), OPTIONS).namespace
     assert silent.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "2"
-    told = render_namespace(router(gateway=dual), L3Options(ipv6_gateway="fe80::1"))
+    told = rendered(router(gateway=dual), L3Options(ipv6_gateway="fe80::1")).namespace
     assert route("::/0", QG, "fe80::1") in told.routes
     assert told.sysctls[f"net/ipv6/conf/{QG}/accept_ra"] == "0"
 
 
-def test_translation_names_what_it_translates_and_nothing_between_internal_subnets() -> None:
-    text = render_nat(router(floating_ips=(floating(9, "10.0.1.9"),))).text()
+def test_floating_ips_and_snat_are_translated_and_nothing_between_internal_subnets() -> None:
+    text = nft_text(router(floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS)
     assert "203.0.113.9 : 10.0.1.9" in text
     assert "10.0.1.9 : 203.0.113.9" in text
     assert f'oifname != "{QG}" ct status & dnat == 0 accept' in text
@@ -74,7 +74,7 @@ def test_translation_names_what_it_translates_and_nothing_between_internal_subne
 
 
 def test_without_snat_only_floating_ips_are_translated() -> None:
-    text = render_nat(router(enable_snat=False, floating_ips=(floating(9, "10.0.1.9"),))).text()
+    text = nft_text(router(enable_snat=False, floating_ips=(floating(9, "10.0.1.9"),)), OPTIONS)
     assert "snat ip to 203.0.113.5" not in text
     assert "snat ip to ip saddr map @fixed_to_floating" in text
 
@@ -94,14 +94,14 @@ def test_advertisements_by_mode() -> None:
 
 
 def _keepalived(wanted: Router) -> str:
-    moving = moving_part(wanted, OPTIONS)
-    assert moving is not None
-    return render_keepalived(moving, OPTIONS, "/state/fifo")
+    failover = render_failover(wanted, OPTIONS)
+    assert failover is not None
+    return render_keepalived(failover, OPTIONS, "/state/fifo")
 
 
-def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
+def test_with_ha_keepalived_sets_the_addresses() -> None:
     shared = router(ha=membership(), floating_ips=(floating(9, "10.0.1.9"),))
-    namespace = render_namespace(shared, OPTIONS)
+    namespace = rendered(shared, OPTIONS).namespace
     assert {(each.device, each.address) for each in namespace.addresses} == {("ha-ffffffff-aa", "169.254.192.7/18")}
     assert namespace.routes == frozenset()
     assert QG in namespace.others_addresses
@@ -118,8 +118,8 @@ def test_where_keepalived_decides_the_addresses_are_its_own() -> None:
         assert line in text, text
 
 
-def test_a_host_that_takes_over_translates_as_the_one_before() -> None:
-    alone, shared = (render_nat(each).text() for each in (router(), router(ha=membership())))
+def test_after_a_failover_the_new_host_translates_as_the_old_one() -> None:
+    alone, shared = (nft_text(each, OPTIONS) for each in (router(), router(ha=membership())))
     assert f'oifname "{QG}" snat ip to 203.0.113.5 fully-random' in alone
     assert f'oifname "{QG}" snat ip to 203.0.113.5' in shared
     assert "fully-random" not in shared

@@ -1,4 +1,4 @@
-"""The L3 role on fakes: the newest state wins, failures are told, drift is put right, extensions hear of everything."""
+"""The L3 role on fakes: the newest state wins, failures are reported, drift is repaired, extensions are notified."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.agent.l3.conflicts import Conflicts
-from neutrino.agent.l3.daemons import READY, RouterDaemons, until_it_hears
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.nat import ended_connections, render_nat
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.daemons import READY, RouterDaemons
+from neutrino.agent.l3.ha_state import HaConflicts
+from neutrino.agent.l3.parts.nat import PATH, Nat
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.changes import DeleteAddress
 from neutrino.dataplane.netlink.values import address as on_device
-from neutrino.dataplane.nft.api import NftError
+from neutrino.dataplane.nft.api import NftError, TableState
 from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
 from tests.support.l3_host import NAMESPACE, Host, run
-from tests.support.routing import GATEWAY, floating, interface, membership, router
+from tests.support.routing import GATEWAY, floating, interface, membership, rendered, router, table
 
 DONE = {"l3-initialized": "True"}
 
@@ -45,7 +45,7 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
         await host.role.settle()
         assert await host.verified()
         await host.until(
-            lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not said on the bridge"
+            lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not reported on the bridge"
         )
         host.tell(None)
         await host.until(lambda: not host.is_there, "it is still there")
@@ -55,12 +55,12 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
     run(host, test)
 
 
-def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host: Host) -> None:
+def test_a_stale_cache_removes_nothing_before_the_first_synced(host: Host) -> None:
     old, new = router(), router(floating_ips=(floating(9, "10.0.1.5"),))
 
     def translates() -> bool:
         state = host.netlink.read(NAMESPACE)
-        elements = host.nft.read(NAMESPACE, "ip neutrino")
+        elements = host.nft.read(NAMESPACE).get("ip neutrino")
         assert elements is not None
         known = any("203.0.113.9" in each for several in elements.elements.values() for each in several)
         return known and any(each.address == "203.0.113.9/32" for each in state.addresses)
@@ -70,9 +70,9 @@ def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host
         await host.until(lambda: host.is_there and translates(), "the floating IP is there")
 
     async def with_an_old_cache() -> None:
-        await host.until(lambda: "r1" in host.role._made, "looked at")
+        await host.until(lambda: "r1" in host.role._applied, "looked at")
         assert translates()
-        host.role.synced()  # and it was right
+        host.role.synced()  # the server agrees with the cache
         await host.until(lambda: not translates(), "what the server does not say goes")
 
     run(host, first)
@@ -81,22 +81,24 @@ def test_what_an_old_cache_says_changes_nothing_until_the_server_has_spoken(host
     run(host, with_an_old_cache, synced=False)
 
 
-def test_floating_ips_that_work_and_one_that_cannot_be_made(host: Host) -> None:
+def test_floating_ips_are_reported_active_and_one_that_cannot_be_applied_error(host: Host) -> None:
     async def test() -> None:
         first, second = floating(9, "10.0.1.9"), floating(10, "10.0.1.10")
         host.tell(router(floating_ips=(first,)))
-        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not told")
+        await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
         broken, host.nft.change_elements = host.nft.change_elements, _fails  # type: ignore[method-assign, assignment]
         host.tell(router(floating_ips=(first, second)))
-        await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not told")
+        await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not reported")
         assert ("floatingip", "fip-9", "ERROR") not in host.feed.statuses
         assert "no more" in host.problems["r1"]
         host.nft.change_elements = broken  # type: ignore[method-assign]
         await host.until(lambda: host.feed.statuses[-1] == ("floatingip", "fip-10", "ACTIVE"), "it is not tried again")
         await host.until(lambda: not host.problems, "the problem stays")
-        # Put before the same port again while nobody looked: the server waits for our word.
+        # Disassociated and associated again between two rounds: the server waits for another report.
         host.tell(router(floating_ips=(first, msgspec.structs.replace(second, revision=7))))
-        await host.until(lambda: host.feed.statuses.count(("floatingip", "fip-10", "ACTIVE")) == 2, "not told again")
+        await host.until(
+            lambda: host.feed.statuses.count(("floatingip", "fip-10", "ACTIVE")) == 2, "not reported again"
+        )
 
     run(host, test)
 
@@ -105,7 +107,7 @@ def _fails(*_: object) -> None:
     raise NftError("no more elements")
 
 
-def test_what_was_changed_by_hand_is_put_right(tmp_path: Path) -> None:
+def test_drift_is_repaired(tmp_path: Path) -> None:
     host = Host(tmp_path, repair=0.05)
 
     async def test() -> None:
@@ -115,14 +117,16 @@ def test_what_was_changed_by_hand_is_put_right(tmp_path: Path) -> None:
         host.nft.delete(NAMESPACE, "ip neutrino")
         host.netlink.apply(NAMESPACE, [DeleteAddress(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
         assert not await host.verified()
-        await host.until(lambda: host.nft.read(NAMESPACE, "ip neutrino") is not None, "the table does not come back")
+        await host.until(
+            lambda: host.nft.read(NAMESPACE).get("ip neutrino") is not None, "the table does not come back"
+        )
         await host.role.settle()
         assert await host.verified()
 
     run(host, test)
 
 
-def test_a_device_taken_off_the_bridge_is_put_back_at_once(host: Host) -> None:
+def test_a_device_removed_from_the_bridge_is_plugged_again_at_once(host: Host) -> None:
     def plugged() -> bool:
         return "tap00000001-aa" in host.ovsdb.read().bridges["br-int"].ports
 
@@ -136,50 +140,77 @@ def test_a_device_taken_off_the_bridge_is_put_back_at_once(host: Host) -> None:
     run(host, test)
 
 
-def test_extensions_hear_before_and_after(host: Host) -> None:
+def test_extensions_are_notified_and_their_failures_are_problems_of_the_router(host: Host) -> None:
+    extension = host.extension
+
+    def notified() -> list[tuple[bool, str]]:
+        return [(each.router is not None, each.error) for each in extension.results]
+
     async def test() -> None:
-        events = host.extension.events
         host.tell(router())
-        await host.until(lambda: events == [("before", "added"), ("after", "added")], "not told of a new one")
-        events.clear()
-        host.extension.fails = True
+        await host.until(lambda: notified() == [(True, "")], "not notified of a new router")
+        extension.applied_error = "no"
         host.tell(router(enable_snat=False))
-        await host.until(lambda: events == [("before", "updated"), ("after", "updated")], "not told of a change")
-        await host.until(lambda: host.problems == {"r1": "extension told: no"}, "its failure is not shown")
-        events.clear()
+        await host.until(lambda: host.problems == {"r1": "extension recorder: no"}, "its failure is not shown")
+        # A router that cannot be rendered stays as it is, and is retried.
+        extension.applied_error, extension.render_error = "", "cannot"
+        there = host.nft.read(NAMESPACE)
+        host.tell(router())
+        await host.until(lambda: host.problems == {"r1": "extension recorder: cannot"}, "its failure is not shown")
+        assert host.nft.read(NAMESPACE) == there
+        extension.render_error = ""
+        await host.until(lambda: not host.problems, "it is not retried")
+        assert host.nft.read(NAMESPACE) != there
+        extension.results.clear()
         host.tell(None)
-        await host.until(lambda: events == [("before", "deleted"), ("after", "deleted")], "not told of the end")
+        await host.until(lambda: notified() == [(False, "")], "not notified of the removal")
 
     run(host, test)
 
 
-def test_keepalived_is_started_when_it_can_hear_the_others(host: Host) -> None:
-    wires = host.wires = Wires()
+def test_keepalived_is_started_after_its_port_is_wired(host: Host) -> None:
+    port_holds = host.port_holds = PortHolds()
     host.restart()
     port = membership().interface.id
 
     async def test() -> None:
         host.tell(router(ha=membership()))
         await host.until(lambda: any(each.endswith(port[:11]) for each in host.ovsdb.read().interfaces()), "plugged")
-        wires.set(["another"])
+        port_holds.set_wired(["another"])
         await asyncio.sleep(0.05)
         assert "keepalived r1" not in host.processes.running()
-        wires.set(["another", port])
+        port_holds.set_wired(["another", port])
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
 
     run(host, test)
 
 
-def test_keepalived_is_told_of_a_change_when_it_can_hear(tmp_path: Path) -> None:
+def test_a_router_that_is_not_ha_any_more_loses_its_ha_device(host: Host) -> None:
+    def devices() -> set[str]:
+        return set(host.netlink.read(NAMESPACE).devices) if host.is_there else set()
+
+    async def test() -> None:
+        host.tell(router(ha=membership()))
+        await host.until(lambda: "ha-ffffffff-aa" in devices(), "it has no HA device")
+        await host.role.settle()
+        host.tell(router())
+        await host.until(lambda: "ha-ffffffff-aa" not in devices(), "it keeps its HA device")
+        await host.role.settle()
+        assert await host.verified()
+
+    run(host, test)
+
+
+def test_keepalived_is_reloaded_once_it_handles_signals(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
     new, old = Process("keepalived r1", 1, now), Process("keepalived r1", 1, 0)
 
     async def scenario() -> None:
-        await until_it_hears(old, log, READY)
-        waiting = asyncio.create_task(until_it_hears(new, log, READY))
-        for said in ("", "Starting Keepalived\n"):
-            log.write_text(said)
+        wait_reloadable(old, log, READY)
+        waiting = asyncio.create_task(asyncio.to_thread(wait_reloadable, new, log, READY))
+        for written in ("", "Starting Keepalived\n"):
+            log.write_text(written)
             await asyncio.sleep(0.05)
             assert not waiting.done()
         log.write_text(f"Starting Keepalived\n{READY}\n")
@@ -201,9 +232,9 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     again.netlink, again.processes = host.netlink, host.processes
 
     async def ensure(*interfaces: int) -> None:
-        watch = ProcessWatch(host.processes)
+        watch = Supervisor(host.processes)
         options = L3Options(host="h1", state_path=str(tmp_path), veth=True)
-        daemons = RouterDaemons(watch, host.processes, options)
+        daemons = RouterDaemons(watch, options)
         served = router(*map(interface, interfaces), ha=membership())
         await daemons.ensure(served, active=False)
         assert daemons.find(served, active=False) == []
@@ -214,7 +245,7 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     assert len(signals) == 1
 
 
-def test_connections_that_end_with_what_translated_them() -> None:
+def test_stale_connections_of_removed_translations() -> None:
     entry = PortForwarding(
         id="p",
         protocol="tcp",
@@ -225,24 +256,27 @@ def test_connections_that_end_with_what_translated_them() -> None:
         internal_port_first=8080,
         internal_port_last=8080,
     )
-    before = render_nat(router(floating_ips=(floating(9, "10.0.1.9"),), port_forwardings=(entry,)))
-    there = {each.name: each.elements for each in before.sets}
-    assert ended_connections(before, there) == frozenset()
-    after = render_nat(router(floating_ips=(floating(9, "10.0.1.10"),)))
-    assert ended_connections(after, there) == {
+    options = L3Options()
+    before = table(rendered(router(floating_ips=(floating(9, "10.0.1.9"),), port_forwardings=(entry,)), options))
+    after = table(rendered(router(floating_ips=(floating(9, "10.0.1.10"),)), options))
+    assert before is not None
+    assert after is not None
+    there = {PATH: TableState(elements={each.name: each.elements for each in before.sets})}
+    assert set(Nat().stale_connections({PATH: before}, there)) == set()
+    assert set(Nat().stale_connections({PATH: after}, there)) == {
         ConntrackFlush(0, 4, "ingress", "203.0.113.9"),
         ConntrackFlush(0, 4, "egress", "10.0.1.9"),
         ConntrackFlush(0, 4, "ingress", "203.0.113.20", "", TCP, 80, 80),
     }
 
 
-def test_two_active_hosts_are_a_conflict_when_it_lasts() -> None:
-    conflicts = Conflicts("h1", lasting=10)
+def test_two_active_hosts_are_a_conflict_when_both_stay_active() -> None:
+    conflicts = HaConflicts("h1", seconds=10)
     there = router(ha=msgspec.structs.replace(membership(), active_host="h2"), gateway=GATEWAY)
-    assert conflicts.look(there, active=True, now=0) == ("", 10)
-    assert conflicts.look(there, active=False, now=5) == ("", None)
-    assert conflicts.look(there, active=True, now=6) == ("", 10)
-    problem, _ = conflicts.look(there, active=True, now=16)
+    assert conflicts.check(there, active=True, now=0) == ("", 10)
+    assert conflicts.check(there, active=False, now=5) == ("", None)
+    assert conflicts.check(there, active=True, now=6) == ("", 10)
+    problem, _ = conflicts.check(there, active=True, now=16)
     assert "here and on h2 at once" in problem
     here = router(ha=msgspec.structs.replace(membership(), active_host="h1"))
-    assert conflicts.look(here, active=True, now=17) == ("", None)
+    assert conflicts.check(here, active=True, now=17) == ("", None)

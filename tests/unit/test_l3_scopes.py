@@ -5,13 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from neutrino.agent.l3.dvr.central import render_central
-from neutrino.agent.l3.dvr.local import render_local
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.router import render_router
-from neutrino.dataplane.nft.api import Table
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extension_api import FORWARD, MARK, SNAT
 from neutrino.model.routing import Delegation, Router, RouterInterface
-from tests.support.routing import GATEWAY, QG, address, interface, membership, router
+from tests.support.routing import GATEWAY, QG, address, interface, membership, rendered, router, rules
 
 OPTIONS = L3Options(host="h1", veth=True)
 PASS = "ct status & dnat != 0 accept"
@@ -37,11 +34,6 @@ def outside(four: str | None, six: str | None) -> RouterInterface:
 
 SAME, OTHER, PLAIN = scoped(1, "s", "s6"), scoped(2, "t", "t6"), scoped(3, None, None)
 ROUTER = router(SAME, OTHER, PLAIN, gateway=outside("s", "s6"))
-
-
-def rules(table: Table | None, chain: str = "between") -> tuple[str, ...]:
-    assert table is not None
-    return {each.name: each.rules for each in table.chains}[chain]
 
 
 def names(*devices: str) -> str:
@@ -72,40 +64,39 @@ def six_outside(devices: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("ha", [None, membership()], ids=["centralized", "HA"])
-def test_what_passes_a_router(ha: object) -> None:
-    made = render_router(msgspec.structs.replace(ROUTER, ha=ha), OPTIONS)
-    assert set(rules(made.nat)) == {PASS, *between(QR), *four_outside(QR)}
-    assert set(rules(made.ipv6)) == {PASS, *between(QR), *six_outside(QR)}
-    # What is dropped is dropped last: an accepting rule comes before each of the same devices.
-    assert rules(made.nat)[0] == PASS
-    assert rules(made.nat)[-2].endswith("accept")
+def test_what_a_router_forwards(ha: object) -> None:
+    made = rendered(msgspec.structs.replace(ROUTER, ha=ha), OPTIONS)
+    assert set(rules(made, FORWARD)) == {PASS, *between(QR), *four_outside(QR)}
+    assert set(rules(made, FORWARD, "ip6")) == {PASS, *between(QR), *six_outside(QR)}
+    # Of the same devices, an accepting rule precedes the dropping one.
+    assert rules(made, FORWARD)[0] == PASS
+    assert rules(made, FORWARD)[-2].endswith("accept")
 
 
-def test_what_keeps_its_source() -> None:
-    """Those that came by a device of the outside's scope, whatever their source says."""
-    made = render_router(ROUTER, OPTIONS)
-    assert f"iifname {names(QR[1])} meta mark set meta mark | 0x10000" in rules(made.nat, "marks")
-    leaving = rules(made.nat, "leaving")
+def test_packets_within_the_external_scope_keep_their_source() -> None:
+    """By the scope of the device that they came in by, whatever their source."""
+    made = rendered(ROUTER, OPTIONS)
+    assert f"iifname {names(QR[1])} meta mark set meta mark | 0x10000" in rules(made, MARK)
+    leaving = rules(made, SNAT)
     kept = leaving.index(f'oifname "{QG}" meta mark & 0x10000 != 0 accept')
     assert kept < leaving.index(f'oifname "{QG}" snat ip to 203.0.113.5 fully-random')
 
 
-def test_without_snat_those_with_a_floating_ip_pass() -> None:
-    made = render_router(msgspec.structs.replace(ROUTER, enable_snat=False), OPTIONS)
-    assert four_outside(QR, "ip saddr != @fixed_to_floating") < set(rules(made.nat))
+def test_without_snat_instances_with_a_floating_ip_reach_the_outside() -> None:
+    made = rendered(msgspec.structs.replace(ROUTER, enable_snat=False), OPTIONS)
+    assert four_outside(QR, "ip saddr != @fixed_to_floating") < set(rules(made, FORWARD))
 
 
-def test_a_distributed_router_drops_where_the_packets_are() -> None:
+def test_a_distributed_router_drops_in_both_namespaces() -> None:
     """Between subnets on each host; to the outside, on the host with the SNAT."""
     central = tuple(msgspec.structs.replace(each, id=each.id.replace("aaaa", "aabb")) for each in (SAME, OTHER, PLAIN))
     this = msgspec.structs.replace(ROUTER, distributed=True, snat_interfaces=central)
-    local = render_local(this, OPTIONS, None, ())
-    assert set(rules(local.nat)) == set(rules(local.ipv6)) == {PASS, *between(QR)}
-    snat = render_central(this, OPTIONS)
-    assert snat is not None
-    assert set(rules(snat.nat)) == {PASS, *between(SG), *four_outside(SG)}
-    assert set(rules(snat.ipv6)) == {PASS, *between(SG), *six_outside(SG)}
-    assert f"iifname {names(SG[1])} meta mark set meta mark | 0x10000" in rules(snat.nat, "marks")
+    local = rendered(this, OPTIONS)
+    assert set(rules(local, FORWARD)) == set(rules(local, FORWARD, "ip6")) == {PASS, *between(QR)}
+    snat = rendered(this, OPTIONS, kind="snat")
+    assert set(rules(snat, FORWARD)) == {PASS, *between(SG), *four_outside(SG)}
+    assert set(rules(snat, FORWARD, "ip6")) == {PASS, *between(SG), *six_outside(SG)}
+    assert f"iifname {names(SG[1])} meta mark set meta mark | 0x10000" in rules(snat, MARK)
 
 
 @pytest.mark.parametrize(
@@ -118,17 +109,17 @@ def test_a_distributed_router_drops_where_the_packets_are() -> None:
     ids=["no scopes", "one scope", "alone"],
 )
 def test_within_one_scope_nothing_is_dropped(this: Router) -> None:
-    made = render_router(this, OPTIONS)
-    assert rules(made.nat) == rules(made.ipv6) == ()
+    made = rendered(this, OPTIONS)
+    assert rules(made, FORWARD) == rules(made, FORWARD, "ip6") == ()
 
 
 def test_each_version_has_its_own_scope() -> None:
-    made = render_router(router(SAME, scoped(4, "s", "t6"), gateway=outside("s", "s6")), OPTIONS)
-    assert rules(made.nat) == ()
-    assert any(QR[4] in each for each in rules(made.ipv6))
+    made = rendered(router(SAME, scoped(4, "s", "t6"), gateway=outside("s", "s6")), OPTIONS)
+    assert rules(made, FORWARD) == ()
+    assert any(QR[4] in each for each in rules(made, FORWARD, "ip6"))
 
 
-def test_a_delegated_prefix_reaches_the_outside_that_it_is_from() -> None:
+def test_a_delegated_prefix_reaches_the_outside() -> None:
     six = PLAIN.addresses[1]
     this = msgspec.structs.replace(ROUTER, delegations=(Delegation(six.subnet_id, six.cidr),))
-    assert f'iifname {names(QR[2])} oifname "{QG}" drop' in rules(render_router(this, OPTIONS).ipv6)
+    assert f'iifname {names(QR[2])} oifname "{QG}" drop' in rules(rendered(this, OPTIONS), FORWARD, "ip6")

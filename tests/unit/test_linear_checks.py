@@ -1,4 +1,4 @@
-"""Checks of lists compare each item a fixed number of times: counted, since time says little on a busy machine."""
+"""Checks of lists compare each item a fixed number of times: counted, because timing is unreliable here."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from neutrino.server.errors import (
     SegmentsContainDuplicateEntry,
 )
 from neutrino.server.ipam.subnet_rules import check_pools
-from neutrino.server.l3.checks import routes_added, routes_removed
-from neutrino.server.ml2.port_rules import address_pairs
+from neutrino.server.l3.routers.rules import routes_added, routes_removed
+from neutrino.server.ml2.ports.values import address_pairs
 from neutrino.server.query import Query, Sort
 
 MANY = 1000

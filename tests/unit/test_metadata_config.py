@@ -1,4 +1,4 @@
-"""The metadata role's options: what the process is started with, what it is told, and what is refused by name."""
+"""The metadata role's options: the proxy's arguments and settings, and refused values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def configuration(tmp_path: Path, text: str = "") -> config.cfg.ConfigOpts:
     return config.configuration([str(path)])
 
 
-def test_the_secret_is_told_and_never_an_argument(tmp_path: Path) -> None:
+def test_the_secret_is_in_the_settings_and_never_an_argument(tmp_path: Path) -> None:
     conf = configuration(tmp_path, "metadata_proxy_shared_secret = hush\n")
     settings = read_settings(conf)
     assert settings.secret == "hush"
@@ -79,7 +79,7 @@ def test_what_tools_read_of_the_agent(tmp_path: Path) -> None:
     }
 
 
-def test_what_decides_where_it_is_served_is_what_the_dhcp_role_goes_by(tmp_path: Path) -> None:
+def test_metadata_and_dhcp_roles_read_the_same_options(tmp_path: Path) -> None:
     text = "enable_isolated_metadata = true\nforce_metadata = true\nenable_metadata_network = true\n"
     options = read_options(configuration(tmp_path, f"{text}dhcp_distributed = true\nmetadata_port = 9000\n"))
     dhcp = options.dhcp

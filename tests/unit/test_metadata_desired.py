@@ -1,4 +1,4 @@
-"""Where metadata is wanted, and what differs from where it is."""
+"""Desired state and plan of the metadata proxy's listeners."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from neutrino.agent.dhcp.served import served
-from neutrino.agent.dhcp.settings import Settings
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.network import served_network
 from neutrino.agent.metadata.desired import (
-    Place,
-    Refused,
-    plan_listening,
+    MetadataNamespace,
+    NotServable,
+    plan_listeners,
     render_instance,
-    render_network_place,
-    render_router_place,
+    render_network,
+    render_router,
 )
-from neutrino.agent.metadata.messages import ANY_DEVICE, Listening, Sources
+from neutrino.agent.metadata.messages import ANY_DEVICE, ListenerState, Sources
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import FixedIp
@@ -25,13 +25,13 @@ from tests.support import metadata
 from tests.support.metadata import HOST, dhcp_port
 from tests.support.routing import address, interface
 
-ISOLATED = Settings(HOST, "/dhcp", enable_isolated_metadata=True)
+ISOLATED = DhcpSettings(HOST, "/dhcp", enable_isolated_metadata=True)
 
 
 def place_of(
-    network: DhcpNetwork, *ports: DhcpPort, settings: Settings = ISOLATED, known: Sequence[DhcpPort] = ()
-) -> Place | None:
-    return render_network_place(served(network, (dhcp_port(network.id), *ports), HOST), settings, known)
+    network: DhcpNetwork, *ports: DhcpPort, settings: DhcpSettings = ISOLATED, known: Sequence[DhcpPort] = ()
+) -> MetadataNamespace | None:
+    return render_network(served_network(network, (dhcp_port(network.id), *ports), HOST), settings, known)
 
 
 def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
@@ -49,9 +49,9 @@ def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
 
 def test_an_isolated_network_is_served_where_its_address_is() -> None:
     network = metadata.network("n1")
-    assert place_of(network) == Place("qdhcp-n1", Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
-    assert place_of(network, settings=Settings(HOST, "/dhcp")) is None, "nobody asked for it"
-    assert render_network_place(served(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
+    assert place_of(network) == MetadataNamespace("qdhcp-n1", Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
+    assert place_of(network, settings=DhcpSettings(HOST, "/dhcp")) is None, "nobody asked for it"
+    assert render_network(served_network(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
 
 
 def test_ipv6_where_there_is_a_subnet_of_it() -> None:
@@ -67,7 +67,7 @@ def test_a_network_whose_gateway_is_a_router_is_not_isolated() -> None:
     assert place_of(network, router_port(network, "r1"), settings=forced) is not None
 
 
-def test_a_metadata_network_speaks_for_its_router() -> None:
+def test_a_metadata_network_serves_the_networks_of_its_router() -> None:
     settings = dataclasses.replace(ISOLATED, enable_metadata_network=True)
     network = metadata.network("m1", "169.254.169.240/28", gateway_ip="169.254.169.241")
     assert network.project_id == "project-1"
@@ -81,22 +81,24 @@ def test_a_metadata_network_speaks_for_its_router() -> None:
     alone = place_of(network, settings=settings, known=others)
     assert alone is not None
     assert alone.sources.routed == ()
-    with pytest.raises(Refused, match="2 routers"):
+    with pytest.raises(NotServable, match="2 routers"):
         place_of(network, here, router_port(network, "r2"), settings=settings)
 
 
 def test_a_router_is_served_for_its_internal_networks() -> None:
     router = Router(id="r1", interfaces=(interface(2), interface(1)))
     links = {"qr-00000001-aa": "net-1", "qr-00000002-aa": "net-2"}
-    assert render_router_place(router, 9697) == Place("qrouter-r1", Sources(links), 9697)
-    assert render_router_place(router, 0) is None, "enable_metadata_proxy is off"
-    assert render_router_place(Router(id="r1"), 9697) is None, "nobody could ask"
-    assert render_router_place(Router(id="r1", interfaces=(interface(1),), admin_state_up=False), 9697) is None
+    assert render_router(router, 9697) == MetadataNamespace("qrouter-r1", Sources(links), 9697)
+    assert render_router(router, 0) is None, "enable_metadata_proxy is off"
+    assert render_router(Router(id="r1"), 9697) is None, "nobody could ask"
+    assert render_router(Router(id="r1", interfaces=(interface(1),), admin_state_up=False), 9697) is None
     six = Router(id="r1", interfaces=(interface(1, address("fd00::1", "fd00::/64")),))
-    assert render_router_place(six, 9697) == Place("qrouter-r1", Sources({"qr-00000001-aa": "net-1"}), 9697, ipv6=True)
+    assert render_router(six, 9697) == MetadataNamespace(
+        "qrouter-r1", Sources({"qr-00000001-aa": "net-1"}), 9697, ipv6=True
+    )
 
 
-def test_ports_of_instances_may_ask_and_no_others() -> None:
+def test_only_ports_of_instances_are_served() -> None:
     port = metadata.port("n1", 5, "10.0.0.5", "FD00:0::5")
     found = render_instance(port)
     assert found is not None
@@ -109,31 +111,36 @@ def test_ports_of_instances_may_ask_and_no_others() -> None:
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 ONE = Sources({"qr-1": "n1"})
-PLACE = Place("qrouter-r1", ONE, 9697)
-RIGHT = Listening(7, 9697, False, ("ipv4",), ONE)
+PLACE = MetadataNamespace("qrouter-r1", ONE, 9697)
+RIGHT = ListenerState(7, 9697, False, ("ipv4",), ONE)
 
 
 def test_what_is_right_is_left() -> None:
-    plan = plan_listening([PLACE], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
+    plan = plan_listeners([PLACE], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
     assert plan.text() == ""
 
 
 @pytest.mark.parametrize(
     ("has", "inode"),
-    [(None, 7), (RIGHT, 8), (Listening(7, 9698, False, ("ipv4",), ONE), 7), (Listening(7, 9697, True, (), ONE), 7)],
+    [
+        (None, 7),
+        (RIGHT, 8),
+        (ListenerState(7, 9698, False, ("ipv4",), ONE), 7),
+        (ListenerState(7, 9697, True, (), ONE), 7),
+    ],
 )
-def test_sockets_that_are_missing_or_not_those_wanted_are_opened(has: Listening | None, inode: int) -> None:
+def test_sockets_that_are_missing_or_not_those_wanted_are_opened(has: ListenerState | None, inode: int) -> None:
     known = {"qrouter-r1": has} if has is not None else {}
-    plan = plan_listening([PLACE], known, {"qrouter-r1": inode})
+    plan = plan_listeners([PLACE], known, {"qrouter-r1": inode})
     assert (plan.open, plan.close, plan.sources) == ((PLACE,), (), ())
 
 
 def test_other_sources_need_no_other_sockets() -> None:
     place = dataclasses.replace(PLACE, sources=Sources({"qr-1": "n1", "qr-2": "n2"}))
-    plan = plan_listening([place], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
+    plan = plan_listeners([place], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
     assert (plan.open, plan.sources) == ((), (place,))
 
 
 def test_sockets_in_a_namespace_that_is_gone_are_closed() -> None:
-    plan = plan_listening([PLACE], {"qrouter-r1": RIGHT, "qdhcp-n9": RIGHT}, {"qrouter-r1": None})
+    plan = plan_listeners([PLACE], {"qrouter-r1": RIGHT, "qdhcp-n9": RIGHT}, {"qrouter-r1": None})
     assert (plan.open, plan.close, plan.missing) == ((), ("qdhcp-n9", "qrouter-r1"), ("qrouter-r1",))

@@ -1,4 +1,4 @@
-"""Who asks, what of a request is passed on, and how often one may ask: the metadata process's pure parts."""
+"""Pure parts of the metadata proxy: directory, headers, rate limit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from neutrino.agent.metadata.messages import ANY_DEVICE, Instance, RateLimit, Sources
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.headers import framing_fault, origin_form, render_request, render_response, sign
-from neutrino.agent.metadata.proxy.rate import MOST_SOURCES, RateLimiter
+from neutrino.agent.metadata.proxy.http_proxy import framing_fault, origin_form, render_request, render_response, sign
+from neutrino.agent.metadata.proxy.rate_limit import MAX_SOURCES, RateLimiter
 
 VM = Instance("p1", "blue", "fa:16:3e:00:00:05", ("10.0.0.5", "fd00::5"), "vm-1", "project")
 
@@ -32,8 +32,8 @@ def test_an_address_counts_on_its_network_alone() -> None:
     assert directory.find(Sources({}), "eth0", "10.0.0.5") is None
 
 
-def test_in_a_router_the_device_says_which_network() -> None:
-    """An address of one of its networks that comes in from another is nobody's: it may have been routed there."""
+def test_in_a_router_the_device_decides_the_network() -> None:
+    """An address of one network that arrives from another one is not served: it may have been routed there."""
     directory = Directory([VM])
     for address in VM.addresses:
         assert directory.find(ROUTER, "qr-blue", address) is VM
@@ -72,7 +72,7 @@ def test_two_ports_of_one_instance_are_no_doubt() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_directory_that_changed_is_as_one_made_anew(seed: int) -> None:
+def test_an_updated_directory_equals_a_new_one(seed: int) -> None:
     choose, there, directory = random.Random(seed), {}, Directory()
     for _ in range(300):
         key = f"p{choose.randrange(8)}"
@@ -95,7 +95,7 @@ def test_a_directory_that_changed_is_as_one_made_anew(seed: int) -> None:
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_nova_hears_who_asks_from_us_alone() -> None:
+def test_an_instance_cannot_send_identifying_headers() -> None:
     given = [
         (b"host", b"169.254.169.254"),
         (b"X-Instance-Id", b"forged"),
@@ -128,7 +128,7 @@ def test_a_request_keeps_the_form_of_its_body() -> None:
     ]
 
 
-def test_where_a_request_ends_is_said_once() -> None:
+def test_ambiguous_framing_is_refused() -> None:
     chunked, length = (b"transfer-encoding", b"chunked"), (b"content-length", b"3")
     assert framing_fault(b"1.1", [chunked]) == framing_fault(b"1.1", [length]) == framing_fault(b"1.0", [length]) == ""
     assert "both" in framing_fault(b"1.1", [chunked, length])
@@ -179,6 +179,6 @@ def test_a_steady_source_under_the_limit_is_never_refused() -> None:
 
 def test_forged_sources_do_not_fill_the_memory() -> None:
     limiter = RateLimiter(RateLimit((4,), (10, 10), (10, 10)))
-    for number in range(MOST_SOURCES + 500):
+    for number in range(MAX_SOURCES + 500):
         limiter.allows("k", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
-    assert len(limiter._sources) == MOST_SOURCES
+    assert len(limiter._sources) == MAX_SOURCES

@@ -2,9 +2,8 @@
 
 import pytest
 
-from neutrino.dataplane.openflow.actions import canonical_actions
 from neutrino.dataplane.openflow.api import flow, parse_flow
-from neutrino.dataplane.openflow.match import canonical_match
+from neutrino.dataplane.openflow.text import canonical_actions, canonical_match
 
 
 @pytest.mark.parametrize(

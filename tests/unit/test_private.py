@@ -14,10 +14,12 @@ import sqlalchemy as sa
 
 from neutrino import private
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
-from neutrino.agent.main import _alone
+from neutrino.agent.dhcp.reconcile import FILE_MODE
+from neutrino.agent.main import _own_state
+from neutrino.agent.supervisor import write_file
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.socket_file import owned
+from neutrino.server.feed.listeners import owned_socket
 
 NETWORK = "00000000-0000-0000-0000-000000000001"
 
@@ -87,7 +89,7 @@ def test_the_directory_of_a_database_is_not_closed_where_it_was_there(tmp_path: 
 
 
 def test_the_feeds_socket_has_a_closed_directory(tmp_path: Path) -> None:
-    with owned(str(tmp_path / "run" / "feed.sock")):
+    with owned_socket(str(tmp_path / "run" / "feed.sock")):
         assert mode(tmp_path / "run") == 0o700
         assert mode(tmp_path / "run" / "feed.sock.lock") & 0o077 == 0
 
@@ -98,10 +100,11 @@ def test_an_agents_directory_can_be_passed_and_not_read(tmp_path: Path) -> None:
         if state.name == "old":
             state.mkdir()
             state.chmod(0o755)
-        with _alone(state):
+        with _own_state(state):
             assert mode(state) == 0o711
             assert mode(state / "agent.lock") & 0o077 == 0
-        Dnsmasq(str(state / "dhcp"), None).write(NETWORK, {"host": "x"})  # type: ignore[arg-type]
+        Dnsmasq(str(state / "dhcp"), None).record(NETWORK)  # type: ignore[arg-type]
+        write_file(state / "dhcp" / NETWORK / "host", "x", mode=FILE_MODE)
         assert (mode(state / "dhcp"), mode(state / "dhcp" / NETWORK)) == (0o711, 0o711)
         assert mode(state / "dhcp" / NETWORK / "host") == 0o644
 

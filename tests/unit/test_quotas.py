@@ -1,4 +1,4 @@
-"""The quota API through its routes, and the counters' repair."""
+"""The quota API through its routes, and the repair of counters."""
 
 from __future__ import annotations
 
@@ -154,13 +154,13 @@ def test_a_recount_finds_what_the_counters_say(world: World) -> None:
         tx.use("network", "a", 1, 100)
     pools = SubnetPools(world.db, world.quotas)
     values = {"name": "p", "prefixes": ["10.0.0.0/8"], "is_default": False, "shared": False}
-    made = [pools.create_subnetpool(ALICE, {**values, "project_id": project}) for project in ("a", "a", "b")]
-    pools.delete_subnetpool(ALICE, made[0]["id"], None)
+    made = [pools.create(ALICE, {**values, "project_id": project}) for project in ("a", "a", "b")]
+    pools.delete(ALICE, made[0]["id"], None)
     rbac = RbacPolicies(world.db, world.quotas)
     policy = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared", "project_id": "a"}
-    first = rbac.create_rbac_policy(ALICE, {**policy, "target_tenant": "b"})
-    rbac.create_rbac_policy(ALICE, {**policy, "target_tenant": "c"})
-    rbac.delete_rbac_policy(ALICE, first["id"], None)
+    first = rbac.create(ALICE, {**policy, "target_tenant": "b"})
+    rbac.create(ALICE, {**policy, "target_tenant": "c"})
+    rbac.delete(ALICE, first["id"], None)
     assert recount(world.db) == []
     assert counters(world.db) == {("a", "network"): 1, ("a", "rbac_policy"): 1}
     details = world.call(ADMIN, "GET", "/{key}/details", "a").body["quota"]

@@ -1,4 +1,4 @@
-"""RBAC policies: who may make them, and that none goes while somebody needs it."""
+"""RBAC policies: who may create them, and that none is deleted while a project depends on it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class World:
     def share(self, kind: str, key: str, target: str, action: str = SHARED, context: Context = ALICE) -> Object:
         body = {"object_type": kind, "object_id": key, "action": action, "target_tenant": target}
         items, _ = items_to_create(RBAC_POLICY, {"rbac_policy": body}, context)
-        return self.rbac.create_rbac_policy(context, items[0].values)
+        return self.rbac.create(context, items[0].values)
 
     def network(self, key: str) -> Any:
         c = t.networks.c
@@ -62,7 +62,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.db.close()
 
 
-def test_a_policy_is_shown_as_made_and_revises_its_network(world: World) -> None:
+def test_a_policy_increments_the_revision_of_its_network(world: World) -> None:
     network = world.insert(t.networks)
     made = world.share("network", network, "b")
     expected = {
@@ -75,12 +75,12 @@ def test_a_policy_is_shown_as_made_and_revises_its_network(world: World) -> None
         "target_tenant": "b",
     }
     assert made == expected
-    assert world.rbac.get_rbac_policy(ALICE, made["id"], None, False) == expected
-    assert world.rbac.get_rbac_policies(ALICE, Query(filters={"target_tenant": ("b",)})) == [expected]
-    assert world.rbac.get_rbac_policies(BOB, Query()) == []
+    assert world.rbac.show(ALICE, made["id"], None, False) == expected
+    assert world.rbac.index(ALICE, Query(filters={"target_tenant": ("b",)})) == [expected]
+    assert world.rbac.index(BOB, Query()) == []
     assert world.network(network).revision_number == 2
-    world.rbac.update_rbac_policy(ALICE, made["id"], {"target_tenant": "c"}, None)
-    world.rbac.delete_rbac_policy(ALICE, made["id"], None)
+    world.rbac.update(ALICE, made["id"], {"target_tenant": "c"}, None)
+    world.rbac.delete(ALICE, made["id"], None)
     assert world.network(network).revision_number == 4
     with world.db.read() as connection:
         c = t.changes.c
@@ -107,17 +107,17 @@ def test_what_cannot_be_shared(world: World) -> None:
     world.share("network", network, "c", context=ADMIN)
 
 
-def test_several_are_made_together_or_not_at_all(world: World) -> None:
+def test_a_bulk_create_is_all_or_nothing(world: World) -> None:
     network = world.insert(t.networks)
     one = {"object_type": "network", "object_id": network, "action": SHARED, "project_id": "a", "target_tenant": "b"}
     with pytest.raises(errors.DuplicateRbacPolicy):
-        world.rbac.create_rbac_policy_bulk(ALICE, [one, one])
-    assert world.rbac.get_rbac_policies(ALICE, Query()) == []
-    world.rbac.create_rbac_policy_bulk(ALICE, [one, {**one, "target_tenant": "c"}])
-    assert len(world.rbac.get_rbac_policies(ALICE, Query())) == 2
+        world.rbac.create_several(ALICE, [one, one])
+    assert world.rbac.index(ALICE, Query()) == []
+    world.rbac.create_several(ALICE, [one, {**one, "target_tenant": "c"}])
+    assert len(world.rbac.index(ALICE, Query())) == 2
 
 
-def test_only_so_many_as_the_quota_says(world: World) -> None:
+def test_the_quota_is_enforced(world: World) -> None:
     network = world.insert(t.networks)
     for number in range(10):
         world.share("network", network, f"p{number}")
@@ -130,13 +130,13 @@ def test_a_network_stays_shared_while_others_have_ports_on_it(world: World) -> N
     policy = world.share("network", network, "b")
     mine, theirs = world.port(network, "a"), world.port(network, "b")
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ALICE, policy["id"], None)
+        world.rbac.delete(ALICE, policy["id"], None)
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.update_rbac_policy(ALICE, policy["id"], {"target_tenant": "c"}, None)
+        world.rbac.update(ALICE, policy["id"], {"target_tenant": "c"}, None)
     world.gone(theirs)
-    world.rbac.delete_rbac_policy(ALICE, policy["id"], None)
+    world.rbac.delete(ALICE, policy["id"], None)
     with pytest.raises(errors.RbacPolicyNotFound):
-        world.rbac.delete_rbac_policy(ALICE, policy["id"], None)
+        world.rbac.delete(ALICE, policy["id"], None)
     world.gone(mine)
 
 
@@ -145,23 +145,23 @@ def test_another_policy_that_covers_the_ports_is_enough(world: World) -> None:
     everyone = world.share("network", network, "*", context=ADMIN)
     single = world.share("network", network, "b")
     world.port(network, "b")
-    world.rbac.delete_rbac_policy(ALICE, single["id"], None)  # all may still
+    world.rbac.delete(ALICE, single["id"], None)  # all may still
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ADMIN, everyone["id"], None)
+        world.rbac.delete(ADMIN, everyone["id"], None)
     again = world.share("network", network, "b")
     world.port(network, "")  # of no project: the server's own
-    world.rbac.delete_rbac_policy(ADMIN, everyone["id"], None)  # b may still
-    world.rbac.update_rbac_policy(ADMIN, again["id"], {"target_tenant": "*"}, None)
+    world.rbac.delete(ADMIN, everyone["id"], None)  # b may still
+    world.rbac.update(ADMIN, again["id"], {"target_tenant": "*"}, None)
 
 
-def test_an_update_cannot_make_a_double(world: World) -> None:
+def test_an_update_cannot_make_a_duplicate(world: World) -> None:
     network = world.insert(t.networks)
     world.share("network", network, "b")
     other = world.share("network", network, "c")
     with pytest.raises(errors.DuplicateRbacPolicy):
-        world.rbac.update_rbac_policy(ALICE, other["id"], {"target_tenant": "b"}, None)
+        world.rbac.update(ALICE, other["id"], {"target_tenant": "b"}, None)
     with pytest.raises(errors.InvalidInput):
-        world.rbac.update_rbac_policy(BOB, other["id"], {"target_tenant": "d"}, None)
+        world.rbac.update(BOB, other["id"], {"target_tenant": "d"}, None)
 
 
 def test_external_access_makes_a_network_external_as_long_as_it_lasts(world: World) -> None:
@@ -169,30 +169,30 @@ def test_external_access_makes_a_network_external_as_long_as_it_lasts(world: Wor
     first = world.share("network", network, "b", EXTERNAL, ADMIN)
     assert world.network(network) == (2, True)
     second = world.share("network", network, "c", EXTERNAL, ADMIN)
-    world.rbac.delete_rbac_policy(ADMIN, first["id"], None)
+    world.rbac.delete(ADMIN, first["id"], None)
     assert world.network(network).external is True
     gateway = world.port(network, "", device_owner="network:router_gateway")
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ADMIN, second["id"], None)
+        world.rbac.delete(ADMIN, second["id"], None)
     world.gone(gateway)
-    world.rbac.delete_rbac_policy(ADMIN, second["id"], None)
+    world.rbac.delete(ADMIN, second["id"], None)
     assert world.network(network) == (5, False)
 
 
-def test_the_default_external_network_is_for_all(world: World) -> None:
+def test_the_default_external_network_stays_shared_with_all(world: World) -> None:
     network = world.insert(t.networks, is_default=True)
     policy = world.share("network", network, "*", EXTERNAL, ADMIN)
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ADMIN, policy["id"], None)
+        world.rbac.delete(ADMIN, policy["id"], None)
 
 
-def test_other_parts_tell_of_their_users(world: World) -> None:
+def test_further_queries_for_users(world: World) -> None:
     network = world.insert(t.networks)
     policy = world.share("network", network, "b", EXTERNAL)
     users = {("network", EXTERNAL): (lambda key: sa.select(sa.literal("b")),)}
     more = RbacPolicies(world.db, Quotas(world.db, {}), users)
     with pytest.raises(errors.RbacPolicyInUse):
-        more.delete_rbac_policy(ALICE, policy["id"], None)
+        more.delete(ALICE, policy["id"], None)
 
 
 def test_a_security_group_stays_shared_while_ports_use_it(world: World) -> None:
@@ -202,9 +202,9 @@ def test_a_security_group_stays_shared_while_ports_use_it(world: World) -> None:
     with world.db.transaction() as tx:
         tx.execute(sa.insert(t.port_security_groups).values(port_id=port, security_group_id=group))
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ALICE, policy["id"], None)
+        world.rbac.delete(ALICE, policy["id"], None)
     world.gone(port)
-    world.rbac.delete_rbac_policy(ALICE, policy["id"], None)
+    world.rbac.delete(ALICE, policy["id"], None)
 
 
 POOL = {"ip_version": 4, "default_prefixlen": 24, "min_prefixlen": 8, "max_prefixlen": 32}
@@ -220,10 +220,10 @@ def test_a_pool_and_its_scope_stay_shared_while_they_are_used(world: World) -> N
     network = world.insert(t.networks)
     world.insert(t.subnets, network_id=network, project_id="b", ip_version=4, cidr="10.0.0.0/24", subnetpool_id=pool)
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ALICE, of_pool["id"], None)
+        world.rbac.delete(ALICE, of_pool["id"], None)
     world.insert(t.subnetpools, **POOL, address_scope_id=scope, project_id="b")
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ALICE, of_scope["id"], None)
+        world.rbac.delete(ALICE, of_scope["id"], None)
 
 
 def test_an_address_group_stays_shared_while_rules_use_it(world: World) -> None:
@@ -240,4 +240,4 @@ def test_an_address_group_stays_shared_while_rules_use_it(world: World) -> None:
         identity="x",
     )
     with pytest.raises(errors.RbacPolicyInUse):
-        world.rbac.delete_rbac_policy(ALICE, policy["id"], None)
+        world.rbac.delete(ALICE, policy["id"], None)

@@ -1,4 +1,4 @@
-"""The registry of agents: one row an agent, whoever reports at once, and a clock that says who is alive."""
+"""The agent registry: one row per agent under concurrent reports, and agents that are alive or dead by a clock."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.model import agents as words
-from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked, read_report
+from neutrino.model.agents import AgentState, AgentStatus, BadReport, checked
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_failover import Move
-from neutrino.server.hosts.liveness import Sweeper
-from neutrino.server.hosts.registry import Registry, alive, stamp
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
+from neutrino.server.hosts.registry import Registry, timestamp
+from neutrino.server.scheduling.scheduler import Move, Sweeper
 
 NOON = 1_800_000_000.0
 OVS = AgentState(words.OVS, "neutrino-agent", "h1", "N/A", configurations={"bridge_mappings": {"physnet1": "br-ex"}})
@@ -62,7 +62,7 @@ def test_the_first_report_makes_the_agent(db: Database, registry: Registry) -> N
     (row,) = rows(db)
     assert report.status is AgentStatus.NEW
     assert report.agent_id == row["id"]
-    assert row["created_at"] == row["started_at"] == row["heartbeat_timestamp"] == stamp(NOON)
+    assert row["created_at"] == row["started_at"] == row["heartbeat_timestamp"] == timestamp(NOON)
     assert (row["load"], row["availability_zone"], row["admin_state_up"]) == (3, "nova", True)
     assert [(c["kind"], c["object_id"], c["deleted"]) for c in rows(db, t.changes)] == [("agent", row["id"], False)]
 
@@ -74,7 +74,7 @@ def test_a_heartbeat_without_news_writes_the_time_alone(db: Database, registry: 
     (row,) = rows(db)
     assert report.status is AgentStatus.ALIVE
     assert not report.needs_everything
-    assert (row["heartbeat_timestamp"], row["started_at"]) == (stamp(NOON + 30), stamp(NOON))
+    assert (row["heartbeat_timestamp"], row["started_at"]) == (timestamp(NOON + 30), timestamp(NOON))
     assert len(rows(db, t.changes)) == 1
 
 
@@ -92,7 +92,7 @@ def test_a_start_is_noted(db: Database, registry: Registry, clock: Clock) -> Non
     clock.now += 5
     report = registry.report(replace(OVS, start_flag=True))
     assert (report.status, report.started, report.needs_everything) == (AgentStatus.ALIVE, True, True)
-    assert rows(db)[0]["started_at"] == stamp(NOON + 5)
+    assert rows(db)[0]["started_at"] == timestamp(NOON + 5)
 
 
 @pytest.mark.parametrize("silence, status", [(75, AgentStatus.ALIVE), (76, AgentStatus.REVIVED)])
@@ -103,11 +103,11 @@ def test_revived_means_was_dead(registry: Registry, clock: Clock, silence: int, 
     assert registry.report(OVS).status is AgentStatus.ALIVE
 
 
-def test_alive_is_a_matter_of_the_last_report() -> None:
-    row = {"heartbeat_timestamp": stamp(NOON)}
-    assert alive(row, NOON + 75, 75)
-    assert alive(row, NOON - 10, 75)
-    assert not alive(row, NOON + 76, 75)
+def test_alive_depends_on_the_time_of_the_last_report(registry: Registry) -> None:
+    row = {"heartbeat_timestamp": timestamp(NOON)}
+    assert registry.alive(row, NOON + 75)
+    assert registry.alive(row, NOON - 10)
+    assert not registry.alive(row, NOON + 76)
 
 
 def test_eight_at_once_make_one_agent(db: Database, registry: Registry) -> None:
@@ -169,16 +169,11 @@ def test_agents_on_a_host(db: Database, registry: Registry, clock: Clock) -> Non
         found = {agent["agent_type"]: agent for agent in registry.agents_on(connection, "h1")}
         assert len(statements) == 1
         assert registry.agents_on(connection, "h3") == []
-        assert [a["host"] for a in registry.live_agents(connection, words.DHCP)] == ["h1"]
-        assert registry.live_agents(connection, words.OVS) == []
+        assert registry.has_live(connection, "h1", words.DHCP)
+        assert not registry.has_live(connection, "h1", words.OVS)
     assert found[words.OVS]["configurations"] == {"bridge_mappings": {"physnet1": "br-ex"}}
     assert (found[words.OVS]["alive"], found[words.DHCP]["alive"]) == (False, True)
     assert found[words.DHCP]["admin_state_up"] is True
-
-
-def test_new_agents_may_begin_down(db: Database, clock: Clock) -> None:
-    Registry(db, clock=clock, enable_new_agents=False).report(DHCP)
-    assert rows(db)[0]["admin_state_up"] is False
 
 
 @pytest.mark.parametrize(
@@ -198,8 +193,6 @@ def test_new_agents_may_begin_down(db: Database, clock: Clock) -> None:
 def test_a_report_of_the_wrong_shape_names_its_host(db: Database, registry: Registry, wrong: dict[str, Any]) -> None:
     good = {"agent_type": words.OVS, "binary": "b", "host": "compute-7", "topic": "t"}
     with pytest.raises(BadReport, match="compute-7"):
-        read_report(good | wrong)
-    with pytest.raises(BadReport, match="compute-7"):
         registry.report(AgentState(**(good | wrong)))
     assert rows(db) == []
 
@@ -212,12 +205,10 @@ def test_what_cannot_be_stored_is_refused() -> None:
 
 def test_reports_of_other_releases_are_read() -> None:
     least = {"agent_type": words.OVS, "binary": "b", "host": "h", "topic": "t"}
-    assert read_report(least) == AgentState(words.OVS, "b", "h", "t")
-    assert read_report(least | {"of_the_next_release": 1, "start_flag": True}).start_flag
-    with pytest.raises(BadReport):
-        read_report([1])
-    with pytest.raises(BadReport, match="missing required field `topic`"):
-        read_report({"agent_type": words.OVS, "binary": "b", "host": "h"})
+    assert msgspec.convert(least, AgentState) == AgentState(words.OVS, "b", "h", "t")
+    assert msgspec.convert(least | {"of_the_next_release": 1, "start_flag": True}, AgentState).start_flag
+    with pytest.raises(msgspec.ValidationError, match="missing required field `topic`"):
+        msgspec.convert({"agent_type": words.OVS, "binary": "b", "host": "h"}, AgentState)
 
 
 @pytest.mark.parametrize("said, load", [(7, 7), (-1, 0), ("many", 0), (None, 0), (2**40, 2**31 - 1)])
@@ -231,10 +222,11 @@ def test_load_is_what_a_dhcp_agent_says(db: Database, registry: Registry, said: 
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-class Sweeps:
-    """A scheduler that notes that it was asked, and stops the loop after some times."""
+class Sweeps(DhcpScheduler):
+    """A scheduler that counts its calls, and stops the loop after some of them."""
 
     def __init__(self, stop: threading.Event | None = None, times: int = 0) -> None:
+        self.placements = NETWORKS
         self.asked = 0
         self._stop, self._times = stop, times
 
@@ -252,18 +244,18 @@ def test_the_sweeper_goes_on_after_a_failure(
 ) -> None:
     stop = threading.Event()
     scheduler = Sweeps(stop, times=3)
-    sweeper = Sweeper(scheduler, registry, 0.001, stop)
+    sweeper = Sweeper([scheduler], registry, 0.001, stop)
     clock.now += 75
     with caplog.at_level(logging.WARNING):
         sweeper.run()
     assert scheduler.asked == 3
     assert "the first one fails" in caplog.text
-    assert "Network net left DHCP agents a1, which serve no more, for a2" in caplog.text
+    assert "network net moved from DHCP agents a1, which are dead or disabled, to a2" in caplog.text
 
 
 def test_agents_get_time_after_a_start_and_a_leap_of_the_clock(registry: Registry, clock: Clock) -> None:
     scheduler = Sweeps()
-    sweeper = Sweeper(scheduler, registry, 30, threading.Event())
+    sweeper = Sweeper([scheduler], registry, 30, threading.Event())
     judged = []
     for step in (30, 30, 30, 30, 3600, 30, 30, 30, -500, 30, 30, 30):
         clock.now += step

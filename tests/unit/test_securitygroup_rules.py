@@ -1,4 +1,4 @@
-"""What makes a security-group rule valid, and when two are the same: the API's types and the pure checks together."""
+"""Validation and identity of security group rules: the types of the API and the pure checks together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The security-group plugin on a database: what it makes, shows, refuses, counts and tells; also with many at once."""
+"""The security group plugin on a database: objects, errors, quotas and the change log; also concurrently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.securitygroups.usable import check_usable
+from neutrino.server.securitygroups.views import check_usable
 from tests.support.security_groups import (
     ADMIN,
     ALICE,
@@ -70,13 +70,13 @@ def count_queries(db: Database, action: Callable[[], Any]) -> int:
 def test_plugin_has_a_method_for_every_verb(plugin: SecurityGroups) -> None:
     served = serve([plugin])
     assert [one.resource.name for one in served] == ["security_group", "security_group_rule"]
-    assert all(one.create_bulk is not None for one in served)
+    assert all(one.create_several is not None for one in served)
     assert served[1].target is not None
 
 
 class TestDefaultGroup:
     def test_is_there_when_one_looks(self, plugin: SecurityGroups) -> None:
-        listed = plugin.get_security_groups(ALICE, Query({"name": ("default",)}))
+        listed = plugin.index(ALICE, Query({"name": ("default",)}))
         assert len(listed) == 1
         group = shown(plugin, listed[0]["id"])
         assert (group["name"], group["description"]) == ("default", "Default security group")
@@ -101,12 +101,12 @@ class TestDefaultGroup:
         assert plugin.ensure_default("bob") != first
 
     def test_is_made_by_a_list_of_rules(self, plugin: SecurityGroups) -> None:
-        assert len(plugin.get_security_group_rules(ALICE, Query())) == 4
+        assert len(plugin.rules.index(ALICE, Query())) == 4
 
     def test_is_made_for_the_project_that_an_admin_asks_about(self, plugin: SecurityGroups, db: Database) -> None:
-        plugin.get_security_groups(BOB, Query({"project_id": ("alice",)}))
+        plugin.index(BOB, Query({"project_id": ("alice",)}))
         assert counted(db, t.security_groups) == 0
-        plugin.get_security_groups(ADMIN, Query({"project_id": ("alice",)}, everyone=True))
+        plugin.index(ADMIN, Query({"project_id": ("alice",)}, everyone=True))
         assert counted(db, t.security_groups, t.security_groups.c.project_id == "alice") == 1
 
     def test_is_made_whatever_the_quota_and_counted(self, db: Database) -> None:
@@ -117,21 +117,21 @@ class TestDefaultGroup:
     def test_keeps_its_name(self, plugin: SecurityGroups) -> None:
         key = plugin.ensure_default("alice")
         with pytest.raises(errors.SecurityGroupCannotUpdateDefault):
-            plugin.update_security_group(ALICE, key, {"name": "other"}, None)
-        changed = plugin.update_security_group(ALICE, key, {"description": "still default"}, None)
+            plugin.update(ALICE, key, {"name": "other"}, None)
+        changed = plugin.update(ALICE, key, {"description": "still default"}, None)
         assert (changed["description"], changed["revision_number"], changed["name"]) == ("still default", 2, "default")
 
     def test_only_an_admin_removes_it_and_only_unused(self, plugin: SecurityGroups, db: Database) -> None:
         key = plugin.ensure_default("alice")
         with pytest.raises(errors.SecurityGroupCannotRemoveDefault):
-            plugin.delete_security_group(ALICE, key, None)
+            plugin.delete(ALICE, key, None)
         port = put_on_port(db, key)
         for context in (ALICE, ADMIN):
             with pytest.raises(errors.SecurityGroupInUse):
-                plugin.delete_security_group(context, key, None)
+                plugin.delete(context, key, None)
         with db.transaction() as tx:
             tx.execute(sa.delete(t.ports).where(t.ports.c.id == port))
-        plugin.delete_security_group(ADMIN, key, None)
+        plugin.delete(ADMIN, key, None)
         assert counted(db, t.default_security_groups) == 0
         assert plugin.ensure_default("alice") != key
         assert (used(db, "security_group"), used(db, "security_group_rule")) == (1, 4)
@@ -161,25 +161,25 @@ class TestGroups:
     def test_rules_in_a_group_are_as_they_are_alone(self, plugin: SecurityGroups) -> None:
         key = make_group(plugin)["id"]
         made = make_rule(plugin, key, protocol="tcp", port_range_min=1, port_range_max=2)
-        alone = plugin.get_security_group_rule(ALICE, made["id"], None, True)
+        alone = plugin.rules.show(ALICE, made["id"], None, True)
         assert msgspec.json.decode(msgspec.json.encode(alone)) == made
         assert made in shown(plugin, key)["security_group_rules"]
 
     def test_a_list_has_as_many_queries_for_many_groups_as_for_few(self, plugin: SecurityGroups, db: Database) -> None:
         def queries(query: Query) -> int:
-            return count_queries(db, lambda: plugin.get_security_groups(ALICE, query))
+            return count_queries(db, lambda: plugin.index(ALICE, query))
 
         plugin.ensure_default("alice")
         few = queries(Query())
-        plugin.create_security_group_bulk(ALICE, parsed(SECURITY_GROUP, [{"name": str(i)} for i in range(9)]))
+        plugin.create_several(ALICE, parsed(SECURITY_GROUP, [{"name": str(i)} for i in range(9)]))
         assert queries(Query()) == few == 3, "the default group, the groups, their rules"
         assert queries(Query(fields=("name",))) == 2
-        listed = plugin.get_security_groups(ALICE, Query(fields=("name", "security_group_rules")))
+        listed = plugin.index(ALICE, Query(fields=("name", "security_group_rules")))
         assert sorted(len(group["security_group_rules"]) for group in listed) == [2] * 9 + [4]
 
     def test_bulk_is_all_or_nothing(self, plugin: SecurityGroups, db: Database) -> None:
         with pytest.raises(errors.OverQuota):
-            plugin.create_security_group_bulk(ALICE, parsed(SECURITY_GROUP, [{"name": str(i)} for i in range(20)]))
+            plugin.create_several(ALICE, parsed(SECURITY_GROUP, [{"name": str(i)} for i in range(20)]))
         assert counted(db, t.security_groups) == 1
         assert used(db, "security_group") == 1
 
@@ -191,21 +191,21 @@ class TestGroups:
 
     def test_update(self, plugin: SecurityGroups, db: Database) -> None:
         key = make_group(plugin, name="web")["id"]
-        changed = plugin.update_security_group(ALICE, key, {"name": "web2", "stateful": False}, 1)
+        changed = plugin.update(ALICE, key, {"name": "web2", "stateful": False}, 1)
         assert (changed["name"], changed["stateful"], changed["revision_number"]) == ("web2", False, 2)
         assert len(changed["security_group_rules"]) == 2
         assert shown(plugin, key)["name"] == "web2"
         assert last_change(db, key) == (2, False)
         with pytest.raises(errors.RevisionNumberConstraintFailed):
-            plugin.update_security_group(ALICE, key, {"name": "web3"}, 1)
+            plugin.update(ALICE, key, {"name": "web3"}, 1)
 
     def test_kind_stays_while_in_use(self, plugin: SecurityGroups, db: Database) -> None:
         key = make_group(plugin)["id"]
         put_on_port(db, key)
         with pytest.raises(errors.SecurityGroupInUse):
-            plugin.update_security_group(ALICE, key, {"stateful": False, "name": "x"}, None)
+            plugin.update(ALICE, key, {"stateful": False, "name": "x"}, None)
         assert shown(plugin, key)["name"] == ""
-        assert plugin.update_security_group(ALICE, key, {"stateful": True}, None)["stateful"] is True
+        assert plugin.update(ALICE, key, {"stateful": True}, None)["stateful"] is True
 
     def test_delete(self, plugin: SecurityGroups, db: Database) -> None:
         key, other = make_group(plugin)["id"], make_group(plugin)["id"]
@@ -215,9 +215,9 @@ class TestGroups:
         with db.transaction() as tx:
             tx.execute(sa.insert(t.tags), [{"object_id": o, "tag": "x"} for o in (key, rule, own)])
         share(db, key, "bob")
-        plugin.delete_security_group(ALICE, key, None)
-        assert plugin.get_security_group(ALICE, key, None, True) is None
-        assert plugin.get_security_group_rule(ALICE, rule, None, True) is None
+        plugin.delete(ALICE, key, None)
+        assert plugin.show(ALICE, key, None, True) is None
+        assert plugin.rules.show(ALICE, rule, None, True) is None
         assert (counted(db, t.tags), counted(db, t.rbac_policies)) == (0, 0)
         left = counted(db, t.security_group_rules)
         assert left == 4 + 2
@@ -225,26 +225,26 @@ class TestGroups:
         assert last_change(db, key)[1] is True
         assert last_change(db, other) == (shown(plugin, other)["revision_number"], False) == (3, False)
         with pytest.raises(errors.SecurityGroupNotFound):
-            plugin.delete_security_group(ALICE, key, None)
+            plugin.delete(ALICE, key, None)
 
     def test_delete_of_a_used_group_is_refused(self, plugin: SecurityGroups, db: Database) -> None:
         key = make_group(plugin)["id"]
         put_on_port(db, key)
         with pytest.raises(errors.SecurityGroupInUse):
-            plugin.delete_security_group(ALICE, key, None)
+            plugin.delete(ALICE, key, None)
 
 
 class TestSharing:
     def test_a_group_is_seen_by_those_it_is_shared_with(self, plugin: SecurityGroups, db: Database) -> None:
         key = make_group(plugin, name="web")["id"]
-        assert plugin.get_security_group(BOB, key, None, False) is None
+        assert plugin.show(BOB, key, None, False) is None
         share(db, key, "bob")
         assert shown(plugin, key, BOB)["shared"] is True
         assert len(shown(plugin, key, BOB)["security_group_rules"]) == 2
         assert shown(plugin, key, ALICE)["shared"] is False, "as Alice sees it, it is only hers"
-        listed = plugin.get_security_groups(BOB, Query({"shared": (True,)}))
+        listed = plugin.index(BOB, Query({"shared": (True,)}))
         assert [group["id"] for group in listed] == [key]
-        listed = plugin.get_security_groups(BOB, Query({"shared": (False,)}))
+        listed = plugin.index(BOB, Query({"shared": (False,)}))
         assert [group["name"] for group in listed] == ["default"]
 
     def test_what_a_port_may_have(self, plugin: SecurityGroups, db: Database) -> None:
@@ -326,7 +326,7 @@ class TestRules:
         assert [rule["port_range_min"] for rule in made] == [1, 2, 3]
         assert shown(plugin, key)["revision_number"] == 2
         assert last_change(db, key) == (2, False)
-        plugin.delete_security_group_rule(ALICE, made[0]["id"], None)
+        plugin.rules.delete(ALICE, made[0]["id"], None)
         assert shown(plugin, key)["revision_number"] == 3
         assert last_change(db, key) == (3, False)
         assert used(db, "security_group_rule") == 4 + 2 + 2
@@ -355,15 +355,15 @@ class TestRules:
         with pytest.raises(errors.SecurityGroupNotFound):
             make_rule(plugin, NOWHERE)
         with pytest.raises(errors.SecurityGroupNotFound):
-            plugin.security_group_rule_target(ALICE, {"security_group_id": NOWHERE})
+            plugin.rules.target(ALICE, {"security_group_id": NOWHERE})
 
     def test_policy_learns_whose_the_group_is(self, plugin: SecurityGroups) -> None:
         key = make_group(plugin)["id"]
         expected = {"security_group:project_id": "alice"}
-        assert plugin.security_group_rule_target(BOB, {"security_group_id": key}) == expected
+        assert plugin.rules.target(BOB, {"security_group_id": key}) == expected
         made = make_rule(plugin, key, ADMIN)
         assert made["project_id"] == "ops"
-        found = plugin.get_security_group_rule(ALICE, made["id"], ("id", "security_group:project_id"), False)
+        found = plugin.rules.show(ALICE, made["id"], ("id", "security_group:project_id"), False)
         assert found == {"id": made["id"], **expected}
 
     def test_rules_are_listed_for_their_groups_owner(self, plugin: SecurityGroups) -> None:
@@ -371,23 +371,23 @@ class TestRules:
         make_rule(plugin, key, ADMIN, protocol="tcp", port_range_min=7, port_range_max=7)
         make_rule(plugin, key, protocol="tcp", port_range_min=5, port_range_max=5)
         query = Query({"protocol": ("tcp",)}, ("port_range_min",), (Sort("port_range_min"),))
-        assert plugin.get_security_group_rules(ALICE, query) == [{"port_range_min": 5}, {"port_range_min": 7}]
-        assert plugin.get_security_group_rules(BOB, query) == []
-        of_default = plugin.get_security_group_rules(ALICE, Query({"belongs_to_default_sg": (True,)}))
+        assert plugin.rules.index(ALICE, query) == [{"port_range_min": 5}, {"port_range_min": 7}]
+        assert plugin.rules.index(BOB, query) == []
+        of_default = plugin.rules.index(ALICE, Query({"belongs_to_default_sg": (True,)}))
         assert len(of_default) == 4
 
     def test_a_rule_does_not_change(self, plugin: SecurityGroups) -> None:
         made = make_rule(plugin, make_group(plugin)["id"], description="x")
         with pytest.raises(errors.HTTPBadRequest):
-            plugin.update_security_group_rule(ALICE, made["id"], {"description": "y"}, None)
-        assert plugin.update_security_group_rule(ALICE, made["id"], {"description": "x"}, None)["id"] == made["id"]
+            plugin.rules.update(ALICE, made["id"], {"description": "y"}, None)
+        assert plugin.rules.update(ALICE, made["id"], {"description": "x"}, None)["id"] == made["id"]
         with pytest.raises(errors.SecurityGroupRuleNotFound):
-            plugin.update_security_group_rule(ALICE, NOWHERE, {}, None)
+            plugin.rules.update(ALICE, NOWHERE, {}, None)
 
     def test_delete(self, plugin: SecurityGroups) -> None:
         made = make_rule(plugin, make_group(plugin)["id"])
         with pytest.raises(errors.RevisionNumberConstraintFailed):
-            plugin.delete_security_group_rule(ALICE, made["id"], 4)
-        plugin.delete_security_group_rule(ALICE, made["id"], 0)
+            plugin.rules.delete(ALICE, made["id"], 4)
+        plugin.rules.delete(ALICE, made["id"], 0)
         with pytest.raises(errors.SecurityGroupRuleNotFound):
-            plugin.delete_security_group_rule(ALICE, made["id"], None)
+            plugin.rules.delete(ALICE, made["id"], None)

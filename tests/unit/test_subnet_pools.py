@@ -41,11 +41,11 @@ class World:
     def pool(self, *cidrs: str, context: Context = ALICE, **values: Any) -> Object:
         body = {"subnetpool": {"name": "p", "prefixes": list(cidrs), **values}}
         items, _ = items_to_create(SUBNETPOOL, body, context)
-        return self.pools.create_subnetpool(context, items[0].values)
+        return self.pools.create(context, items[0].values)
 
     def scope(self, context: Context = ALICE, ip_version: int = 4, shared: bool = False) -> str:
         values = {"name": "s", "ip_version": ip_version, "shared": shared, "project_id": context.project_id}
-        return str(self.scopes.create_address_scope(context, values)["id"])
+        return str(self.scopes.create(context, values)["id"])
 
     def network(self) -> str:
         made = fresh({"name": "n", "project_id": "a"})
@@ -113,7 +113,7 @@ def test_a_new_pool_shows_its_compacted_prefixes_and_bounds(world: World) -> Non
         max_prefixlen=28,
         address_scope_id=scope,
     )
-    shown = world.pools.get_subnetpool(ALICE, made["id"], None, False)
+    shown = world.pools.show(ALICE, made["id"], None, False)
     assert shown is not None
     shown = subnet_pools.VIEW.decoded(shown)
     assert shown == {
@@ -168,24 +168,24 @@ def test_what_a_pool_cannot_be(
 
 def test_prefixes_only_grow(world: World) -> None:
     made = world.pool("10.128.0.0/15")
-    same = world.pools.update_subnetpool(ALICE, made["id"], {"prefixes": ["10.128.0.0/15"]}, None)
+    same = world.pools.update(ALICE, made["id"], {"prefixes": ["10.128.0.0/15"]}, None)
     assert same["revision_number"] == 1
-    more = world.pools.update_subnetpool(ALICE, made["id"], {"prefixes": ["10.128.0.0/14", "10.128.0.0/15"]}, None)
+    more = world.pools.update(ALICE, made["id"], {"prefixes": ["10.128.0.0/14", "10.128.0.0/15"]}, None)
     assert more["prefixes"] == ["10.128.0.0/14"]
     for fewer in (["10.128.0.0/17"], []):
         with pytest.raises(errors.IllegalSubnetPoolPrefixUpdate):
-            world.pools.update_subnetpool(ALICE, made["id"], {"prefixes": fewer}, None)
+            world.pools.update(ALICE, made["id"], {"prefixes": fewer}, None)
     with pytest.raises(errors.PrefixVersionMismatch):
-        world.pools.update_subnetpool(ALICE, made["id"], {"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, None)
+        world.pools.update(ALICE, made["id"], {"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, None)
     with pytest.raises(errors.IllegalSubnetPoolPrefixBounds):
-        world.pools.update_subnetpool(ALICE, made["id"], {"max_prefixlen": 7}, None)
+        world.pools.update(ALICE, made["id"], {"max_prefixlen": 7}, None)
 
 
 def test_an_update_that_insists_on_a_revision_gets_it_or_nothing(world: World) -> None:
     made = world.pool("10.0.0.0/8")
-    assert world.pools.update_subnetpool(ALICE, made["id"], {"name": "x"}, 0)["revision_number"] == 1
+    assert world.pools.update(ALICE, made["id"], {"name": "x"}, 0)["revision_number"] == 1
     with pytest.raises(errors.RevisionNumberConstraintFailed):
-        world.pools.update_subnetpool(ALICE, made["id"], {"name": "y"}, 0)
+        world.pools.update(ALICE, made["id"], {"name": "y"}, 0)
 
 
 def test_one_default_pool_per_ip_version(world: World) -> None:
@@ -195,7 +195,7 @@ def test_one_default_pool_per_ip_version(world: World) -> None:
         world.pool("11.0.0.0/8", context=ADMIN, is_default=True)
     other = world.pool("11.0.0.0/8", context=ADMIN)
     with pytest.raises(errors.InvalidInput):
-        world.pools.update_subnetpool(ADMIN, other["id"], {"is_default": True}, None)
+        world.pools.update(ADMIN, other["id"], {"is_default": True}, None)
     with world.db.read() as connection:
         found = subnet_pools.load_default(connection, 6)
         assert found is not None
@@ -224,31 +224,31 @@ def test_a_pool_with_subnets_stays(world: World) -> None:
     pool = world.pool("10.0.0.0/16")
     subnet = world.subnet(pool, "10.0.0.0/24")
     with pytest.raises(errors.SubnetPoolDeleteError):
-        world.pools.delete_subnetpool(ALICE, pool["id"], None)
+        world.pools.delete(ALICE, pool["id"], None)
     with world.db.transaction() as tx:
         tx.execute(sa.delete(t.subnets).where(t.subnets.c.id == subnet))
-    world.pools.delete_subnetpool(ALICE, pool["id"], None)
-    assert world.pools.get_subnetpool(ALICE, pool["id"], None, True) is None
+    world.pools.delete(ALICE, pool["id"], None)
+    assert world.pools.show(ALICE, pool["id"], None, True) is None
     with pytest.raises(errors.SubnetPoolNotFound):
-        world.pools.delete_subnetpool(ALICE, pool["id"], None)
+        world.pools.delete(ALICE, pool["id"], None)
 
 
 def test_a_shared_pool_is_seen_by_all_and_others_by_their_owner(world: World) -> None:
     world.pool("10.0.0.0/16")
     shared = world.pool("10.0.0.0/16", context=ADMIN, shared=True)
-    seen = world.pools.get_subnetpools(BOB, Query(fields=("id", "shared")))
+    seen = world.pools.index(BOB, Query(fields=("id", "shared")))
     assert seen == [{"id": shared["id"], "shared": True}]
 
 
-def test_several_are_made_together_or_not_at_all(world: World) -> None:
+def test_a_bulk_create_is_all_or_nothing(world: World) -> None:
     scope = world.scope()
     values = {"name": "p", "project_id": "a", "is_default": False, "shared": False, "address_scope_id": scope}
     with pytest.raises(errors.AddressScopePrefixConflict):
-        world.pools.create_subnetpool_bulk(
+        world.pools.create_several(
             ALICE, [{**values, "prefixes": ["10.0.0.0/16"]}, {**values, "prefixes": ["10.0.0.0/17"]}]
         )
-    assert world.pools.get_subnetpools(ALICE, Query()) == []
-    made = world.pools.create_subnetpool_bulk(
+    assert world.pools.index(ALICE, Query()) == []
+    made = world.pools.create_several(
         ALICE, [{**values, "prefixes": ["10.0.0.0/16"]}, {**values, "prefixes": ["10.1.0.0/16"]}]
     )
     assert len(made) == 2
@@ -275,7 +275,7 @@ def test_an_address_scope_has_one_ip_version_and_is_its_owners(world: World) -> 
     shared = world.scope(ADMIN, shared=True)
     pool = world.pool("10.0.0.0/8", address_scope_id=shared)
     with pytest.raises(errors.IllegalSubnetPoolUpdate):  # the scope's owner decides what is in it
-        world.pools.update_subnetpool(ALICE, pool["id"], {"name": "x"}, None)
+        world.pools.update(ALICE, pool["id"], {"name": "x"}, None)
     with pytest.raises(errors.InvalidInput):
         world.pool("11.0.0.0/8", context=ADMIN, shared=True, address_scope_id=world.scope(ADMIN))
 
@@ -287,7 +287,7 @@ def test_networks_follow_their_pool_into_another_scope(world: World) -> None:
     world.subnet(pool, "10.0.1.0/24", network)
     unrelated = world.network()
     scope = world.scope()
-    world.pools.update_subnetpool(ALICE, pool["id"], {"address_scope_id": scope}, None)
+    world.pools.update(ALICE, pool["id"], {"address_scope_id": scope}, None)
     c = t.networks.c
     with world.db.read() as connection:
         rows = connection.execute(sa.select(c.id, c.ipv4_address_scope, c.ipv6_address_scope, c.revision_number)).all()
@@ -296,7 +296,7 @@ def test_networks_follow_their_pool_into_another_scope(world: World) -> None:
         ).all()
     assert set(rows) == {(network, scope, None, 2), (unrelated, None, None, 1)}
     assert logged == [(network, 2)]
-    world.pools.update_subnetpool(ALICE, pool["id"], {"address_scope_id": None}, None)
+    world.pools.update(ALICE, pool["id"], {"address_scope_id": None}, None)
     with world.db.read() as connection:
         assert connection.execute(sa.select(c.ipv4_address_scope).where(c.id == network)).scalar() is None
 
@@ -306,7 +306,7 @@ def test_a_pool_that_shares_a_network_stays_in_its_scope(world: World) -> None:
     world.subnet(pool, "10.0.0.0/24", network)
     world.subnet(None, "192.168.0.0/24", network)
     with pytest.raises(errors.NetworkAddressScopeAffinityError):
-        world.pools.update_subnetpool(ALICE, pool["id"], {"address_scope_id": world.scope()}, None)
+        world.pools.update(ALICE, pool["id"], {"address_scope_id": world.scope()}, None)
 
 
 # --- allocation -------------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_a_choice_is_void_once_another_has_claimed(world: World) -> None:
     "change",
     [
         lambda w, key: w.pools.remove_prefixes(ALICE, key, {"prefixes": ["10.0.128.0/17"]}),
-        lambda w, key: w.pools.update_subnetpool(ALICE, key, {"address_scope_id": w.scope()}, None),
+        lambda w, key: w.pools.update(ALICE, key, {"address_scope_id": w.scope()}, None),
     ],
 )
 def test_a_choice_is_void_once_the_pool_lost_prefixes_or_moved(
@@ -410,7 +410,7 @@ def test_eight_writers_never_pass_the_quota(world: World) -> None:
         return done
 
     assert sum(together(make)) == 20
-    assert len(world.pools.get_subnetpools(ALICE, Query())) == 20
+    assert len(world.pools.index(ALICE, Query())) == 20
 
 
 def test_eight_writers_never_put_a_prefix_twice_in_a_scope(world: World) -> None:

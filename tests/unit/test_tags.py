@@ -1,4 +1,4 @@
-"""Tags through their routes: what is shown, what is refused, and that both places of a tag agree."""
+"""Tags through their routes: responses, errors, and that the row of an object and the table `tags` agree."""
 
 from __future__ import annotations
 

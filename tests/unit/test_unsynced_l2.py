@@ -11,6 +11,7 @@ import pytest
 
 from neutrino.agent.l2.role import L2Role
 from neutrino.model import agents, state
+from neutrino.model.kinds import KINDS
 from tests.support.l2 import OPEN, group, network, port, rule
 from tests.support.metadata import Feed
 from tests.support.switch_host import PEER, SwitchHost
@@ -75,11 +76,11 @@ class Agent:
     def __init__(self, host: SwitchHost, objects: tuple[state.Object, ...], *, synced: bool) -> None:
         self.feed = Feed()
         for each in objects:
-            kind = next(name for name, cls in state.KINDS.items() if type(each) is cls)
+            kind = next(kind.name for kind in KINDS.values() if type(each) is kind.type)
             self.feed.put(kind, each.id, each)
         described = agents.AgentState(agents.OVS, "neutron-openvswitch-agent", "h1", "N/A")
-        wirer = host.new_wirer()
-        self.role = L2Role(self.feed, lambda: (host.switch.ovsdb, wirer), Watch(), "br-int", described)  # type: ignore[arg-type]
+        reconciler = host.new_reconciler()
+        self.role = L2Role(self.feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", described)  # type: ignore[arg-type]
         self.taken = Taken(self.role._queue)
         if synced:
             self.role.synced()
@@ -115,7 +116,7 @@ def test_nothing_is_deleted_before_the_first_sync(cause: Cause) -> None:
     host = SwitchHost()
 
     async def scenario() -> None:
-        host.wire()
+        host.reconcile()
         for name in ("p1", "p2", "p3", "p4"):
             host.plug(name)
         async with Agent(host, MADE, synced=True) as agent:

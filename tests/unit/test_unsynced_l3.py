@@ -1,4 +1,4 @@
-"""The L3 role before the first `synced`: whatever the cache lacks, nothing is deleted; after it, the same is."""
+"""The L3 role before the first `synced`: whatever the cache lacks, nothing is deleted; after it, it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from neutrino.dataplane.netlink.changes import SetVeth
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute
 from tests.support.l3_host import Host
 from tests.support.routing import GATEWAY, address, floating, interface, membership, router
@@ -53,7 +53,7 @@ ELSEWHERE = msgspec.structs.replace(GATEWAY, id="e0000000-aaaa-bbbb-cccc-ddddddd
 
 @dataclass(frozen=True)
 class Cause:
-    """`made` is on the host, by an agent that had synced; `cached` is what the next one remembers and the server says."""
+    """`made` is actual state, by an agent that had synced; `cached` is what the next one and the server have."""
 
     name: str
     made: Router
@@ -70,8 +70,8 @@ CAUSES = (
     Cause("gone from the cache", router(), None),
     Cause("admin state down", router(), router(admin_state_up=False)),
     Cause("refused by this host", router(), router(), refused="it has no gateway"),
-    Cause("recast as distributed", router(interface(1)), distributed()),
-    Cause("recast as centralized", distributed(HERE), router(interface(1))),
+    Cause("changed to distributed", router(interface(1)), distributed()),
+    Cause("changed to centralized", distributed(HERE), router(interface(1))),
     Cause("gateway removed", router(), router(gateway=None)),
     Cause("gateway moved", router(), router(gateway=ELSEWHERE)),
     Cause("interface removed", router(), router(interface(1))),
@@ -181,7 +181,7 @@ def test_a_server_that_is_lost_after_the_sync_changes_nothing(tmp_path: Path) ->
             before = there(host)
             host.feed.state.disconnected()
             host.feed.is_synced = False
-            host.role.changed(Change("router", "r1", None, host.feed.state.get("router", "r1")))
+            host.role.changed(StateChange("router", "r1", None, host.feed.state.get("router", "r1")))
             await host.role._queue.empty()
             assert there(host) == before
         finally:
@@ -190,7 +190,7 @@ def test_a_server_that_is_lost_after_the_sync_changes_nothing(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_what_is_missing_is_made_before_the_first_sync(tmp_path: Path) -> None:
+def test_what_is_missing_is_added_before_the_first_sync(tmp_path: Path) -> None:
     host = Host(tmp_path)
 
     async def scenario() -> None:

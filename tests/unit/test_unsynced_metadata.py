@@ -11,27 +11,27 @@ import msgspec
 import pytest
 
 from neutrino import __version__
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
+from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
-from neutrino.agent.metadata.desired import Place
+from neutrino.agent.metadata.desired import MetadataNamespace
 from neutrino.agent.metadata.messages import (
-    ASKED,
-    Asked,
+    AGENT_MESSAGES,
+    AgentMessage,
     Close,
-    Has,
     Hello,
     Instance,
     Listen,
-    Listening,
-    Ports,
+    ListenerState,
+    ListenerStates,
+    ProxySettings,
     SetSources,
-    Settings,
+    UpdatePorts,
 )
-from neutrino.agent.metadata.role import MetadataRole, Options
+from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import Opened
-from neutrino.agent.processes import ProcessWatch
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
@@ -48,7 +48,7 @@ MARKER = port("red", 9, "10.0.0.9", device_id="the marker")  # in every cache: t
 
 @dataclass
 class World:
-    """What a cache has."""
+    """The contents of a cache."""
 
     networks: tuple[DhcpNetwork, ...] = (BLUE, RED)
     routers: tuple[Router, ...] = (router_of("green", "yellow"),)
@@ -79,10 +79,10 @@ CAUSES = {
 
 @dataclass
 class MetadataProcess:
-    """The process behind the socket, as far as the role speaks with it: what it has outlives agents."""
+    """The proxy's side of the control socket; its state outlives agents."""
 
     path: Path
-    listening: dict[str, Listening] = field(default_factory=dict)
+    listening: dict[str, ListenerState] = field(default_factory=dict)
     ports: dict[str, Instance] = field(default_factory=dict)
     growing: dict[str, Instance] | None = None
 
@@ -99,11 +99,11 @@ class MetadataProcess:
         with control:
             while True:
                 connection, _ = await asyncio.get_running_loop().sock_accept(control)
-                await self._talk(Channel(connection, ASKED))
+                await self._talk(Channel(connection, AGENT_MESSAGES))
 
-    async def _talk(self, channel: Channel[Asked]) -> None:
+    async def _talk(self, channel: Channel[AgentMessage]) -> None:
         try:
-            await channel.send(Has(dict(self.listening)))
+            await channel.send(ListenerStates(dict(self.listening)))
             await channel.send(Hello(__version__))
             while True:
                 message, descriptors = await channel.receive()
@@ -113,7 +113,7 @@ class MetadataProcess:
         except ChannelClosed:
             channel.close()
 
-    def _do(self, message: Asked) -> None:
+    def _do(self, message: AgentMessage) -> None:
         if isinstance(message, Listen):
             self.listening[message.key] = message.listening
         elif isinstance(message, SetSources):
@@ -121,10 +121,10 @@ class MetadataProcess:
             self.listening[message.key] = msgspec.structs.replace(known, sources=message.sources)
         elif isinstance(message, Close):
             del self.listening[message.key]
-        elif isinstance(message, Ports):
+        elif isinstance(message, UpdatePorts):
             self._take(message)
 
-    def _take(self, message: Ports) -> None:
+    def _take(self, message: UpdatePorts) -> None:
         if message.step == "begin":
             self.growing = {}
         ports = self.ports if self.growing is None else self.growing
@@ -141,28 +141,28 @@ class AnySockets:
     def inode(self, namespace: str) -> int | None:
         return 1
 
-    def open(self, place: Place) -> Opened:
+    def open(self, place: MetadataNamespace) -> Opened:
         kinds = ("ipv4", "ipv6") if place.ipv6 else ("ipv4",)
-        return Opened(Listening(1, place.port, place.ipv6, kinds, place.sources), [])  # type: ignore[arg-type]
+        return Opened(ListenerState(1, place.port, place.ipv6, kinds, place.sources), [])  # type: ignore[arg-type]
 
 
 class Agent:
     def __init__(self, directory: Path, world: World, *, synced: bool) -> None:
         self.feed = Feed()
         dhcp = DhcpSettings(HOST, str(directory), enable_isolated_metadata=True)
-        options = Options(HOST, str(directory / "metadata_proxy"), 9697, dhcp, Settings())
+        options = MetadataOptions(HOST, str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
         described = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
         self.role = MetadataRole(
             self.feed,
             options,
             Daemon("metadata", ("metadata",)),
-            ProcessWatch(FakeProcesses()),
+            Supervisor(FakeProcesses()),
             AnySockets(),
             described,
         )
         for kind, each in world.objects():
             self.feed.put(kind, each.id, each)
-            self.role.changed(Change(kind, each.id, None, each))
+            self.role.changed(StateChange(kind, each.id, None, each))
         if synced:
             self.synced()
 
@@ -180,7 +180,7 @@ class Agent:
 
     async def told(self) -> None:
         """Until the role has told everything: it then waits for something to change."""
-        await eventually(lambda: not self.role._process_problem, "the role has not told the process everything")
+        await eventually(lambda: not self.role._proxy_problem, "the role has not told the process everything")
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -198,7 +198,7 @@ def test_nothing_is_taken_from_the_process_before_the_first_sync(cause: str, tmp
                 await agent.told()
                 news = port("red", 11, "10.0.0.11")  # what is told after it shows that all before was heard
                 agent.feed.put("dhcp_port", news.id, news)
-                agent.role.changed(Change("dhcp_port", news.id, None, news))
+                agent.role.changed(StateChange("dhcp_port", news.id, None, news))
                 await eventually(lambda: news.id in process.ports, "a port is not told")
                 assert before - process.there() == set()
                 agent.synced()

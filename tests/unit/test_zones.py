@@ -52,14 +52,14 @@ def db(tmp_path: Path) -> Iterator[Database]:
     ],
 )
 def test_zones_come_from_agents(db: Database, filters: dict[str, tuple[str, ...]], expected: list[str]) -> None:
-    zones = AvailabilityZones(db).get_availability_zones(ADMIN, Query(filters=filters))
+    zones = AvailabilityZones(db).index(ADMIN, Query(filters=filters))
     assert [f"{z['name']} {z['resource']} {z['state']}" for z in zones] == expected
 
 
 def test_there_is_one_page(db: Database) -> None:
     zones = AvailabilityZones(db)
-    assert len(zones.get_availability_zones(ADMIN, Query(limit=1))) == 3
-    assert zones.get_availability_zones(ADMIN, Query(limit=1, marker="az2")) == []
+    assert len(zones.index(ADMIN, Query(limit=1))) == 3
+    assert zones.index(ADMIN, Query(limit=1, marker="az2")) == []
 
 
 def test_hints_name_zones_with_agents(db: Database) -> None:
@@ -76,7 +76,7 @@ def test_hints_name_zones_with_agents(db: Database) -> None:
 def test_no_agents_no_zones(tmp_path: Path) -> None:
     empty = Database(f"sqlite:///{tmp_path}/empty.sqlite", sqlite_durable=False)
     t.metadata.create_all(empty.engine())
-    assert AvailabilityZones(empty).get_availability_zones(ADMIN, Query()) == []
+    assert AvailabilityZones(empty).index(ADMIN, Query()) == []
     with empty.read() as connection, pytest.raises(errors.AvailabilityZoneNotFound):
         check_hints(connection, ["nova"])
     empty.close()

@@ -1,4 +1,4 @@
-"""The options of the host agent, under the names and groups of openvswitch_agent.ini, dhcp_agent.ini and their like."""
+"""Options of the host agent, with the names and groups of openvswitch_agent.ini, dhcp_agent.ini and so on."""
 
 from __future__ import annotations
 
@@ -17,91 +17,102 @@ ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 
 GLOBAL = [
-    cfg.StrOpt("host", default=os.uname().nodename, help="This host's name, as ports are bound to it."),
+    cfg.StrOpt("host", default=os.uname().nodename, help="The name of this host in port bindings."),
     cfg.StrOpt(
-        "state_path", default=os.path.expanduser("~/.local/share/neutrino-agent"), help="Where the agent keeps files."
+        "state_path",
+        default=os.path.expanduser("~/.local/share/neutrino-agent"),
+        help="Directory of the agent's files.",
     ),
     cfg.ListOpt(
         "roles",
         default=["l2"],
         item_type=types.String(choices=ROLES),
-        help="What the agent does here.",
+        help="The agent's roles on this host.",
     ),
-    cfg.StrOpt("availability_zone", default="nova", help="The zone that this host's DHCP and L3 agents belong to."),
+    cfg.StrOpt("availability_zone", default="nova", help="Availability zone of this host's DHCP and L3 agents."),
 ]
 FEED = [
     cfg.ListOpt(
         "server",
         default=[],
-        help="Where servers are: unix:/path, or wss://host:port; with several, the next one is tried when one is lost.",
+        help="Servers: unix:/path or wss://host:port; with several, the next one is tried when the connection is lost.",
     ),
-    cfg.StrOpt("credential_file", help="A file with this host's credential, as `neutrino host add` printed it."),
-    cfg.StrOpt("ca_file", help="Certificates that the servers' are checked against; by default the system's."),
-    cfg.FloatOpt("longest_delay", default=15.0, min=0.1, help="The most seconds between attempts to connect."),
+    cfg.StrOpt("credential_file", help="File with this host's credential, as printed by `neutrino host add`."),
+    cfg.StrOpt("ca_file", help="CA certificates for the servers' certificates; by default the system's."),
+    cfg.FloatOpt("longest_delay", default=15.0, min=0.1, help="Maximum seconds between attempts to connect."),
 ]
 OVS = [
     cfg.StrOpt("integration_bridge", default="br-int", help="The bridge that ports are plugged into."),
     cfg.StrOpt("tunnel_bridge", default="br-tun", help="The bridge that holds the tunnels."),
-    cfg.StrOpt("int_peer_patch_port", default="patch-tun", help="Patch to the tunnel bridge."),
-    cfg.StrOpt("tun_peer_patch_port", default="patch-int", help="Its other end."),
-    cfg.StrOpt("local_ip", default="", help="Address of this host for tunnels, of overlay_ip_version."),
-    cfg.ListOpt("bridge_mappings", default=[], help="Physical networks and their bridges, as name:bridge."),
+    cfg.StrOpt("int_peer_patch_port", default="patch-tun", help="Patch port to the tunnel bridge."),
+    cfg.StrOpt("tun_peer_patch_port", default="patch-int", help="The patch port's other end."),
+    cfg.StrOpt("local_ip", default="", help="This host's tunnel endpoint address, of overlay_ip_version."),
+    cfg.ListOpt("bridge_mappings", default=[], help="Bridges of physical networks, as physical_network:bridge."),
     cfg.StrOpt(
         "datapath_type",
         choices=["system", "netdev", "dummy"],
         default="system",
-        help="system: the kernel's; netdev: in userspace; dummy: for tests.",
+        help="system: kernel datapath; netdev: userspace datapath; dummy: for tests.",
     ),
     cfg.StrOpt(
-        "ovsdb_connection", default="unix:/var/run/openvswitch/db.sock", help="Where Open vSwitch's database is."
+        "ovsdb_connection", default="unix:/var/run/openvswitch/db.sock", help="Address of Open vSwitch's database."
     ),
     cfg.ListOpt(
         "ovsdb_managers",
         default=["ptcp:6640:127.0.0.1"],
-        help="Where the database is served to others on this host: the default is where Nova's os-vif plugs. "
-        "Those that are there already stay.",
+        help="Managers to add to the database, for other programs of this host: the default is where Nova's os-vif "
+        "plugs. Existing managers stay.",
     ),
-    cfg.StrOpt("run_directory", default="/var/run/openvswitch", help="Where ovs-vswitchd keeps its sockets."),
-    cfg.IntOpt("ovsdb_timeout", default=10, min=1, help="Seconds for one transaction of the database."),
-    cfg.StrOpt("vhostuser_socket_dir", default="/var/run/openvswitch", help="Where vhost-user sockets are."),
+    cfg.StrOpt("run_directory", default="/var/run/openvswitch", help="Directory of ovs-vswitchd's sockets."),
+    cfg.IntOpt("ovsdb_timeout", default=10, min=1, help="Timeout of a database transaction in seconds."),
+    cfg.StrOpt("vhostuser_socket_dir", default="/var/run/openvswitch", help="Directory of vhost-user sockets."),
 ]
 AGENT = [
     cfg.ListOpt(
         "tunnel_types",
         default=[],
         item_type=types.String(choices=TUNNEL_TYPES),
-        help="Tunnels that this host takes part in.",
+        help="Tunnel types of this host.",
     ),
-    cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN."),
-    cfg.BoolOpt("dont_fragment", default=True, help="Forbid that tunnel packets be fragmented."),
+    cfg.PortOpt("vxlan_udp_port", default=4789, help="UDP port of VXLAN tunnels."),
+    cfg.BoolOpt("dont_fragment", default=True, help="Set DF on tunnel packets."),
     cfg.BoolOpt("tunnel_csum", default=False, help="Checksum tunnel packets."),
-    cfg.BoolOpt("l2_population", default=True, help="Take from the server where ports are, and learn nothing."),
-    cfg.BoolOpt("arp_responder", default=True, help="Answer for known addresses on this host; with l2_population."),
+    cfg.BoolOpt(
+        "l2_population", default=True, help="Flood and forward by the server's entries instead of MAC learning."
+    ),
+    cfg.BoolOpt(
+        "arp_responder", default=True, help="Answer ARP and ND for known addresses locally; needs l2_population."
+    ),
     cfg.BoolOpt("enable_distributed_routing", default=False, help="Serve distributed routers."),
-    cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete our flows at start, and make them anew."),
+    cfg.BoolOpt("drop_flows_on_start", default=False, help="Delete and re-create all flows at the start."),
     cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
     cfg.FloatOpt("report_interval", default=30, min=0, help="Seconds between reports to the server; 0: none."),
-    cfg.BoolOpt("log_agent_heartbeats", default=False, help="Have the server log each report."),
-    cfg.FloatOpt("quitting_rpc_timeout", default=10, min=0, help="Seconds that the agent may take to end."),
+    cfg.BoolOpt("log_agent_heartbeats", default=False, help="Make the server log each report."),
     cfg.FloatOpt(
-        "check_interval", default=5, min=0.1, help="Seconds between looks at the number of our flows on each bridge."
+        "quitting_rpc_timeout",
+        default=10,
+        min=0,
+        help="Seconds to complete running work at a stop.",
+    ),
+    cfg.FloatOpt(
+        "check_interval", default=5, min=0.1, help="Seconds between comparisons of the number of flows of each bridge."
     ),
     cfg.FloatOpt(
         "repair_interval",
         default=60,
         min=1,
-        help="Seconds between comparisons of all that is there with all that should.",
+        help="Seconds between resyncs: full comparisons of actual and desired state.",
     ),
 ]
 SECURITYGROUP = [
-    cfg.BoolOpt("enable_security_group", default=True, help="Whether security groups are applied."),
+    cfg.BoolOpt("enable_security_group", default=True, help="Apply security groups."),
     cfg.StrOpt(
         "firewall_driver",
         choices=["openvswitch", "iptables_hybrid", "noop"],
         default="openvswitch",
-        help="Where: in flows, on a Linux bridge for each port, or nowhere.",
+        help="Apply them in OpenFlow, on a Linux bridge per port, or not at all.",
     ),
-    cfg.ListOpt("permitted_ethertypes", default=[], help="Further ethertypes that ports may send, such as 0x4008."),
+    cfg.ListOpt("permitted_ethertypes", default=[], help="Additional ethertypes that ports may send, such as 0x4008."),
 ]
 ML2: list[cfg.Opt] = [
     cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints.")
@@ -122,12 +133,12 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
     ("ml2", ML2),
 )
 
-# What SIGHUP changes in a running agent; all others need a restart, which costs no packet.
+# Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
 RELOADED = frozenset({("agent", "report_interval"), ("agent", "check_interval"), ("agent", "repair_interval")})
 
 
 class RefusedToStart(Exception):
-    """The configuration asks for something that the agent will not do."""
+    """The agent cannot start with this configuration; the message names the option."""
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -144,7 +155,7 @@ def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 
 
 def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
-    """Every option of ours as (group, name), to compare two readings of the files."""
+    """All our options by (group, name), to compare two readings of the files."""
     return {
         (group or "DEFAULT", option.dest): (conf[group] if group else conf)[option.dest]
         for group, options in GROUPS
@@ -153,9 +164,9 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Refuse, by the option's name, what cannot work."""
+    """Raise RefusedToStart for what cannot work."""
     if not conf.feed.server:
-        raise RefusedToStart("[feed] server is not set: it says where neutrino's server is")
+        raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
     if not conf.feed.credential_file:
         raise RefusedToStart("[feed] credential_file is not set: `neutrino host add` on the server prints a credential")
     bridge_mappings(conf)
@@ -172,7 +183,7 @@ def _check_tunnels(conf: cfg.ConfigOpts) -> None:
         if conf.agent.tunnel_types:
             raise RefusedToStart("[ovs] local_ip is not set: tunnels need this host's address")
         return
-    try:  # also without tunnels: it is reported, and the server takes no report with another text
+    try:  # also without tunnels: the agent reports it, and the server refuses a report with an invalid address
         address = ipaddress.ip_address(conf.ovs.local_ip)
     except ValueError:
         raise RefusedToStart(f"[ovs] local_ip={conf.ovs.local_ip} is not an IP address") from None

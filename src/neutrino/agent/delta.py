@@ -1,4 +1,4 @@
-"""Desired against actual: what to add, what to change, what to remove. Pure, and the same for every kind of object."""
+"""Difference of desired and actual state: what to add, change and remove. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Delta(Generic[K, V]):
 
 
 def diff(desired: Mapping[K, V], actual: Mapping[K, V]) -> Delta[K, V]:
-    """What makes `actual` into `desired`; what is right already is in none of it."""
+    """What turns `actual` into `desired`."""
     add: dict[K, V] = {}
     change: dict[K, tuple[V, V]] = {}
     for key, value in desired.items():

@@ -1,54 +1,80 @@
-"""The agent's life: the feed and the roles side by side, from start to SIGTERM. What they built stays when it ends."""
+"""Runs the feed client, the roles and the reports concurrently until SIGTERM. The dataplane stays when they end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from neutrino.agent.report import Reporter
-from neutrino.agent.role import Found, Role
+from neutrino.agent.role import Drift, Role
 from neutrino.feed.client import FeedClient
 
 LOG = logging.getLogger(__name__)
 
 
+class Reporter:
+    """Reports the agents' states to the server at the start, every `interval` seconds (0: never again), and on demand."""
+
+    def __init__(self, feed: FeedClient, interval: Callable[[], float]) -> None:
+        self._feed = feed
+        self._interval = interval
+        self._wanted = asyncio.Event()
+        self._started = False
+
+    def soon(self) -> None:
+        self._wanted.set()
+
+    async def run(self, roles: Sequence[Role]) -> None:
+        while True:
+            self._report(roles)
+            self._wanted.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval() or None):
+                    await self._wanted.wait()
+
+    def _report(self, roles: Sequence[Role]) -> None:
+        states = [state for role in roles for state in role.describe()]
+        positions = [position for role in roles if (position := role.applied()) is not None]
+        if not self._started:
+            states = [dataclasses.replace(state, start_flag=True) for state in states]
+            self._started = True
+        self._feed.report(states, min(positions, default=0))
+
+
 async def run(
     client: FeedClient, roles: Sequence[Role], reporter: Reporter, stop: asyncio.Event, quitting: float
 ) -> None:
-    """Until told to stop; what is being applied then is finished, within `quitting` seconds."""
-    client.on_synced(_for_each(roles))
+    """Until `stop` is set; what is being applied then is completed, within `quitting` seconds."""
+
+    def synced() -> None:
+        for role in roles:
+            role.synced()
+
+    client.on_synced(synced)
     tasks = [
         asyncio.create_task(client.run(), name="feed"),
         asyncio.create_task(_dispatch(client, roles), name="changes"),
-        asyncio.create_task(reporter.run(), name="reports"),
+        asyncio.create_task(reporter.run(roles), name="reports"),
         *(asyncio.create_task(role.run(), name=role.name) for role in roles),
     ]
     stopping = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stopping}:
-            task.result()  # a task that ends has failed
-            raise RuntimeError(f"{task.get_name()} has ended")
-        LOG.info("ending; the dataplane stays as it is")
+            task.result()  # none of them returns: one that is done has failed
+            raise RuntimeError(f"task {task.get_name()} has ended")
+        LOG.info("the agent exits; the dataplane stays as it is")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(quitting):
-                for role in roles:
+                for role in roles:  # a router that is half applied would be repaired only by the next agent
                     await role.settle()
     finally:
         for task in (stopping, *tasks):
             task.cancel()
         await asyncio.gather(stopping, *tasks, return_exceptions=True)
-
-
-def _for_each(roles: Sequence[Role]) -> Callable[[], None]:
-    def synced() -> None:
-        for role in roles:
-            role.synced()
-
-    return synced
 
 
 async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:
@@ -57,8 +83,10 @@ async def _dispatch(client: FeedClient, roles: Sequence[Role]) -> None:
             role.changed(change)
 
 
-async def look(client: FeedClient, roles: Sequence[Role], seconds: float, cache: Path) -> tuple[list[Found], bool]:
-    """What differs, changing nothing; and whether the server was there to say what should be, or it is from memory."""
+async def find_drift(
+    client: FeedClient, roles: Sequence[Role], seconds: float, cache: Path
+) -> tuple[list[Drift], bool]:
+    """The drift of all roles; and whether the server gave the desired state, or it is from the cache."""
     feed = asyncio.create_task(client.run())
     try:
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The composition root of the host agent: the only place that knows which drivers and roles there are."""
+"""Composition root of the host agent: builds the feed client and the roles from the configuration."""
 
 from __future__ import annotations
 
@@ -16,49 +16,48 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino import __version__, private
-from neutrino.agent import config, loop, state_format
+from neutrino.agent import config, loop
 from neutrino.agent.config import RefusedToStart
 from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l2.role import Intervals
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
-from neutrino.agent.report import Reporter
-from neutrino.agent.role import Found, Role
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
-from neutrino.agent.wires import Wires
 from neutrino.feed.address import BadAddress, parse
-from neutrino.feed.client import FeedClient, Settings, with_credential
+from neutrino.feed.client import ClientOptions, FeedClient, with_credential
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
-LOOK_SECONDS = 10.0
+STATE_FORMAT = 1  # raise it when a release writes state that the previous one would misread
+SYNC_SECONDS = 10.0
 
 
 def run(files: Sequence[str]) -> None:
-    """The agent, until SIGTERM or SIGINT."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    """Run the agent until SIGTERM or SIGINT."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default action would end an agent that is still starting
     conf = _configuration(files)
     log.setup(conf, "neutrino")
-    state_format.ensure(Path(conf.state_path))
-    with _alone(Path(conf.state_path)):
+    with _own_state(Path(conf.state_path)):
         asyncio.run(_run(conf, files))
 
 
-def find(files: Sequence[str], seconds: float = LOOK_SECONDS) -> tuple[list[Found], bool]:
-    """What is not as it should be on this host; the agent may be running or not."""
+def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drift], bool]:
+    """The drift of this host, and whether the server gave the desired state. The agent may be running or not."""
     conf = _configuration(files)
-    logging.basicConfig(level=logging.WARNING)  # an answer is wanted, no story
+    logging.basicConfig(level=logging.WARNING)  # the output is for the caller
 
-    async def look() -> tuple[list[Found], bool]:
+    async def find_drift() -> tuple[list[Drift], bool]:
         client, switch = _feed(conf, cache=None), _switch(conf)
         try:
             roles = _roles(conf, client, switch, Intervals(), lambda: None)
-            return await loop.look(client, roles, seconds, Path(conf.state_path) / CACHE)
+            return await loop.find_drift(client, roles, seconds, Path(conf.state_path) / CACHE)
         finally:
             await asyncio.to_thread(switch.close)
 
-    return asyncio.run(look())
+    return asyncio.run(find_drift())
 
 
 def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
@@ -70,9 +69,9 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 async def _run(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
-    current = [conf]
-    reporter = Reporter(client, lambda: float(current[0].agent.report_interval))
-    roles = reporter.roles = _roles(conf, client, switch, intervals, reporter.soon)
+    current = [conf]  # replaced by SIGHUP
+    reporter = loop.Reporter(client, lambda: float(current[0].agent.report_interval))
+    roles = _roles(conf, client, switch, intervals, reporter.soon)
     stop = asyncio.Event()
     events = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -99,7 +98,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
             tls = ssl.create_default_context(cafile=conf.feed.ca_file)
         except OSError as error:
             raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
-    settings = Settings(
+    settings = ClientOptions(
         addresses[0],
         conf.host,
         "",
@@ -120,25 +119,27 @@ def _switch(conf: cfg.ConfigOpts) -> Switch:
     return Switch(conf.ovs.ovsdb_connection, conf.ovs.ovsdb_timeout)
 
 
-def _roles(conf: cfg.ConfigOpts, client: FeedClient, switch: Switch, intervals: Intervals, news: l2.News) -> list[Role]:
-    """In the order in which they start: what others stand on comes first."""
-    wires = Wires()
-    makers: dict[str, Callable[[], Role]] = {
-        "l2": lambda: l2.build(conf, client, switch, intervals, news, wires),
-        "dhcp": lambda: dhcp.build(conf, client, switch, lambda: intervals.repair, news),
+def _roles(
+    conf: cfg.ConfigOpts, client: FeedClient, switch: Switch, intervals: Intervals, report_soon: Callable[[], None]
+) -> list[Role]:
+    """The configured roles, in the order of their start: l2 is first, as the devices of the others need it."""
+    port_holds = PortHolds()
+    builders: dict[str, Callable[[], Role]] = {
+        "l2": lambda: l2.build(conf, client, switch, intervals, report_soon, port_holds),
+        "dhcp": lambda: dhcp.build(conf, client, switch, lambda: intervals.repair, report_soon),
         "l3": lambda: l3.build(
-            conf, client, switch, lambda: intervals.repair, news, wires if "l2" in conf.roles else None
+            conf, client, switch, lambda: intervals.repair, report_soon, port_holds if "l2" in conf.roles else None
         ),
-        "metadata": lambda: metadata.build(conf, client, news),
+        "metadata": lambda: metadata.build(conf, client, report_soon),
     }
-    unknown = [name for name in conf.roles if name not in makers]
+    unknown = [name for name in conf.roles if name not in builders]
     if unknown:
         raise RefusedToStart(f"roles: this release has no role {unknown[0]}")
-    return [make() for name, make in makers.items() if name in conf.roles]
+    return [build() for name, build in builders.items() if name in conf.roles]
 
 
-def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: Reporter) -> None:
-    """SIGHUP: the files are read again. What can be changed at run time is, and what cannot is named."""
+def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter) -> None:
+    """SIGHUP: read the files again, apply options that can change at run time, and log those that cannot."""
     try:
         conf = _configuration(files)
     except (cfg.Error, RefusedToStart) as error:
@@ -157,15 +158,31 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
 
 
 @contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Two agents with one memory would undo each other's work."""
-    private.own_directory(state, passable=True)  # dnsmasq, which gives up its rights, has files below
+def _own_state(state: Path) -> Iterator[None]:
+    """Lock the state directory: two agents with one would undo each other's work."""
+    private.own_directory(state, passable=True)  # dnsmasq drops its privileges and reads files below
     descriptor = os.open(state / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RefusedToStart(f"another agent runs with state_path={state}") from None
+        _check_format(state)
         yield
     finally:
         os.close(descriptor)
+
+
+def _check_format(state: Path) -> None:
+    """Refuse a directory that a newer release has written; else note this release's format."""
+    try:
+        found = int((state / "format").read_text())
+    except (OSError, ValueError):
+        found = 0
+    if found > STATE_FORMAT:
+        raise RefusedToStart(
+            f"state_path={state} was written by a newer release (format {found}, this release knows {STATE_FORMAT}): "
+            "run that release, or give this one an empty directory"
+        )
+    if found != STATE_FORMAT:
+        (state / "format").write_text(f"{STATE_FORMAT}\n")

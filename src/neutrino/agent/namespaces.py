@@ -1,12 +1,11 @@
-"""What a namespace of ours should hold against what it holds: the changes that are missing. Pure.
+"""Plans a namespace: the changes from its actual to its desired state. Pure.
 
-A namespace of ours is ours altogether: addresses on our devices that nobody wants go, and so do routes and rules, but for
-those that the kernel or a routing daemon such as keepalived has made, which say so themselves. What the kernel makes for an
-address (routes of the subnet, link-local addresses) is never touched. In a namespace that others use too, such as the
-host's own, only what carries our mark is removed; addresses and neighbours carry none, and stay.
+A namespace of ours is ours altogether: addresses of our devices, routes and rules that are not desired are removed, except
+those that the kernel or a routing daemon (keepalived) has set, as their protocol field tells. What the kernel adds for
+an address (subnet routes, link-local addresses) is never touched.
 
-Nothing that is right is touched, and what is new comes before what is old goes: an address that takes over from another in
-its subnet, or a route that leads elsewhere now, leaves no gap.
+What is right is not touched, and additions precede removals: an address that replaces another one of its subnet, or a
+route with a new next hop, leaves no gap.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ from neutrino.dataplane.netlink.values import (
     Rule,
 )
 
-ANYBODYS = frozenset({OURS, 0, 3, 4})
-"""Marks of routes and rules behind which no daemon stands: ours, none, boot (by hand, or by agents before us), static."""
+REMOVABLE = frozenset({OURS, 0, 3, 4})
+"""Protocols of routes and rules that no daemon maintains: ours, none, boot (by hand, or by earlier agents), static."""
 
 PROMOTE = "net/ipv4/conf/all/promote_secondaries"
-"""Without it, an IPv4 address that goes takes along those that came after it in the same subnet."""
+"""Without it, deleting an IPv4 address also deletes the later addresses of its subnet."""
 
 IPV6_OFF = "net/ipv6/conf/all/disable_ipv6"
 
-_DELETABLE = ("veth", "bridge")  # what is not, somebody else must unplug
+_DELETABLE = ("veth", "bridge")  # other kinds are internal ports, which only the switch can remove
 
 
 @dataclasses.dataclass(frozen=True)
 class DesiredDevice:
-    """With a peer it is one end of a veth pair that we make; without, another part plugs it. Empty values are left."""
+    """With a peer: one end of a veth pair that we create. Without: another part plugs it. Empty values stay as they are."""
 
     name: str
     peer: str = ""
@@ -79,11 +78,9 @@ class DesiredNamespace:
     neighbours: frozenset[Neighbour] = frozenset()
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     device_prefixes: tuple[str, ...] = ()
-    """How devices of ours are called here: such a device that is not wanted goes."""
+    """Prefixes of our devices' names: such a device that is not desired is deleted."""
     others_addresses: frozenset[str] = frozenset()
-    """Devices on which a daemon sets addresses, as keepalived does: those that are not wanted stay."""
-    shared: bool = False
-    """Others use the namespace too: what does not carry our mark stays."""
+    """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,9 +88,9 @@ class NamespacePlan:
     namespace: str
     changes: tuple[Change, ...] = ()
     missing: tuple[str, ...] = ()
-    """Devices that another part has yet to plug; what belongs on them is planned when they are there."""
+    """Devices that another part has to plug; their addresses and routes are planned when they exist."""
     stale: tuple[str, ...] = ()
-    """Devices that have to be unplugged by the part that plugged them."""
+    """Devices that have to be unplugged from the switch."""
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.missing or self.stale)
@@ -106,25 +103,25 @@ class NamespacePlan:
 
 
 def sysctls_to_read(desired: DesiredNamespace) -> tuple[str, ...]:
-    """What `plan_namespace` wants to be told, beside what is always read."""
+    """The sysctls that `plan_namespace` needs in the actual state."""
     return tuple(sorted({*desired.sysctls, PROMOTE, IPV6_OFF}))
 
 
 def plan_namespace(desired: DesiredNamespace, actual: NamespaceState) -> NamespacePlan:
-    """`actual` must have been read with `sysctls_to_read`. A host without IPv6 gets the IPv4 part."""
+    """`actual` was read with `sysctls_to_read`. On a host without IPv6 only the IPv4 part is planned."""
     desired = desired if _has_ipv6(desired, actual) else _without_ipv6(desired)
     devices = _plan_devices(desired, actual)
-    # What goes, or is made anew, takes along what was on it.
+    # A device that is deleted or re-created loses its addresses, routes and sysctls.
     present = {name for name in actual.devices if name not in devices.gone}
-    usable = present | {change.name for change in devices.make}
-    settings = _plan_settings(desired, actual, present, usable)
+    usable = present | {change.name for change in devices.create}
+    namespace_sysctls, device_sysctls = _plan_sysctls(desired, actual, present, usable)
     add, remove = _plan_contents(desired, actual, present, usable)
     changes = (
-        *settings.of_all,
+        *namespace_sysctls,
         *(DeleteDevice(name) for name in devices.delete),
-        *devices.make,
+        *devices.create,
         *devices.attributes,
-        *settings.of_devices,
+        *device_sysctls,  # before the device is up: it would accept router advertisements, for example
         *devices.state,
         *add,
         *remove,
@@ -159,7 +156,7 @@ def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
 @dataclasses.dataclass
 class _Devices:
     delete: list[str] = dataclasses.field(default_factory=list)
-    make: list[SetVeth] = dataclasses.field(default_factory=list)
+    create: list[SetVeth] = dataclasses.field(default_factory=list)
     attributes: list[SetDevice] = dataclasses.field(default_factory=list)
     state: list[SetDevice] = dataclasses.field(default_factory=list)
     missing: tuple[str, ...] = ()
@@ -172,22 +169,22 @@ class _Devices:
 
 def _plan_devices(desired: DesiredNamespace, actual: NamespaceState) -> _Devices:
     plan = _Devices()
-    unwanted = {name for name in actual.devices if name.startswith(desired.device_prefixes)}
-    unwanted -= {wanted.name for wanted in desired.devices}
+    undesired = {name for name in actual.devices if name.startswith(desired.device_prefixes)}
+    undesired -= {wanted.name for wanted in desired.devices}
     missing: list[str] = []
     for wanted in sorted(desired.devices, key=lambda each: each.name):
         found = actual.devices.get(wanted.name)
         if found is not None and wanted.peer and not _is_end(found, wanted):
-            unwanted.add(wanted.name)
-        if found is not None and wanted.name not in unwanted:
+            undesired.add(wanted.name)
+        if found is not None and wanted.name not in undesired:
             _plan_device(plan, wanted, found)
         elif wanted.peer and (found is None or found.kind in _DELETABLE):
-            plan.make.append(SetVeth(wanted.name, wanted.peer, wanted.peer_namespace, wanted.mac, wanted.mtu))
+            plan.create.append(SetVeth(wanted.name, wanted.peer, wanted.peer_namespace, wanted.mac, wanted.mtu))
             _plan_device(plan, wanted, Device(wanted.name, mac=wanted.mac, mtu=wanted.mtu))
         else:
             missing.append(wanted.name)
-    plan.delete = sorted(name for name in unwanted if actual.devices[name].kind in _DELETABLE)
-    plan.stale = tuple(sorted(unwanted.difference(plan.delete)))
+    plan.delete = sorted(name for name in undesired if actual.devices[name].kind in _DELETABLE)
+    plan.stale = tuple(sorted(undesired.difference(plan.delete)))
     plan.missing = tuple(missing)
     return plan
 
@@ -206,38 +203,30 @@ def _plan_device(plan: _Devices, wanted: DesiredDevice, found: Device) -> None:
     )
     if change != SetDevice(wanted.name):
         plan.attributes.append(change)
-    # Settings of the device come in between: up, it would listen to router advertisements, say.
     if wanted.up != found.up:
         plan.state.append(SetDevice(wanted.name, up=wanted.up))
 
 
-# --- settings of the kernel ---
+# --- sysctls and IPv6 ---
 
 
-@dataclasses.dataclass
-class _Settings:
-    of_all: list[SetSysctl] = dataclasses.field(default_factory=list)
-    of_devices: list[SetSysctl] = dataclasses.field(default_factory=list)
-
-
-def _plan_settings(desired: DesiredNamespace, actual: NamespaceState, present: set[str], usable: set[str]) -> _Settings:
-    """Those of devices come when the devices are there. One that this kernel does not have is nothing to be done about."""
-    plan = _Settings()
-    wanted = {**desired.sysctls} if desired.shared else {PROMOTE: "1", **desired.sysctls}
-    for name, value in sorted(wanted.items()):
-        device = _device_in(name, {each.name for each in desired.devices})
+def _plan_sysctls(
+    desired: DesiredNamespace, actual: NamespaceState, present: set[str], usable: set[str]
+) -> tuple[list[SetSysctl], list[SetSysctl]]:
+    """Of the namespace, and of devices that exist by then. One that this kernel lacks is skipped."""
+    of_namespace: list[SetSysctl] = []
+    of_devices: list[SetSysctl] = []
+    names = {each.name for each in desired.devices}
+    for name, value in sorted({PROMOTE: "1", **desired.sysctls}.items()):
+        # net/ipv4/conf/qr-1/rp_filter is of device qr-1.
+        parts = name.split("/")
+        device = parts[3] if len(parts) > 4 and parts[3] in names else ""
         if device and device not in usable:
             continue
         new = bool(device) and device not in present
         if new or actual.sysctls.get(name, value) != value:
-            (plan.of_devices if device else plan.of_all).append(SetSysctl(name, value))
-    return plan
-
-
-def _device_in(name: str, devices: set[str]) -> str:
-    """The device that a setting such as net/ipv4/conf/qr-1/rp_filter is of, if it is one of these."""
-    parts = name.split("/")
-    return parts[3] if len(parts) > 4 and parts[3] in devices else ""
+            (of_devices if device else of_namespace).append(SetSysctl(name, value))
+    return of_namespace, of_devices
 
 
 def _has_ipv6(desired: DesiredNamespace, actual: NamespaceState) -> bool:
@@ -256,33 +245,31 @@ def _without_ipv6(desired: DesiredNamespace) -> DesiredNamespace:
     )
 
 
-# --- what is on devices ---
+# --- addresses, routes, rules, neighbours ---
 
 
 def _plan_contents(
     desired: DesiredNamespace, actual: NamespaceState, present: set[str], usable: set[str]
 ) -> tuple[list[Change], list[Change]]:
-    """What to add, then what to remove. A table is filled before a rule leads to it, and emptied after none does."""
+    """Additions and removals. A routing table is filled before a rule leads to it, and emptied after the rule is gone."""
     ours = {each.name for each in desired.devices} & usable
     addresses = _plan_addresses(desired, actual, ours, present)
-    routes = _plan_routes(desired, actual, usable, present, addresses.bare)
-    marks = frozenset({OURS}) if desired.shared else ANYBODYS
+    routes = _plan_routes(desired, actual, usable, present, addresses.unnumbered)
     rules = diff(
         dict.fromkeys(desired.rules),
-        dict.fromkeys(each for each in actual.rules if each.protocol in marks or each in desired.rules),
+        dict.fromkeys(each for each in actual.rules if each.protocol in REMOVABLE or each in desired.rules),
     )
-    kept = (each for each in actual.neighbours if each.device not in addresses.bare or ":" in each.address)
+    kept = (each for each in actual.neighbours if each.device not in addresses.unnumbered or ":" in each.address)
     neighbours = diff(
         {(each.device, each.address): each for each in desired.neighbours if each.device in usable},
         {(each.device, each.address): each for each in kept if each.device in ours & present},
     )
-    no_marks = {} if desired.shared else neighbours.remove
     add: list[Change] = [*addresses.add, *routes.add]
     add += [SetRule(each) for each in sorted(rules.add)]
     add += [SetNeighbour(each) for each in sorted(neighbours.add.values())]
     add += [SetNeighbour(each) for _, each in sorted(neighbours.change.values())]
     remove: list[Change] = [DeleteRule(each) for each in sorted(rules.remove)]
-    remove += [*routes.remove, *(DeleteNeighbour(each) for each in sorted(no_marks.values()))]
+    remove += [*routes.remove, *(DeleteNeighbour(each) for each in sorted(neighbours.remove.values()))]
     remove += addresses.remove
     return add, remove
 
@@ -291,68 +278,69 @@ def _plan_contents(
 class _Changes:
     add: list[Change] = dataclasses.field(default_factory=list)
     remove: list[Change] = dataclasses.field(default_factory=list)
-    bare: set[str] = dataclasses.field(default_factory=set)
-    """Devices without IPv4 addresses, for a moment or from now on: the kernel drops their IPv4 routes and neighbours."""
+    unnumbered: set[str] = dataclasses.field(default_factory=set)
+    """Devices without IPv4 addresses, for a moment or for good: the kernel drops their IPv4 routes and neighbours."""
 
 
 def _plan_addresses(desired: DesiredNamespace, actual: NamespaceState, ours: set[str], present: set[str]) -> _Changes:
     plan = _Changes()
-    there = {(each.device, each.address): each for each in actual.addresses if each.device in present}
+    existing = {(each.device, each.address): each for each in actual.addresses if each.device in present}
     wanted = {(each.device, each.address): each for each in desired.addresses if each.device in ours | present}
     numbered = {each.device for each in wanted.values() if each.version == 4}
-    for key, found in sorted(there.items()):
-        kept = found.by_kernel or desired.shared or found.device in desired.others_addresses
+    for key, found in sorted(existing.items()):
+        kept = found.by_kernel or found.device in desired.others_addresses
         if key not in wanted and found.device in ours and not kept:
-            bare = found.version == 4 and found.device not in numbered
-            (plan.add if bare else plan.remove).append(DeleteAddress(found))
-            plan.bare |= {found.device} if bare else set()
+            # Before the additions: with the device's last IPv4 address the kernel drops its IPv4 routes and neighbours.
+            last = found.version == 4 and found.device not in numbered
+            (plan.add if last else plan.remove).append(DeleteAddress(found))
+            plan.unnumbered |= {found.device} if last else set()
     for key, address in sorted(wanted.items()):
-        old = there.get(key)
+        old = existing.get(key)
         if old is not None and old.scope != address.scope:
-            plan.add.append(DeleteAddress(old))  # the kernel does not change it
-            plan.bare.add(address.device)
+            plan.add.append(DeleteAddress(old))  # the kernel cannot change the scope of an address
+            plan.unnumbered.add(address.device)
         if old is None or (old != address and not old.by_kernel):
             plan.add.append(SetAddress(address))
     return plan
 
 
 def _plan_routes(
-    desired: DesiredNamespace, actual: NamespaceState, usable: set[str], present: set[str], bare: set[str]
+    desired: DesiredNamespace, actual: NamespaceState, usable: set[str], present: set[str], unnumbered: set[str]
 ) -> _Changes:
     plan = _Changes()
-    there: dict[RouteKey, list[Route]] = {}
+    existing: dict[RouteKey, list[Route]] = {}
     for route in sorted(actual.routes):
-        if (route.device in present or not route.device) and not (route.version == 4 and route.device in bare):
-            there.setdefault(route.key, []).append(route)
+        if (route.device in present or not route.device) and not (route.version == 4 and route.device in unnumbered):
+            existing.setdefault(route.key, []).append(route)
     wanted = {each.key: each for each in desired.routes if _device_of(each, desired) in usable | {""}}
+    # On-link routes first: the kernel refuses a route whose next hop is not reachable yet.
     for route in sorted(wanted.values(), key=lambda each: (bool(each.via), each)):
-        if not any(_serves(found, route) for found in there.get(route.key, ())):
+        if not any(_matches(found, route) for found in existing.get(route.key, ())):
             plan.add.append(SetRoute(route))
-    marks = frozenset({OURS}) if desired.shared else ANYBODYS
-    for key, found in sorted(there.items()):
-        for route in _superfluous(found, wanted.get(key)):
-            if route.protocol in marks:
-                plan.remove.append(DeleteRoute(route))
+    for key, found in sorted(existing.items()):
+        plan.remove += [
+            DeleteRoute(each) for each in _superfluous(found, wanted.get(key)) if each.protocol in REMOVABLE
+        ]
     return plan
 
 
-def _serves(found: Route, wanted: Route) -> bool:
-    """A route that names no device is content with the one that the kernel has chosen."""
+def _matches(found: Route, wanted: Route) -> bool:
+    """A desired route without a device accepts the one that the kernel has chosen."""
     return found == (wanted if wanted.device else dataclasses.replace(wanted, device=found.device))
 
 
 def _superfluous(found: Iterable[Route], wanted: Route | None) -> Iterator[Route]:
-    """Of several routes with one key, which others made, the wanted one stays; where none is it, the first is replaced."""
+    """Of several routes with one key, all but the desired one; without it, all but the first, which is replaced."""
     if wanted is None:
         yield from found
         return
     several = list(found)
-    right = [route for route in several if _serves(route, wanted)]
+    right = [route for route in several if _matches(route, wanted)]
     yield from (route for route in several[0 if right else 1 :] if route not in right)
 
 
 def _device_of(route: Route, desired: DesiredNamespace) -> str:
-    """The device that a route needs, as far as can be told from the addresses that should be there."""
+    """The device that a route needs, as far as the desired addresses tell."""
     if route.device or not route.via:
         return route.device
     via = ipaddress.ip_address(route.via)

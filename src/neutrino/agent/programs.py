@@ -1,6 +1,6 @@
-"""Programs that each role cannot work without, the Debian package of each, and the privilege that they need.
+"""Programs that the roles require, with their Debian packages, and the required capability.
 
-keepalived, radvd and dibbler are not among them: a host without them serves every router that needs none.
+keepalived, radvd and dibbler are optional: a host without them serves every router that needs none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CAP_NET_ADMIN = 12
 
 
 def has_capability(number: int, status: str = "/proc/self/status") -> bool:
-    """Whether this process holds the capability; root has all of them, unless a container took them away."""
+    """Whether this process has the capability; in a container even root may lack it."""
     for line in Path(status).read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff":

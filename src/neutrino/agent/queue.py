@@ -1,8 +1,8 @@
-"""Work to do, by key: what is asked for again while it waits is done once, what fails waits longer each time.
+"""Work queue by key, with priorities and back-off.
 
-A key stands for a thing (a network, a router, all of a host's ports), never for an event: whoever takes it looks at the
-newest state. So a thousand changes to one router cost as many rounds as there is time for, and the last round sees the
-last state.
+A key stands for an object (a network, a router, all ports of a host), never for an event: a worker reads the newest state
+of the object. A thousand changes of one router cost only as many reconciliations as there is time for, and the last one
+sees the last state.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LONGEST_DELAY = 30.0
 
 
 class WorkQueue(Generic[K]):
-    """`get` gives the most urgent key (the lowest number), of equals the one that waits longest; one taker per key."""
+    """`get` gives the key with the lowest priority number, then the longest waiting; a key has one worker at a time."""
 
     def __init__(self, *, first_delay: float = FIRST_DELAY, longest_delay: float = LONGEST_DELAY) -> None:
         self._first_delay = first_delay
         self._longest_delay = longest_delay
         self._count = itertools.count()
-        self._waiting: dict[K, tuple[int, int]] = {}  # key, to (priority, turn)
+        self._waiting: dict[K, tuple[int, int]] = {}  # key → (priority, turn)
         self._heap: list[tuple[int, int, K]] = []
         self._working: set[K] = set()
-        self._again: dict[K, int] = {}  # asked for while it was worked on
+        self._again: dict[K, int] = {}  # put while a worker had it → priority
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._ready = asyncio.Event()
-        self._waking: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._delayed) + len(self._working)
@@ -42,19 +42,19 @@ class WorkQueue(Generic[K]):
         return key in self._working
 
     async def idle(self) -> None:
-        """Until nobody works on anything."""
-        await self._until(lambda: not self._working)
+        """Wait until no worker has a key."""
+        await self._wait_for(lambda: not self._working)
 
     async def tried(self) -> None:
-        """Until all that was asked for has been done or has failed, and waits to be tried again."""
-        await self._until(lambda: not self._working and not self._waiting)
+        """Wait until every key is done, or waits after a failure."""
+        await self._wait_for(lambda: not self._working and not self._waiting)
 
     async def empty(self) -> None:
-        """Until all that was asked for is done."""
-        await self._until(lambda: len(self) == 0)
+        """Wait until every key is done."""
+        await self._wait_for(lambda: len(self) == 0)
 
     def put(self, key: K, priority: int = 10) -> None:
-        """Ask for it; a key that waits after a failure is tried now, as its state may be another."""
+        """Queue a key. One that waits after a failure is tried at once, as its state may have changed."""
         timer = self._delayed.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -73,7 +73,8 @@ class WorkQueue(Generic[K]):
         while True:
             while self._heap:
                 priority, turn, key = heapq.heappop(self._heap)
-                if self._waiting.get(key) == (priority, turn):  # else it became more urgent, and is there twice
+                # Otherwise the key was put again with a higher priority, and the heap has two entries of it.
+                if self._waiting.get(key) == (priority, turn):
                     del self._waiting[key]
                     self._working.add(key)
                     return key
@@ -86,7 +87,7 @@ class WorkQueue(Generic[K]):
         self._wake()
 
     def failed(self, key: K, priority: int = 10) -> float:
-        """It has to be tried again; after how many seconds, if nobody asks before."""
+        """Requeue with back-off; gives the delay in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay: float = min(self._longest_delay, self._first_delay * 2.0 ** min(failures - 1, 30))
         self._release(key)
@@ -96,22 +97,12 @@ class WorkQueue(Generic[K]):
         return delay
 
     def later(self, key: K, delay: float, priority: int = 10) -> None:
-        """Ask for it in some time, if nobody does before."""
+        """Queue a key after a delay, unless it is queued already."""
         if key not in self._waiting and key not in self._delayed and key not in self._working:
             self._delay(key, delay, priority)
 
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)
-
-    def forget(self, key: K) -> None:
-        """The thing is gone."""
-        timer = self._delayed.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        self._waiting.pop(key, None)
-        self._failures.pop(key, None)
-        self._again.pop(key, None)
-        self._wake()
 
     def _delay(self, key: K, delay: float, priority: int) -> None:
         def due() -> None:
@@ -126,24 +117,24 @@ class WorkQueue(Generic[K]):
         if priority is not None:
             self.put(key, priority)
 
-    async def _until(self, reached: Callable[[], bool]) -> None:
+    async def _wait_for(self, reached: Callable[[], bool]) -> None:
         if not reached():
             woken = asyncio.get_running_loop().create_future()
-            self._waking.append((reached, woken))
+            self._waiters.append((reached, woken))
             await woken
 
     def _wake(self) -> None:
-        """Whoever waits for a moment like this one: it counts even if the next key is taken before they run."""
-        for waiting in self._waking.copy():
-            reached, woken = waiting
+        """Conditions are checked here, not by the waiters: by the time they run, a worker may have the next key."""
+        for waiter in self._waiters.copy():
+            reached, woken = waiter
             if woken.done() or reached():
-                self._waking.remove(waiting)
+                self._waiters.remove(waiter)
                 if not woken.done():
                     woken.set_result(None)
 
 
 async def work(queue: WorkQueue[K], do: Callable[[K], object], *, workers: int = 1) -> None:
-    """Take keys for ever; `do` is awaited and answers for its own errors, with `done` or `failed`."""
+    """Run workers without end; `do` is awaited, handles its own errors, and ends with `done` or `failed`."""
 
     async def one() -> None:
         while True:

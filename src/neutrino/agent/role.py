@@ -1,4 +1,4 @@
-"""What a role of the agent is to the agent: something that hears of changes, works, and says how it is."""
+"""The interface between the agent and its roles."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState
 
 
-class Speaker(Protocol):
-    """What roles use of the feed: what the server told, and what they tell it."""
+class RoleFeed(Protocol):
+    """The feed client as roles use it: the desired state, and reports to the server."""
 
     state: State
 
@@ -31,43 +31,43 @@ class Speaker(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What a role would change, for `--dry-run`, and for `verify`, to which anything at all is drift."""
+class Drift:
+    """What a role would change, for `--dry-run` and `verify`."""
 
     role: str
     plan: str = ""  # a line for each change
-    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the thing, to why it cannot be done
+    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)  # object → why it cannot be reconciled
 
 
 class Role(Protocol):
-    """One of l2, dhcp, l3, metadata. All but `run` and `find` are quick and never block."""
+    """One of l2, dhcp, l3, metadata. All methods but `run` and `find` return at once."""
 
     name: str
 
-    def changed(self, change: Change) -> None:
-        """An object is another than before. The state itself is the feed's."""
+    def changed(self, change: StateChange) -> None:
+        """An object was created, updated or deleted; the feed's state has it already."""
         ...
 
     def synced(self) -> None:
-        """Everything up to the feed's position is known now: what is not there is not wanted."""
+        """The state is complete up to the feed's position: what it lacks was deleted."""
         ...
 
     async def run(self) -> None:
-        """Work until cancelled. What is done is left as it is: nothing is taken down at the end."""
+        """Reconcile until cancelled. The dataplane is left as it is."""
         ...
 
     async def settle(self) -> None:
-        """Finish what is being applied; called before the end."""
+        """Complete what is being applied, before the agent exits."""
         ...
 
-    async def find(self) -> Found:
-        """What is not as it should be, changing nothing."""
+    async def find(self) -> Drift:
+        """Compare desired and actual state, changing nothing."""
         ...
 
     def applied(self) -> int | None:
-        """The position up to which everything is carried out; None: the role does not count them."""
+        """The position up to which everything is applied; None: the role does not track it."""
         ...
 
     def describe(self) -> Iterable[AgentState]:
-        """The agents of the API that this role is."""
+        """The role's agents as the API shows them."""
         ...

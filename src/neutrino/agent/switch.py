@@ -1,4 +1,4 @@
-"""The host's Open vSwitch, as all roles share it: one replica of its database, made when it can be reached."""
+"""The host's Open vSwitch as all roles share it: one replica of its database, created once it is reachable."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ T = TypeVar("T")
 Events = tuple[InterfaceEvent, ...]
 
 
-async def connected(connect: Callable[[], T], failed: Callable[[str], None] = lambda reason: None) -> T:
-    """What `connect` gives, in a thread, once Open vSwitch can be reached; until then `failed` hears why not."""
+async def wait_connected(connect: Callable[[], T], failed: Callable[[str], None] = lambda reason: None) -> T:
+    """Call `connect` in a thread until it succeeds, with back-off; `failed` gets the reason of each failure."""
     delay = FIRST_RETRY
     while True:
         try:
             return await asyncio.to_thread(connect)
         except OvsdbError as error:
-            LOG.warning("Open vSwitch cannot be reached, again in %.1f s: %s", delay, error)
+            LOG.warning("Open vSwitch is not reachable, next attempt in %.1f s: %s", delay, error)
             failed(str(error))
         await asyncio.sleep(delay)
         delay = min(2 * delay, LONGEST_RETRY)
 
 
-def follow(ovsdb: Ovsdb, happened: Callable[[Events], None]) -> None:
-    """Call this with every event of the switch, in this event loop."""
+def subscribe(ovsdb: Ovsdb, notify: Callable[[Events], None]) -> None:
+    """Call `notify` with events of the switch's interfaces, in this event loop."""
     loop = asyncio.get_running_loop()
 
-    def told(events: Events) -> None:
-        with contextlib.suppress(RuntimeError):  # we have ended; the driver, which others use, has not
-            loop.call_soon_threadsafe(happened, events)
+    def from_driver(events: Events) -> None:
+        with contextlib.suppress(RuntimeError):  # this loop is closed, while the driver serves others
+            loop.call_soon_threadsafe(notify, events)
 
-    ovsdb.subscribe(told)
+    ovsdb.subscribe(from_driver)
 
 
 class Switch:
-    """`ovsdb` may be asked for from any thread; it blocks while it connects, and raises OvsdbError where it cannot."""
+    """`ovsdb` may be called from any thread; it blocks while it connects, and raises OvsdbError on failure."""
 
     def __init__(self, address: str, timeout: float = 30) -> None:
         self._address = address
@@ -53,7 +53,7 @@ class Switch:
     def ovsdb(self) -> Ovsdb:
         with self._lock:
             if self._ovsdb is None:
-                from neutrino.dataplane.ovsdb.real import RealOvsdb  # slow to load, and not needed to say what is wrong
+                from neutrino.dataplane.ovsdb.real import RealOvsdb  # slow to import: a refused start does without it
 
                 self._ovsdb = RealOvsdb(self._address, timeout=self._timeout)
             return self._ovsdb

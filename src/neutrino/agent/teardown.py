@@ -13,39 +13,38 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
-from neutrino.agent.dhcp.served import NAMESPACE_PREFIX
-from neutrino.agent.l3 import apply
-from neutrino.agent.l3.dvr import dataplane as dvr
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
+from neutrino.agent.l3 import fip, routers
 from neutrino.agent.l3.names import fip_namespace, router_namespace, snat_namespace
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses
 
 
 def tear_down(conf: cfg.ConfigOpts) -> None:
-    """Processes first: one that runs in a namespace would keep it, and its devices, alive. Doing it twice is fine."""
+    """Idempotent. Processes first: one that runs in a namespace would keep it, and its devices, alive."""
     namespaces = Namespaces()
     processes = RealProcesses(conf.state_path)
     for process in processes.running().values():
         processes.stop(process)
     dnsmasq = Dnsmasq(conf.dhcp_confs, namespaces)
     for network_id in dnsmasq.networks():
-        dnsmasq.stop(network_id)
-    there = namespaces.names()
+        dnsmasq.stop_others(network_id, scan=True)
+    existing = namespaces.names()
     for name in _recorded(Path(conf.state_path), dnsmasq):
-        if name in there:
-            namespaces.delete(name)  # a veth pair goes with the end that is inside
-    for records in (apply.RECORDS, dvr.RECORDS):
+        if name in existing:
+            namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
+    for records in (routers.RECORDS, fip.RECORDS):
         for record in _records(Path(conf.state_path) / records):
             record.unlink()
 
 
 def _recorded(state: Path, dnsmasq: Dnsmasq) -> Iterator[str]:
-    """The names of namespaces that the agent has created, or was about to."""
+    """Namespaces that the agent has created or was about to create."""
     yield from (f"{NAMESPACE_PREFIX}{network_id}" for network_id in sorted(dnsmasq.networks()))
-    for record in _records(state / apply.RECORDS):
+    for record in _records(state / routers.RECORDS):
         yield router_namespace(record.name)
         yield snat_namespace(record.name)
-    yield from (fip_namespace(record.name) for record in _records(state / dvr.RECORDS))
+    yield from (fip_namespace(record.name) for record in _records(state / fip.RECORDS))
 
 
 def _records(directory: Path) -> list[Path]:

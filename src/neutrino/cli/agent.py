@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from neutrino.agent.role import Found
+from neutrino.agent.role import Drift
 from neutrino.cli.errors import INVALID, CommandError
 
-Find = Callable[[], tuple[list[Found], bool]]
+Find = Callable[[], tuple[list[Drift], bool]]
 
 
 def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wait: float = 5.0) -> int:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def host(action: str, name: str | None, roles: str | None, config_files: Sequence[str]) -> int:
     from neutrino.model.roles import LEAST, UnknownRole, parse_roles
+    from neutrino.server.backend import configuration
     from neutrino.server.config import database_url
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
     from neutrino.server.feed.credentials import BadName, Credentials, HostExists, UnknownHost
-    from neutrino.server.feed.main import configuration
 
     if action != "list" and not name:
         raise CommandError(f"host {action} needs the host's name", INVALID)
@@ -62,14 +62,15 @@ def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
     """The objects in the host's scope, as JSON, for comparison with the host's cache."""
     import msgspec
 
-    from neutrino.model.roles import may_know
-    from neutrino.server.feed.reader import read_all
-    from neutrino.server.feed.scope import scope
+    from neutrino.server.feed.fanout import Fanout
+    from neutrino.server.feed.kinds import readers
+    from neutrino.server.feed.readers import read_all
 
     with db.read() as connection:
-        objects = scope(read_all(connection), name)
+        records = read_all(connection, readers())
+    fanout = Fanout()
+    fanout.apply(records)
     out: dict[str, list[object]] = {}
-    for (kind, _), value in sorted(objects.items()):
-        if may_know(kind, roles):
-            out.setdefault(kind, []).append(value)
+    for kind, value in sorted(fanout.objects(name, roles), key=lambda each: (each[0], each[1].id)):
+        out.setdefault(kind, []).append(value)
     return msgspec.json.format(msgspec.json.encode(out)).decode()

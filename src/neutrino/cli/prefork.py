@@ -14,8 +14,8 @@ from oslo_config import cfg
 
 from neutrino.server import config
 from neutrino.server.main import Server, assemble, configuration
-from neutrino.server.policy.late_checks import load_when_used
-from neutrino.server.process import application as application_of
+from neutrino.server.main import application as application_of
+from neutrino.server.policy.checks import load_extension_checks_lazily
 
 _server: Server | None = None
 
@@ -28,7 +28,7 @@ def load(files: Sequence[str]) -> None:
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
         import neutrino.server.feed.main  # noqa: F401
-    load_when_used()
+    load_extension_checks_lazily()
     _server = assemble(conf)
     gc.unfreeze()  # after a reload: the replaced server can be collected
     gc.collect()

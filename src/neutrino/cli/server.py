@@ -20,7 +20,7 @@ from neutrino.cli.child_process import ChildProcess, Work, end_with_parent
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.feed.address import Address
 from neutrino.server import config
-from neutrino.server.feed.listening import addresses, server_tls
+from neutrino.server.feed.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 WORKER = "neutrino.cli.worker:application"
@@ -137,7 +137,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 
 def serve_feed(config_files: Sequence[str]) -> int:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
-    from neutrino.server.feed.main import configuration
+    from neutrino.server.backend import configuration
 
     preflight.check_files(config_files)
     try:
@@ -158,8 +158,9 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 
 def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:
     """Serve the feed. `conf`: the configuration, if the files have been read already."""
+    from neutrino.server.backend import configuration
     from neutrino.server.db.schema import WrongSchema
-    from neutrino.server.feed.main import configuration, run
+    from neutrino.server.feed.main import run
     from neutrino.server.logs import set_up
 
     try:

@@ -1,1 +1,1 @@
-"""The one channel between the server and the hosts: its messages, and the hosts' end of it."""
+"""The channel between server and hosts: messages, addresses, and the client that host agents use."""

@@ -1,4 +1,4 @@
-"""Where the feed is: `unix:/path`, `ws://host:port` on this machine, `wss://host:port` between machines."""
+"""Addresses of the feed: `unix:/path`, `ws://host:port` on loopback, `wss://host:port` between machines."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-MOST_PATH = 107  # bytes that the kernel takes for a socket's name
+MAX_PATH = 107  # bytes of a Unix socket's path that the kernel accepts
 
 
 class BadAddress(ValueError):
-    """Not an address of the feed."""
+    """Not a valid address of the feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Either a socket's path or a host and a port."""
+    """A Unix socket's path, or host and port."""
 
     path: str = ""
     host: str = ""
@@ -43,11 +43,11 @@ class Address:
 
 
 def parse(text: str, *, tls: bool = False) -> Address:
-    """`tls` is for an address that does not say: `host:port`."""
+    """Parse an address; `tls` applies to `host:port` without a scheme."""
     if text.startswith(("unix:", "/")):
         path = text.removeprefix("unix:").removeprefix("//")
         if not path.startswith("/"):
-            raise BadAddress(f"{text!r} has to name a socket by its whole path")
+            raise BadAddress(f"{text!r} has to be the absolute path of a socket")
         return Address(path=path)
     scheme, found, rest = text.rpartition("://")
     if found and scheme not in ("ws", "wss"):
@@ -60,8 +60,8 @@ def parse(text: str, *, tls: bool = False) -> Address:
 
 @contextmanager
 def short_path(path: str) -> Iterator[str]:
-    """A name for the socket that the kernel takes, also where its directory lies deep."""
-    if len(os.fsencode(path)) <= MOST_PATH:
+    """A path to the socket within MAX_PATH: of a long one, through a descriptor of its directory."""
+    if len(os.fsencode(path)) <= MAX_PATH:
         yield path
         return
     directory = os.open(Path(path).parent, os.O_PATH | os.O_DIRECTORY)

@@ -1,11 +1,11 @@
-"""The hosts' end of the feed: one connection that is made again whenever it is lost, and the state that outlives it.
+"""The host's end of the feed: one connection, made again whenever it is lost, and the state that outlives it.
 
-    client = FeedClient(Settings(parse("unix:/…/feed.sock"), "h1", credential), cache=Path("…/feed.json"))
+    client = FeedClient(ClientOptions(parse("unix:/…/feed.sock"), "h1", credential), cache=Path("…/feed.json"))
     task = asyncio.create_task(client.run())
     async for change in client.changes():   # kind, id, old, new
         …
 
-An agent may start before its server: it has its cache, waits, says so, and deletes nothing meanwhile.
+An agent may start before its server: it works from its cache, waits and logs that, and deletes nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import os
 import random
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,320 +24,302 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
+from neutrino.feed import messages as m
 from neutrino.feed.address import Address, short_path
-from neutrino.feed.messages import (
-    FROM_SERVER,
-    HOST_HEADER,
-    MOST_BYTES,
-    VERSION,
-    Ack,
-    Hello,
-    NotUnderstood,
-    PortDown,
-    PortReady,
-    PortUp,
-    Problem,
-    Reader,
-    Refused,
-    Report,
-    Status,
-    Synced,
-    Welcome,
-    encode,
-)
-from neutrino.feed.outbox import Outbox
-from neutrino.feed.state import Change, State
+from neutrino.feed.state import State, StateChange
+from neutrino.feed.unacknowledged import HostReport, Subject, UnacknowledgedReports
 from neutrino.model.agents import AgentState
+from neutrino.model.kinds import KINDS, Kind
 
 LOG = logging.getLogger(__name__)
-REFUSED = 12  # attempts that a refusal counts for: some seconds
-GROWTH = 1.5  # of the delay: who was without a server for a time waits for about half of it before the next attempt
+REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
+BACKOFF = 1.5  # growth of the delay: after an outage, a host retries within about half of its length
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Where the server is, and who we are to it."""
-
+class ClientOptions:
     address: Address
     host: str
     credential: str
     roles: tuple[str, ...] = ()
     release: str = ""
     tls: ssl.SSLContext | None = None
-    first_delay: float = 0.1  # seconds before the first new attempt; each next one waits longer
+    first_delay: float = 0.1  # seconds before the first retry
     longest_delay: float = 15.0
-    heartbeat: float = 10.0  # seconds between the connection's pings, in both directions
+    heartbeat: float = 10.0  # seconds between WebSocket pings, in both directions
     heartbeat_timeout: float = 20.0
-    others: tuple[Address, ...] = ()  # further servers: when one is lost, the next is tried
+    others: tuple[Address, ...] = ()  # further servers, tried in turn when the connection is lost
     save_interval: float = 1.0  # seconds after a change within which the cache is written
 
 
-class Lost(Exception):
-    """The connection is of no use any more."""
+class ConnectionLost(Exception):
+    """The connection cannot be used any more."""
 
 
 class FeedClient:
     def __init__(
-        self, settings: Settings, *, cache: Path | None = None, jitter: Callable[[], float] = random.random
+        self,
+        options: ClientOptions,
+        *,
+        cache: Path | None = None,
+        jitter: Callable[[], float] = random.random,
+        kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
-        self._settings = settings
+        self._options = options
         self._cache = cache
         self._jitter = jitter
-        self._reader = Reader(FROM_SERVER)
-        self._outbox = Outbox()
-        self._speak = asyncio.Event()
+        self._kinds = kinds
+        self._reader = m.Reader(m.FROM_SERVER)
+        self._reports = UnacknowledgedReports()
+        self._has_reports = asyncio.Event()
         self._changed = asyncio.Event()
-        self._save = asyncio.Event()
+        self._unsaved = asyncio.Event()
         self._synced = asyncio.Event()
         self._stopping = False
         self._failures = 0
-        self._addresses = (settings.address, *settings.others)
-        self._turn = 0
-        self._when_synced: list[Callable[[], None]] = []
+        self._addresses = (options.address, *options.others)
+        self._attempt = 0
+        self._on_synced: list[Callable[[], None]] = []
         self._position_is_new = False
-        self.state = State()
+        self.state = State(kinds)
         self.connected = False
         self.server = ""
         if cache is not None:
-            self._load(cache)
+            self._load_cache(cache)
 
     @property
     def _address(self) -> Address:
-        return self._addresses[self._turn % len(self._addresses)]
+        return self._addresses[self._attempt % len(self._addresses)]
 
     @property
     def is_synced(self) -> bool:
-        """Whether we know everything: only then may anything be taken away."""
+        """Whether the state is complete: only then may a role delete anything."""
         return self.state.is_synced
 
     @property
     def position(self) -> int:
-        """The position up to which we have heard."""
+        """The change-log position that the state is at."""
         return self.state.cursor.position if self.state.cursor is not None else 0
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
-    def on_synced(self, tell: Callable[[], None]) -> None:
-        """Call this whenever we know everything up to a new position and the taker of `changes` has taken all of it."""
-        self._when_synced.append(tell)
+    def on_synced(self, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever the state is complete at a new position and the consumer of `changes` has taken all."""
+        self._on_synced.append(notify)
 
-    async def changes(self) -> AsyncIterator[Change]:
-        """Every change, the newest state of each object, until `run` ends. For one taker."""
+    async def changes(self) -> AsyncIterator[StateChange]:
+        """All changes, coalesced per object, until `run` ends. For one consumer."""
         while True:
             while (change := self.state.take()) is not None:
                 yield change
             if self._position_is_new:
                 self._position_is_new = False
-                for tell in self._when_synced:
-                    tell()
+                for notify in self._on_synced:
+                    notify()
             self._changed.clear()
             if self._stopping:
                 return
             if not self.state.has_changes:
                 await self._changed.wait()
 
-    # --- what the host says: kept until the server has done it ----------------------------------------------------
+    # --- reports: kept until the server acknowledges them ---------------------------------------------------------
 
     def report(self, states: Sequence[AgentState], applied: int | None = None) -> None:
-        """The agents of this host as they are, and the position that is carried out (None: all we have heard)."""
+        """The states of this host's agents, and the position that they have applied (None: all received)."""
         position = self.position if applied is None else applied
-        # That an agent has started is said once: the next report may be due before a server hears us, and has it no more.
-        about = ("report", "start") if any(state.start_flag for state in states) else ("report",)
-        self._say(about, lambda serial: Report(serial=serial, states=tuple(states), applied=position))
+        # A subject of its own for the start: the next report must not replace it before a server has received it.
+        subject = ("report", "start") if any(state.start_flag for state in states) else ("report",)
+        self._report(subject, m.Report(states=tuple(states), applied=position))
 
     def port_up(self, port_id: str, revision: int) -> None:
-        self._say(("port", port_id), lambda serial: PortUp(serial=serial, port_id=port_id, revision=revision))
+        self._report(("port", port_id), m.PortUp(port_id=port_id, revision=revision))
 
     def port_down(self, port_id: str, reason: str = "") -> None:
-        self._say(("port", port_id), lambda serial: PortDown(serial=serial, port_id=port_id, reason=reason))
+        self._report(("port", port_id), m.PortDown(port_id=port_id, reason=reason))
 
     def port_ready(self, port_id: str, revision: int, component: str = "DHCP") -> None:
-        """What this host does for a port, wherever it is bound, is done as of this revision."""
-        self._say(
-            ("ready", component, port_id),
-            lambda serial: PortReady(serial=serial, port_id=port_id, revision=revision, component=component),
-        )
+        """This host's part for a port, wherever it is bound, is applied as of this revision."""
+        message = m.PortReady(port_id=port_id, revision=revision, component=component)
+        self._report(("ready", component, port_id), message)
 
     def status(self, kind: str, key: str, status: str) -> None:
-        """How a floating IP or an HA router is here."""
-        self._say(("status", kind, key), lambda serial: Status(serial=serial, kind=kind, id=key, status=status))
+        """The status of a floating IP, an HA router or a delegated prefix on this host."""
+        self._report(("status", kind, key), m.Status(kind=kind, id=key, status=status))
 
     def error(self, kind: str, key: str, text: str) -> None:
-        self._say(("error", kind, key), lambda serial: Problem(serial=serial, kind=kind, id=key, text=text))
+        self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=text))
 
     @property
-    def unsaid(self) -> int:
-        """How much the server has not acknowledged."""
-        return len(self._outbox)
+    def unacknowledged(self) -> int:
+        """The number of reports that the server has not acknowledged."""
+        return len(self._reports)
 
-    def _say(self, about: tuple[str, ...], make: Callable[[int], Any]) -> None:
-        self._outbox.put(about, make)
-        self._speak.set()
+    def _report(self, subject: Subject, report: HostReport) -> None:
+        self._reports.put(subject, report)
+        self._has_reports.set()
 
     # --- the connection -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Be connected, until cancelled."""
-        saving = asyncio.create_task(self._keep_saved())
+        """Stay connected until cancelled."""
+        saving = asyncio.create_task(self._keep_saving())
         try:
             while True:
-                delay = await self._once()
-                await asyncio.sleep(delay)
+                await asyncio.sleep(await self._connect_once())
         finally:
             saving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await saving
-            self._write()
+            self._save_cache()
             self._stopping = True
             self._changed.set()
 
-    async def _once(self) -> float:
-        """One connection from its start to its end; the seconds to wait before the next."""
+    async def _connect_once(self) -> float:
+        """One connection from its start to its end; returns the delay before the next."""
         try:
             async with self._connect() as connection:
                 await self._talk(connection)
-        except Lost as error:
-            self._tell(str(error))
+        except ConnectionLost as error:
+            self._log_lost(str(error))
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
-            self._tell(f"it refuses us: {body or error}")
+            self._log_lost(f"it refuses us: {body or error}")
         except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
-            self._tell(str(error) or type(error).__name__)
+            self._log_lost(str(error) or type(error).__name__)
         finally:
             self.connected = False
             self.state.disconnected()
             self._synced.clear()
         self._failures += 1
-        self._turn += 1
-        most = min(self._settings.longest_delay, self._settings.first_delay * GROWTH ** min(self._failures - 1, 50))
-        return most * (0.5 + 0.5 * self._jitter())
+        self._attempt += 1
+        delay = self._options.first_delay * BACKOFF ** min(self._failures - 1, 50)
+        # Jitter: after a server restart a thousand hosts must not reconnect at the same moment.
+        return min(self._options.longest_delay, delay) * (0.5 + 0.5 * self._jitter())
 
-    def _tell(self, reason: str) -> None:
-        said = LOG.info if self._failures else LOG.warning  # loudly once, then quietly
-        said("no server at %s (%s): we keep what we have and try again", self._address, reason)
+    def _log_lost(self, reason: str) -> None:
+        log = LOG.info if self._failures else LOG.warning  # a warning once per outage
+        log("no connection to the server at %s (%s): keeping the current state and retrying", self._address, reason)
 
     @contextlib.asynccontextmanager
     async def _connect(self) -> AsyncIterator[ClientConnection]:
-        settings, address = self._settings, self._address
-        options: dict[str, Any] = {
-            "additional_headers": {
-                HOST_HEADER: settings.host,
-                "Authorization": f"Bearer {settings.credential}",
-            },
+        options, address = self._options, self._address
+        how: dict[str, Any] = {
+            "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {options.credential}"},
             "compression": None,
-            "max_size": MOST_BYTES,
-            "ping_interval": settings.heartbeat,
-            "ping_timeout": settings.heartbeat_timeout,
+            "max_size": m.MAX_BYTES,
+            "ping_interval": options.heartbeat,
+            "ping_timeout": options.heartbeat_timeout,
             "close_timeout": 2,
             "proxy": None,
         }
         if address.path:
             with short_path(address.path) as path:
-                connection = await unix_connect(path, **options)
+                connection = await unix_connect(path, **how)
         else:
-            tls = (settings.tls or ssl.create_default_context()) if address.tls else None
-            connection = await connect(str(address), ssl=tls, **options)
+            tls = (options.tls or ssl.create_default_context()) if address.tls else None
+            connection = await connect(str(address), ssl=tls, **how)
         try:
             yield connection
         finally:
             await connection.close()
 
     async def _talk(self, connection: ClientConnection) -> None:
-        settings = self._settings
-        hello = Hello(
-            host=settings.host,
-            version=VERSION,
-            release=settings.release,
-            roles=settings.roles,
+        hello = m.Hello(
+            host=self._options.host,
+            version=m.VERSION,
+            release=self._options.release,
+            roles=self._options.roles,
             cursor=self.state.cursor,
             have=self.state.have(),
         )
-        await connection.send(encode([hello]), text=True)
-        speaking: asyncio.Task[None] | None = None
+        await connection.send(m.encode([hello]), text=True)
+        sender: asyncio.Task[None] | None = None
         try:
             async for data in connection:
                 for message in self._read(data):
                     self._take(message)
-                    if isinstance(message, Welcome) and speaking is None:
-                        speaking = asyncio.create_task(self._keep_speaking(connection))
+                    if isinstance(message, m.Welcome) and sender is None:
+                        sender = asyncio.create_task(self._keep_sending(connection))
                 if self.state.has_changes:
                     self._changed.set()
-            raise Lost("the connection was closed")
+            raise ConnectionLost("the connection was closed")
         finally:
-            if speaking is not None:
-                speaking.cancel()
+            if sender is not None:
+                sender.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
-                    await speaking
+                    await sender
 
     def _read(self, data: bytes | str) -> list[Any]:
         try:
             return self._reader.read(data)
-        except NotUnderstood as error:
-            raise Lost(f"the server said what we do not understand: {error}") from None
+        except m.NotUnderstood as error:
+            raise ConnectionLost(f"invalid frame from the server: {error}") from None
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, Refused):
-            self._failures = max(self._failures, REFUSED)  # coming again at once is of no use
-            raise Lost(f"it refuses us: {message.reason}")
-        if isinstance(message, NotUnderstood | Problem):
-            LOG.warning("the server: %s", message.text if isinstance(message, Problem) else message)
-            return
-        if isinstance(message, Welcome):
-            self._welcomed(message)
-        if isinstance(message, Ack):
-            self._outbox.acknowledged(message.serial)
-            return
-        self.state.apply(message)
-        self._tell_problems()
-        if isinstance(message, Synced):
-            self._failures = 0
-            self._synced.set()
-            self._save.set()
-            self._position_is_new = True
-            self._changed.set()
+        match message:
+            case m.Refused():
+                self._failures = max(self._failures, REFUSED_FAILURES)
+                raise ConnectionLost(f"it refuses us: {message.reason}")
+            case m.NotUnderstood():
+                LOG.warning("invalid message from the server: %s", message)
+            case m.Problem():
+                LOG.warning("error from the server: %s", message.text)
+            case m.Ack():
+                self._reports.acknowledge(message.serial)
+            case _:
+                if isinstance(message, m.Welcome):
+                    self._welcomed(message)
+                self.state.apply(message)
+                self._report_problems()
+                if isinstance(message, m.Synced):
+                    self._failures = 0
+                    self._synced.set()
+                    self._unsaved.set()
+                    self._position_is_new = True
+                    self._changed.set()
 
-    def _tell_problems(self) -> None:
-        for kind, key, reason in self.state.take_problems():
-            LOG.error("%s %s cannot be used, what was known of it is kept: %s", kind, key, reason)
-            self.error(kind, key, reason)
-
-    def _welcomed(self, message: Welcome) -> None:
+    def _welcomed(self, message: m.Welcome) -> None:
         LOG.info("connected to %s at %s", message.server or "the server", self._address)
         self.server = message.server
         self.connected = True
-        self._outbox.reconnected()
-        self._speak.set()
+        self._reports.reconnected()
+        self._has_reports.set()
 
-    async def _keep_speaking(self, connection: ClientConnection) -> None:
+    def _report_problems(self) -> None:
+        for kind, key, reason in self.state.take_problems():
+            LOG.error("%s %s from the server is invalid, keeping its last valid state: %s", kind, key, reason)
+            self.error(kind, key, reason)
+
+    async def _keep_sending(self, connection: ClientConnection) -> None:
         while True:
-            await self._speak.wait()
-            self._speak.clear()
-            while messages := self._outbox.take():
-                await connection.send(encode(messages), text=True)
+            await self._has_reports.wait()
+            self._has_reports.clear()
+            while reports := self._reports.take():
+                await connection.send(m.encode(reports), text=True)
 
     # --- the cache ------------------------------------------------------------------------------------------------
 
-    def _load(self, cache: Path) -> None:
+    def _load_cache(self, cache: Path) -> None:
         try:
             self.state.load(cache.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            LOG.warning("the cache %s cannot be read (%s): we start without it", cache, error)
-            self.state = State()
-        self._tell_problems()
+            LOG.warning("cannot read the cache %s (%s): starting without it", cache, error)
+            self.state = State(self._kinds)
+        self._report_problems()
         if self.state.has_changes:
             self._changed.set()
 
-    async def _keep_saved(self) -> None:
+    async def _keep_saving(self) -> None:
         while True:
-            await self._save.wait()
-            await asyncio.sleep(self._settings.save_interval)
-            self._save.clear()
-            self._write()
+            await self._unsaved.wait()
+            await asyncio.sleep(self._options.save_interval)
+            self._unsaved.clear()
+            self._save_cache()
 
-    def _write(self) -> None:
+    def _save_cache(self) -> None:
         if self._cache is None:
             return
         new = self._cache.with_name(f"{self._cache.name}.new")
@@ -347,9 +329,9 @@ class FeedClient:
                 file.write(self.state.dump())
             new.replace(self._cache)
         except OSError as error:
-            LOG.warning("the cache %s cannot be written: %s", self._cache, error)
+            LOG.warning("cannot write the cache %s: %s", self._cache, error)
 
 
-def with_credential(settings: Settings, path: Path) -> Settings:
-    """The same with the credential that a file holds."""
-    return replace(settings, credential=path.read_text().strip())
+def with_credential(options: ClientOptions, path: Path) -> ClientOptions:
+    """The same options with the credential in a file."""
+    return replace(options, credential=path.read_text().strip())

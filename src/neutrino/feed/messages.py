@@ -1,8 +1,8 @@
-"""The messages of the feed, and how they are written.
+"""The messages of the feed and their encoding.
 
-A frame is a JSON list of messages, each with its `type`. Both sides pass over fields that they do not know, and answer a
-type that they do not know without ending the connection, so that they may be one release apart. The version in `hello`
-and `welcome` changes only when that is not enough. docs/design/feed.md says what each message means and when it comes.
+A frame is a JSON list of messages, each with its `type`. Both sides ignore unknown fields, and answer an unknown type with
+an error without closing the connection, so that they may be one release apart. The version in `hello` and `welcome`
+changes only when that is not enough. docs/design/feed.md explains each message and when it is sent.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from neutrino.model.agents import AgentState
 from neutrino.model.state import Member
 
 VERSION: Final = 1
-OLDEST: Final = 1  # the oldest version that this release speaks
-MOST_BYTES: Final = 16 * 1024 * 1024  # of one frame
+OLDEST: Final = 1  # the oldest version that this release supports
+MAX_BYTES: Final = 16 * 1024 * 1024  # of one frame
 HOST_HEADER: Final = "X-Neutrino-Host"
-MOST_MEMBERS: Final = 10_000  # in one message; more go in several
+MAX_MEMBERS: Final = 10_000  # in one message; more go in several
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Up to where a host has heard: a position in one database's change log."""
+    """The state that a host has: a position in one database's change log."""
 
     database: str
     position: int
@@ -37,9 +37,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello"):
-    """The first message. `have` is what the host holds: by kind and id the digest that the server gave with it.
+    """The first message. `have`: by kind and id the digest that the server sent with each object that the host has.
 
-    Forwarding entries are many and small: they are told by network, with the digest of all of them.
+    Forwarding entries are many and small: `have` has one digest per network for all of them.
     """
 
     host: str
@@ -51,9 +51,9 @@ class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello")
 
 
 class Report(Message, frozen=True, kw_only=True, omit_defaults=True, tag="report"):
-    """The agents of this host, and the position whose changes they have carried out."""
+    """The states of this host's agents, and the position that they have applied."""
 
-    serial: int
+    serial: int = 0
     states: tuple[AgentState, ...] = ()
     applied: int | None = None
 
@@ -61,37 +61,37 @@ class Report(Message, frozen=True, kw_only=True, omit_defaults=True, tag="report
 class PortUp(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_up"):
     """A port is wired as of this revision."""
 
-    serial: int
+    serial: int = 0
     port_id: str
     revision: int = 0
 
 
 class PortDown(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_down"):
-    serial: int
+    serial: int = 0
     port_id: str
     reason: str = ""
 
 
 class PortReady(Message, frozen=True, kw_only=True, omit_defaults=True, tag="port_ready"):
-    """What this host does for a port that may be on another one is done as of this revision: its lease can be given."""
+    """This host serves a port, bound to any host, as of this revision: DHCP can give it its lease."""
 
-    serial: int
+    serial: int = 0
     port_id: str
     revision: int = 0
     component: str = "DHCP"
 
 
 class Status(Message, frozen=True, kw_only=True, omit_defaults=True, tag="status"):
-    """How something of a router is here: a floating IP that works, an HA router that is active."""
+    """The status of a floating IP or an HA router on this host, or the prefix delegated to a subnet."""
 
-    serial: int
+    serial: int = 0
     kind: str
     id: str
     status: str
 
 
 class Problem(Message, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
-    """Something could not be done for an object, or a message was not understood (then without an object)."""
+    """An object could not be applied, or a message was invalid (then without an object)."""
 
     text: str
     serial: int = 0
@@ -109,7 +109,7 @@ class Welcome(Message, frozen=True, kw_only=True, omit_defaults=True, tag="welco
 
 
 class Refused(Message, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
-    """The connection ends, and coming again at once is of no use."""
+    """The server closes the connection; an immediate retry would be refused too."""
 
     reason: str
 
@@ -126,7 +126,7 @@ class Gone(Message, frozen=True, kw_only=True, omit_defaults=True, tag="gone"):
 
 
 class Members(Message, frozen=True, kw_only=True, omit_defaults=True, tag="members"):
-    """What a group's members have gained and lost; `digest` is that of all of them after it."""
+    """Difference of a security group's members; `digest` is that of all members after it."""
 
     id: str
     added: tuple[Member, ...] = ()
@@ -135,21 +135,21 @@ class Members(Message, frozen=True, kw_only=True, omit_defaults=True, tag="membe
 
 
 class Entries(Message, frozen=True, kw_only=True, omit_defaults=True, tag="entries"):
-    """Which forwarding entries a network has; others of that network are gone."""
+    """All forwarding entries of a network by id; the host deletes its others of that network."""
 
     network_id: str
     ids: tuple[str, ...] = ()
 
 
 class Synced(Message, frozen=True, kw_only=True, omit_defaults=True, tag="synced"):
-    """The host has all that is for it as of this position. `entries`: digests of the networks' forwarding entries."""
+    """The host has its whole scope as of this position. `entries`: digests of networks' forwarding entries."""
 
     position: int
     entries: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Ack(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ack"):
-    """What the host said under this serial number is done."""
+    """The report with this serial number is written."""
 
     serial: int
 
@@ -165,7 +165,7 @@ ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ac
 
 
 class NotUnderstood(ValueError):
-    """A frame or a message that does not say what it should."""
+    """An invalid frame or message."""
 
 
 class _Typed(msgspec.Struct):
@@ -183,28 +183,28 @@ def encode(messages: Iterable[Message]) -> bytes:
 
 
 def frame(encoded: Iterable[bytes]) -> bytes:
-    """Messages that are encoded already, as one frame."""
+    """A frame of encoded messages."""
     return b"[" + b",".join(encoded) + b"]"
 
 
 class Reader:
-    """Reads the messages of one side."""
+    """Decodes the messages of one side."""
 
     def __init__(self, types: dict[Any, Any]) -> None:
         self._decoders = {tag: msgspec.json.Decoder(cls) for tag, cls in types.items()}
 
     def read(self, data: bytes | str) -> list[Any]:
-        """The messages of a frame; in place of one that is not understood, a NotUnderstood that says why."""
+        """The messages of a frame; in place of an invalid one, a NotUnderstood with the reason."""
         try:
             parts = _frame.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise NotUnderstood(f"this is no frame: {error}") from None
+            raise NotUnderstood(f"not a frame: {error}") from None
         return [self._one(part) for part in parts]
 
     def _one(self, part: msgspec.Raw) -> Any:
         try:
             kind = _type.decode(part).type
             decoder = self._decoders.get(kind)
-            return NotUnderstood(f"there is no message {kind!r} here") if decoder is None else decoder.decode(part)
+            return NotUnderstood(f"unknown message type {kind!r}") if decoder is None else decoder.decode(part)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return NotUnderstood(str(error))

@@ -1,13 +1,13 @@
-"""What a host knows: the objects that the server gave it, changed by messages and by nothing else. Pure.
+"""A host's copy of its objects: desired state as the server sent it, and the changes that no role has taken yet. Pure.
 
-Objects are put as they come. What is gone goes only when the server has said `synced` in this connection: until then the
-host cannot know whether it has heard everything, so it keeps all it has. Every change is noted once, with what was
-there when it was last taken: whoever carries changes out slowly sees the newest.
+`put` takes effect at once. A deletion takes effect only once the server has sent `synced` in this connection: before that
+the host cannot know whether it has received everything, and deleting on a partial snapshot would cut off instances that
+still exist. Changes are coalesced: a slow consumer gets each object once, as it is now, with the value it last saw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +15,17 @@ import msgspec
 
 from neutrino.feed.messages import Cursor, Entries, Gone, Members, Put, ServerMessage, Synced, Welcome
 from neutrino.model.checks import fault, member_fault
-from neutrino.model.kinds import KINDS
+from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import GroupMembers, Object
 
-Key = tuple[str, str]
-MOST_NAME, MOST_PROBLEMS = 255, 1000
-_decoders = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
+Key = tuple[str, str]  # kind, id
+MAX_NAME, MAX_PROBLEMS = 255, 1000
+ENTRIES, MEMBERS = "forwarding", "group_members"  # the two kinds with messages of their own
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One object before and after; None: not there."""
+class StateChange:
+    """One object before and after; None: it does not exist."""
 
     kind: str
     id: str
@@ -33,15 +33,13 @@ class Change:
     new: Object | None
 
 
-class _Named(msgspec.Struct):
-    """As much of an object as says which one it is."""
+class _Identified(msgspec.Struct):
+    """The part of a malformed object that still identifies it."""
 
     id: str
 
 
-class _Saved(msgspec.Struct):
-    """The cache's file."""
-
+class _CacheFile(msgspec.Struct):
     cursor: Cursor | None
     objects: dict[str, list[msgspec.Raw]]
     digests: dict[str, dict[str, str]]
@@ -49,26 +47,27 @@ class _Saved(msgspec.Struct):
 
 
 class State:
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
+    def __init__(self, kinds: Mapping[str, Kind] = KINDS) -> None:
+        self._decoders = {kind.name: msgspec.json.Decoder(kind.type) for kind in kinds.values()}
+        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in kinds}
         self.cursor: Cursor | None = None
         self.is_synced = False
         self._database = ""
-        self._digests: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-        self._entries: dict[str, str] = {}  # digests of networks' forwarding entries
-        self._going: dict[Key, None] = {}  # gone as soon as we are synced
-        self._changed: dict[Key, Object | None] = {}  # with what was there when the change was last taken
-        # Objects that cannot be what their kind says, each with the reason: what was known of them before is kept.
+        self._digests: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
+        self._entries: dict[str, str] = {}  # network id → digest of its forwarding entries; empty: unknown
+        self._deletions: dict[Key, None] = {}  # deferred until `synced`
+        self._changed: dict[Key, Object | None] = {}  # → the value when the change was last taken
+        # Invalid objects with the reason. The last valid value stays in place: a malformed update must not remove a port.
         self.problems: dict[Key, str] = {}
-        self._news: dict[Key, None] = {}  # problems that nobody has taken yet
+        self._new_problems: dict[Key, None] = {}
 
     def get(self, kind: str, key: str) -> Any:
         """The object, or None."""
         return self.objects[kind].get(key)
 
     def __iter__(self) -> Iterator[Object]:
-        for several in self.objects.values():
-            yield from several.values()
+        for objects in self.objects.values():
+            yield from objects.values()
 
     def __len__(self) -> int:
         return sum(map(len, self.objects.values()))
@@ -76,80 +75,79 @@ class State:
     # --- messages -------------------------------------------------------------------------------------------------
 
     def disconnected(self) -> None:
-        """From here on nothing is known of what goes, until a server has said it all again."""
+        """Forget deferred deletions: the next connection compares everything again."""
         self.is_synced = False
-        self._going.clear()
+        self._deletions.clear()
 
     def apply(self, message: ServerMessage) -> None:
-        """Take one message; those of kinds that this release does not know are passed over."""
-        if isinstance(message, Welcome):
-            self.disconnected()
-            self.problems.clear()  # what is still wrong is sent again, as the host does not have it
-            self._database = message.cursor.database
-        elif isinstance(message, Put):
-            self._put(message)
-        elif isinstance(message, Gone):
-            self._go(message.kind, message.id)
-        elif isinstance(message, Members):
-            self._members(message)
-        elif isinstance(message, Entries):
-            self._only(message)
-        elif isinstance(message, Synced):
-            self._synced(message)
+        """Apply one message; kinds that this release does not know are ignored."""
+        match message:
+            case Welcome():
+                self.disconnected()
+                self.problems.clear()  # invalid objects have no digest here, so the server sends them again
+                self._database = message.cursor.database
+            case Put():
+                self._put(message)
+            case Gone():
+                self._delete(message.kind, message.id)
+            case Members():
+                self._change_members(message)
+            case Entries():
+                self._keep_only(message)
+            case Synced():
+                self._synced(message)
 
     def _put(self, message: Put) -> None:
-        if message.kind not in _decoders:
-            return
-        value = self._read(message.kind, message.object)
+        kind = message.kind
+        value = self._decode(kind, message.object) if kind in self._decoders else None
         if value is None:
             return
-        self._going.pop((message.kind, value.id), None)
-        self._set(message.kind, value.id, value)
-        if isinstance(value, GroupMembers) and (message.kind, value.id) in self.problems:
-            self._digests[message.kind][value.id] = ""  # it is not all that the digest says
-        elif message.kind == "forwarding":
+        self._deletions.pop((kind, value.id), None)
+        self._set(kind, value.id, value)
+        if kind == ENTRIES:
             self._entries[value.network_id] = ""  # type: ignore[attr-defined]
-        else:
-            self._digests[message.kind][value.id] = message.digest
+        else:  # a group without its invalid members is not what the digest stands for
+            is_partial = kind == MEMBERS and (kind, value.id) in self.problems
+            self._digests[kind][value.id] = "" if is_partial else message.digest
 
-    def _go(self, kind: str, key: str) -> None:
-        if kind not in KINDS or (key not in self.objects[kind] and (kind, key) not in self.problems):
+    def _delete(self, kind: str, key: str) -> None:
+        if kind not in self.objects or (key not in self.objects[kind] and (kind, key) not in self.problems):
             return
         if not self.is_synced:
-            self._going[kind, key] = None
+            self._deletions[kind, key] = None
             return
         self.problems.pop((kind, key), None)
         if key not in self.objects[kind]:
             return
-        if kind == "forwarding":
+        if kind == ENTRIES:
             self._entries[self.objects[kind][key].network_id] = ""  # type: ignore[attr-defined]
         self._set(kind, key, None)
         self._digests[kind].pop(key, None)
 
-    def _members(self, message: Members) -> None:
-        known = self.objects["group_members"].get(message.id)
+    def _change_members(self, message: Members) -> None:
+        known = self.objects[MEMBERS].get(message.id)
         if isinstance(known, GroupMembers):
-            added = self._usable(GroupMembers(id=message.id, members=frozenset(message.added))).members
+            added = self._valid_members(GroupMembers(id=message.id, members=frozenset(message.added))).members
             members = (known.members - frozenset(message.removed)) | added
-            self._set("group_members", message.id, msgspec.structs.replace(known, members=members))
-            # Without all of them it is not what the digest says: the whole group comes again with the next connection.
-            self._digests["group_members"][message.id] = message.digest if len(added) == len(message.added) else ""
+            self._set(MEMBERS, message.id, msgspec.structs.replace(known, members=members))
+            # Without the invalid members the digest does not match: the next connection sends the whole group again.
+            self._digests[MEMBERS][message.id] = message.digest if len(added) == len(message.added) else ""
 
-    def _only(self, message: Entries) -> None:
+    def _keep_only(self, message: Entries) -> None:
         self._entries[message.network_id] = ""
-        here = [key for key, e in self.objects["forwarding"].items() if e.network_id == message.network_id]  # type: ignore[attr-defined]
-        stay = set(message.ids)
-        for key in here:
-            if key not in stay:
-                self._go("forwarding", key)
+        present = [key for key, e in self.objects[ENTRIES].items() if e.network_id == message.network_id]  # type: ignore[attr-defined]
+        kept = set(message.ids)
+        for key in present:
+            if key not in kept:
+                self._delete(ENTRIES, key)
             else:
-                self._going.pop(("forwarding", key), None)
+                self._deletions.pop((ENTRIES, key), None)
 
     def _synced(self, message: Synced) -> None:
         self.is_synced = True
-        going, self._going = self._going, {}
-        for kind, key in going:
-            self._go(kind, key)
+        deletions, self._deletions = self._deletions, {}
+        for kind, key in deletions:
+            self._delete(kind, key)
         for network_id, digest in message.entries.items():
             if digest:
                 self._entries[network_id] = digest
@@ -157,47 +155,51 @@ class State:
                 self._entries.pop(network_id, None)
         self.cursor = Cursor(self._database, message.position)
 
-    def _read(self, kind: str, data: msgspec.Raw) -> Object | None:
-        """The object, or None where it cannot be: that is its own problem, and of no other."""
-        is_whole = True
+    # --- validation -----------------------------------------------------------------------------------------------
+
+    def _decode(self, kind: str, data: msgspec.Raw) -> Object | None:
+        """The object, or None if it is invalid: that is a problem of this object and of no other."""
+        is_complete = True
         try:
-            value = _decoders[kind].decode(data)
+            value = self._decoders[kind].decode(data)
             if isinstance(value, GroupMembers):
-                given = len(value.members)
-                value = self._usable(value)
-                is_whole = len(value.members) == given
-            wrong = fault(value)
+                count = len(value.members)
+                value = self._valid_members(value)
+                is_complete = len(value.members) == count
+            reason = fault(value)
         except (ValueError, TypeError, RecursionError) as error:
-            value, wrong = None, str(error) or type(error).__name__
-        if not wrong and value is not None:
-            if is_whole:
+            value, reason = None, str(error) or type(error).__name__
+        if not reason and value is not None:
+            if is_complete:
                 self.problems.pop((kind, value.id), None)
             return value
-        self._problem(kind, value.id if value is not None else _name(data), wrong)
+        self._add_problem(kind, value.id if value is not None else _identify(data), reason)
         return None
 
-    def _usable(self, group: GroupMembers) -> GroupMembers:
-        """Members that cannot be are left out: a group that stayed as it was would let in those who have left it."""
-        wrong = {member: reason for member in group.members if (reason := member_fault(member))}
-        if wrong:
-            self._problem("group_members", group.id, next(iter(wrong.values())))
-            return msgspec.structs.replace(group, members=group.members - wrong.keys())
-        return group
+    def _valid_members(self, group: GroupMembers) -> GroupMembers:
+        """Without invalid members: refusing the whole update would keep admitting addresses that left the group."""
+        invalid = {member: reason for member in group.members if (reason := member_fault(member))}
+        if not invalid:
+            return group
+        self._add_problem(MEMBERS, group.id, next(iter(invalid.values())))
+        return msgspec.structs.replace(group, members=group.members - invalid.keys())
 
-    def _problem(self, kind: str, key: str, reason: str) -> None:
-        name = key[:MOST_NAME] if key.isprintable() else ascii(key)[:MOST_NAME]
-        if self.problems.get((kind, name)) != reason and len(self.problems) < MOST_PROBLEMS:
+    def _add_problem(self, kind: str, key: str, reason: str) -> None:
+        name = key[:MAX_NAME] if key.isprintable() else ascii(key)[:MAX_NAME]
+        if self.problems.get((kind, name)) != reason and len(self.problems) < MAX_PROBLEMS:
             self.problems[kind, name] = reason
-            self._news[kind, name] = None
+            self._new_problems[kind, name] = None
 
     def take_problems(self) -> list[tuple[str, str, str]]:
-        """Those that are new since they were last taken: kind, id and reason."""
-        news, self._news = self._news, {}
-        return [(kind, key, self.problems[kind, key]) for kind, key in news if (kind, key) in self.problems]
+        """Problems found since the last call: kind, id and reason."""
+        found, self._new_problems = self._new_problems, {}
+        return [(kind, key, self.problems[kind, key]) for kind, key in found if (kind, key) in self.problems]
 
     def problems_of(self, *kinds: str) -> dict[str, str]:
         """For an agent's `problems`."""
         return {f"{kind} {key}": text for (kind, key), text in self.problems.items() if kind in kinds}
+
+    # --- changes --------------------------------------------------------------------------------------------------
 
     def _set(self, kind: str, key: str, value: Object | None) -> None:
         old = self.objects[kind].get(key)
@@ -209,49 +211,44 @@ class State:
             self.objects[kind][key] = value
         self._changed.setdefault((kind, key), old)
 
-    # --- changes --------------------------------------------------------------------------------------------------
-
     @property
     def has_changes(self) -> bool:
         return bool(self._changed)
 
-    def take(self) -> Change | None:
-        """The change that waits longest; what came and went again meanwhile is none."""
+    def take(self) -> StateChange | None:
+        """The oldest pending change; an object that is back at its old value is none."""
         while self._changed:
             kind, key = next(iter(self._changed))
             old = self._changed.pop((kind, key))
             new = self.objects[kind].get(key)
             if old != new:
-                return Change(kind, key, old, new)
+                return StateChange(kind, key, old, new)
         return None
 
-    # --- what we have ---------------------------------------------------------------------------------------------
+    # --- digests and cache ----------------------------------------------------------------------------------------
 
     def have(self) -> dict[str, dict[str, str]]:
-        """For `hello`: what is here, by the digests that came with it."""
-        out = {kind: {key: self._digests[kind].get(key, "") for key in several} for kind, several in self._keyed()}
-        out["forwarding"] = {e.network_id: "" for e in self.objects["forwarding"].values()} | self._entries  # type: ignore[attr-defined]
-        return {kind: keys for kind, keys in out.items() if keys}
-
-    def _keyed(self) -> list[tuple[str, dict[str, Object]]]:
-        return [(kind, several) for kind, several in self.objects.items() if kind != "forwarding"]
+        """For `hello`: the digest of every object, and one per network for forwarding entries."""
+        digests = {kind: {key: self._digests[kind].get(key, "") for key in keys} for kind, keys in self.objects.items()}
+        digests[ENTRIES] = {e.network_id: "" for e in self.objects[ENTRIES].values()} | self._entries  # type: ignore[attr-defined]
+        return {kind: keys for kind, keys in digests.items() if keys}
 
     def dump(self) -> bytes:
-        """For the cache."""
+        """The content of the cache file."""
         raw = {
-            kind: [msgspec.Raw(msgspec.json.encode(o)) for o in several.values()]
-            for kind, several in self.objects.items()
+            kind: [msgspec.Raw(msgspec.json.encode(value)) for value in objects.values()]
+            for kind, objects in self.objects.items()
         }
-        return msgspec.json.encode(_Saved(self.cursor, raw, self._digests, self._entries))
+        return msgspec.json.encode(_CacheFile(self.cursor, raw, self._digests, self._entries))
 
     def load(self, data: bytes) -> None:
-        """From the cache, into a new state: everything in it is a change that nobody has taken yet."""
-        saved = msgspec.json.decode(data, type=_Saved)
-        for kind, several in saved.objects.items():
-            if kind not in _decoders:
+        """Fill a new state from the cache file: every object in it is a change."""
+        saved = msgspec.json.decode(data, type=_CacheFile)
+        for kind, objects in saved.objects.items():
+            if kind not in self._decoders:
                 continue
-            for raw in several:
-                value = self._read(kind, raw)
+            for raw in objects:
+                value = self._decode(kind, raw)
                 if value is not None:
                     self._set(kind, value.id, value)
             digests = saved.digests.get(kind, {})
@@ -260,8 +257,8 @@ class State:
         self.cursor = saved.cursor
 
 
-def _name(data: msgspec.Raw) -> str:
+def _identify(data: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(data, type=_Named).id
+        return msgspec.json.decode(data, type=_Identified).id
     except (ValueError, RecursionError):
         return "?"

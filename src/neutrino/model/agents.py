@@ -1,7 +1,7 @@
-"""What an agent says of itself, and what the server answers: the words that both sides speak.
+"""Agents: types, keys of `configurations`, and the state that an agent reports.
 
-A report is read leniently where releases may differ (keys that the reader does not know are passed over, all but the
-first four may be missing) and strictly in its types: one that cannot be understood is refused with the host's name.
+Decoding is lenient where releases may differ (unknown keys are ignored, all but the first four fields may be missing) and
+strict in types.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ HANDLE_INTERNAL_ONLY_ROUTERS: Final = "handle_internal_only_routers"
 GATEWAY_EXTERNAL_NETWORK_ID: Final = "gateway_external_network_id"
 EXTERNAL_NETWORK_BRIDGE: Final = "external_network_bridge"
 INTERFACE_DRIVER: Final = "interface_driver"
-DHCP_PORT_BY_SERVER: Final = "dhcp_port_by_server"  # the server makes the ports that the DHCP agent serves from
-DHCP_DISTRIBUTED: Final = "dhcp_distributed"  # the DHCP agent answers the ports of its host, wherever the network is
-USE_GATEWAY_IPS: Final = "use_gateway_ips"  # the DHCP agent has the gateways' addresses: its port needs none
-DATAPLANE: Final = "dataplane"  # "up", or "down: " and why
-PROBLEMS: Final = "problems"  # things that could not be done, each with the reason
-LOCAL_IP: Final = "local_ip"  # among the problems: another host has this one's address for tunnels
-FEED_BEHIND: Final = "feed_behind"  # written by the server: how many positions of the log are not carried out yet
-LAST_REPAIR: Final = "last_repair"  # what was not as the agent had left it
+DHCP_PORT_BY_SERVER: Final = "dhcp_port_by_server"  # the server creates the DHCP agent's ports
+DHCP_DISTRIBUTED: Final = "dhcp_distributed"  # the DHCP agent serves its host's ports on any scheduled network
+USE_GATEWAY_IPS: Final = "use_gateway_ips"  # the DHCP agent uses the gateways' addresses: its port needs none
+DATAPLANE: Final = "dataplane"  # "up", or "down: " and the reason
+PROBLEMS: Final = "problems"  # objects that could not be applied, each with the reason
+LOCAL_IP: Final = "local_ip"  # key in `problems`: another host has the same tunnel address
+FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change log not applied yet
+LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired
 
 # --- the report -------------------------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\x
 
 
 class AgentStatus(StrEnum):
-    """What a report means to the server; an agent that is not ALIVE has to be brought up to date."""
+    """What a report is to the server: the first one, the first after the agent was down, or any other."""
 
     NEW = "new"
     REVIVED = "revived"
@@ -71,30 +71,22 @@ class AgentState:
     binary: Name
     host: Name
     topic: Name
-    availability_zone: Name | None = None  # None, or no versions: as they were reported before
+    availability_zone: Name | None = None  # None: unchanged; so are resource_versions if empty
     configurations: dict[str, Any] = field(default_factory=dict)
     resource_versions: dict[str, Any] = field(default_factory=dict)
     start_flag: bool = False
 
 
 class BadReport(ValueError):
-    """A report that is not understood."""
+    """A report that cannot be decoded or stored."""
 
     def __init__(self, host: object, reason: object) -> None:
         self.host = host
-        super().__init__(f"The report from host {host!r} cannot be understood: {reason}")
-
-
-def read_report(report: object) -> AgentState:
-    """The report in a message, or BadReport."""
-    try:
-        return msgspec.convert(report, AgentState)
-    except msgspec.ValidationError as error:
-        raise BadReport(report.get("host") if isinstance(report, dict) else None, error) from None
+        super().__init__(f"The report from host {host!r} is invalid: {reason}")
 
 
 def checked(state: AgentState) -> AgentState:
-    """The same report if its values are what they are declared to be and can be sent and stored, or BadReport."""
+    """The same report if its values have the declared types and can be encoded, or BadReport."""
     try:
         return msgspec.json.decode(msgspec.json.encode(state), type=AgentState)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:

@@ -1,7 +1,6 @@
-"""Whether an object of the feed can be what its kind says: every value that a host's roles parse or put into a name. Pure.
+"""Validation of feed objects beyond their types: every value that a role parses or puts into a name. Pure.
 
-Types are checked when an object is decoded; this is about what the types do not say. An object that is wrong is a problem
-of that object: with it in the state, whatever is rendered from it would fail for all the others too.
+An invalid object is a problem of that object alone: if it got into the state, rendering would fail for all others too.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import ConntrackHelper, Delegation
 from neutrino.model.state import AddressGroup, AddressPair, Member, Object, Port, Rule
 
-MOST_NAME: Final = 255
-MOST_SHOWN: Final = 60
+MAX_NAME: Final = 255
+MAX_SHOWN: Final = 60
 MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z", re.IGNORECASE)
 ADDRESS_MODES: Final = (None, "slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 Check = Callable[[Any], bool]
@@ -48,12 +47,12 @@ def _mac(value: str) -> bool:
 
 
 def _path_name(value: str) -> bool:
-    """Names of files, devices and namespaces are made of it."""
+    """Files, devices and namespaces are named after it: a slash would leave the directory."""
     return _word(value) and "/" not in value and value not in (".", "..")
 
 
 def _word(value: str) -> bool:
-    return 0 < len(value) <= MOST_NAME and value.isprintable()
+    return 0 < len(value) <= MAX_NAME and value.isprintable()
 
 
 def _optional(check: Check) -> Check:
@@ -132,7 +131,7 @@ _PROTOCOL = _within(0, 255)
 
 
 def fault(value: Object) -> str:
-    """What is wrong with an object, by the name of the field; empty if nothing is."""
+    """What is wrong with an object, with the field's name; empty if nothing is."""
     return _struct_fault(value, "")
 
 
@@ -148,7 +147,7 @@ def _struct_fault(value: msgspec.Struct, where: str) -> str:
         if name == "protocol" and (given is None or isinstance(given, int)):
             check = _PROTOCOL
         if check is not None and not check(given):
-            return f"{where}{name}: {_shown(given)} cannot be"
+            return f"{where}{name}: {_shown(given)} is not valid"
         if found := _inside(given, f"{where}{name}."):
             return found
     return ""
@@ -166,4 +165,4 @@ def _inside(given: object, where: str) -> str:
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -1,8 +1,7 @@
-"""What a host that serves DHCP needs to know of a network: the network, and every port that may ask for an address.
+"""Networks and ports as hosts that serve DHCP or routers get them.
 
-The two kinds are apart because a network has few changes and many ports: a port that comes is one small object, not the
-whole network again. The DHCP port of the host itself is among the ports, told by its device id; so are those of other
-hosts that serve the network, and the routers that make it less isolated.
+Two kinds, because a network changes rarely and has many ports: a new port is one small object, not the whole network
+again. The ports include the DHCP ports of this and other hosts (known by device id) and router interfaces.
 """
 
 from __future__ import annotations
@@ -18,22 +17,18 @@ from neutrino.model.state import AddressPair, FixedIp, Object, Segment, Subnet
 
 OWNER: Final = "network:dhcp"
 ROUTERS: Final = frozenset(
-    {
-        "network:router_interface",
-        "network:ha_router_replicated_interface",
-        "network:router_interface_distributed",
-    }
+    {"network:router_interface", "network:ha_router_replicated_interface", "network:router_interface_distributed"}
 )
 METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")
 
 
 def device_id(host: str, network_id: str) -> str:
-    """The DHCP port's device on a host: of the host's name without its domain, so that both forms give the same."""
+    """The device id of a host's DHCP port, as Neutron makes it: without the domain, so that short and full names agree."""
     return f"dhcp{uuid.uuid5(uuid.NAMESPACE_DNS, host.split('.')[0])}-{network_id}"
 
 
 class DhcpOption(msgspec.Struct, frozen=True):
-    """One of `extra_dhcp_opts`: a name or a number, with tags before it if it has any."""
+    """One of `extra_dhcp_opts`; `name` is a name or a number, with dnsmasq tags before it if it has any."""
 
     name: str
     value: str
@@ -41,7 +36,7 @@ class DhcpOption(msgspec.Struct, frozen=True):
 
 
 class DnsName(msgspec.Struct, frozen=True):
-    """What a port is called by one of its addresses."""
+    """The DNS name of one of a port's addresses."""
 
     ip_address: str
     hostname: str
@@ -58,14 +53,13 @@ class DhcpNetwork(Object, frozen=True, kw_only=True, omit_defaults=True):
     dns_domain: str = ""
     segments: tuple[Segment, ...] = ()
     subnets: tuple[Subnet, ...] = ()
-    options: tuple[DhcpOption, ...] = ()  # for every port that does not have the option itself
+    options: tuple[DhcpOption, ...] = ()  # for ports that do not set the option themselves
 
 
 class DhcpPort(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """A port of such a network, or of one behind a router that the host serves, wherever it is.
+    """A port of a network that the host serves DHCP on, or of a network of a router it serves, bound to any host.
 
-    Metadata is given to whoever has the port's address: that is the port's device, of the port's project. A distributed
-    router knows from these where an address is.
+    The metadata proxy finds instance and project by the port's address; a distributed router finds the address's host.
     """
 
     network_id: str
@@ -81,7 +75,7 @@ class DhcpPort(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_metadata_network(network: DhcpNetwork) -> bool:
-    """Whether it is there for a router whose other networks ask for metadata through it."""
+    """Whether instances on the other networks of its router reach the metadata service through it."""
     return any(
         isinstance(cidr := ipaddress.ip_network(subnet.cidr), ipaddress.IPv4Network)
         and cidr.subnet_of(METADATA_NETWORK)

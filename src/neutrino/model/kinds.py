@@ -1,15 +1,54 @@
-"""Every kind of object that the feed carries, by the name that it has on the wire."""
+"""Registry of object kinds: what both ends of the feed need to know about each. Pure.
+
+A new kind is one `Kind` here and one `ServedKind` in `server/feed/kinds.py` (its reader and its scope rule). Everything
+else reads these two lists: decoding and the cache on the host, permissions by role, message order, digests, fan-out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
 from neutrino.model import state
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
+from neutrino.model.roles import DHCP, L2, L3
 from neutrino.model.routing import Router
-from neutrino.model.state import Object
 
-KINDS: dict[str, type[Object]] = {
-    **state.KINDS,
-    "dhcp_network": DhcpNetwork,
-    "dhcp_port": DhcpPort,
-    "router": Router,
-}
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str  # on the wire
+    type: type[state.Object]
+    roles: frozenset[str]  # roles of the host agent that consume it; a host without any of them never receives it
+    plural: str
+
+    def is_for(self, roles: Iterable[str]) -> bool:
+        return not self.roles.isdisjoint(roles)
+
+
+def _by_name(*kinds: Kind) -> dict[str, Kind]:
+    return {kind.name: kind for kind in kinds}
+
+
+_L2: Final = frozenset({L2})
+# In message order: in a snapshot an object comes after those that it references.
+KINDS: Final[Mapping[str, Kind]] = _by_name(
+    Kind("network", state.Network, _L2, "networks"),
+    Kind("host", state.Host, _L2, "hosts"),
+    Kind("forwarding", state.Forwarding, _L2, "forwarding"),
+    Kind("address_group", state.AddressGroup, _L2, "address_groups"),
+    Kind("group_members", state.GroupMembers, _L2, "group_members"),
+    Kind("security_group", state.SecurityGroup, _L2, "security_groups"),
+    Kind("port", state.Port, _L2, "ports"),
+    Kind("dhcp_network", DhcpNetwork, frozenset({DHCP}), "dhcp_networks"),
+    # L3: routers answer metadata requests of their networks' ports, and a distributed router needs their addresses.
+    Kind("dhcp_port", DhcpPort, frozenset({DHCP, L3}), "dhcp_ports"),
+    Kind("router", Router, frozenset({L3}), "routers"),
+    Kind("dvr_mac", state.DvrMac, _L2, "dvr_macs"),
+)
+
+
+def kinds_for(role: str) -> list[Kind]:
+    """The kinds that a role of the host agent consumes."""
+    return [kind for kind in KINDS.values() if role in kind.roles]

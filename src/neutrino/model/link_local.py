@@ -1,4 +1,4 @@
-"""The IPv6 address that a device gives itself from its MAC."""
+"""The IPv6 link-local address that a device derives from its MAC (EUI-64)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The roles of an agent, and what each of them may say and be told. Pure."""
+"""Roles of the host agent. Which kinds a role receives: `kinds.py`; which reports it may send: `report_rules.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from neutrino.model import agents
@@ -10,7 +10,7 @@ from neutrino.model import agents
 L2, DHCP, L3, METADATA = "l2", "dhcp", "l3", "metadata"
 ROLES: Final = (L2, DHCP, L3, METADATA)
 LEAST: Final = (L2, METADATA)
-"""What a compute host needs; a host that serves DHCP or routers of any tenant is named as such."""
+"""The roles of a compute host, and the default of a new credential: DHCP and L3 see other tenants' objects."""
 
 AGENT_TYPES: Final[Mapping[str, str]] = {
     agents.OVS: L2,
@@ -19,30 +19,18 @@ AGENT_TYPES: Final[Mapping[str, str]] = {
     agents.L3: L3,
     agents.METADATA: METADATA,
 }
-"""The role that an agent of the API is: there are no other types."""
-
-_KINDS: Final[Mapping[str, frozenset[str]]] = {
-    "router": frozenset({L3}),
-    "dhcp_network": frozenset({DHCP}),
-    "dhcp_port": frozenset({DHCP, L3}),  # routers answer for the metadata of their networks' ports
-}
+"""The role of each agent type of the API; a closed list."""
 
 
 class UnknownRole(ValueError):
-    """A role that no agent has."""
+    """A role that does not exist."""
 
 
 def parse_roles(text: str) -> tuple[str, ...]:
-    """Roles separated by commas, in their order; UnknownRole for others, or for none."""
+    """Parse roles separated by commas; UnknownRole for others, or for none."""
     named = {word.strip() for word in text.split(",")} - {""}
     unknown = sorted(named - set(ROLES))
     if unknown or not named:
         what = f"there is no role {', '.join(unknown)}" if unknown else "at least one role is needed"
         raise UnknownRole(f"{what}: the roles are {', '.join(ROLES)}")
     return tuple(role for role in ROLES if role in named)
-
-
-def may_know(kind: str, roles: Iterable[str]) -> bool:
-    """Whether a host with these roles is told of objects of this kind. All others follow from the ports bound to it."""
-    needs = _KINDS.get(kind)
-    return needs is None or not needs.isdisjoint(roles)

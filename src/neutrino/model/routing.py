@@ -1,4 +1,4 @@
-"""What a host needs to know of the routers that it serves. Values, like those of `state`; one whole object a router."""
+"""Routers as the hosts that serve them get them: one object per router, with all its parts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from neutrino.model.state import Object
 
 
 class RouterAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An address of a router's port, with what matters of its subnet."""
+    """An address of a router's port, with the attributes of its subnet that the router uses."""
 
     ip_address: str
     subnet_id: str
     cidr: str
     gateway_ip: str | None = None
-    ra_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless: the router announces the prefix
+    ra_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless: the router sends RAs for the prefix
     dns_nameservers: tuple[str, ...] = ()
     address_scope_id: str | None = None
 
@@ -24,7 +24,7 @@ class RouterAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def prefixed(self) -> str:
-        """The address in its subnet, as a device carries it."""
+        """With the prefix length, as on a device."""
         return f"{self.ip_address}/{self.cidr.partition('/')[2]}"
 
 
@@ -37,7 +37,7 @@ class RouterInterface(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     mtu: int = 1500
     admin_state_up: bool = True
     addresses: tuple[RouterAddress, ...] = ()
-    other_subnets: tuple[str, ...] = ()  # further CIDRs on the same network, which are reached directly
+    other_subnets: tuple[str, ...] = ()  # further CIDRs on the same network: on-link
 
 
 class RouterRoute(msgspec.Struct, frozen=True):
@@ -50,12 +50,12 @@ class FloatingIp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floating_ip_address: str
     fixed_ip_address: str
     port_id: str = ""
-    host: str = ""  # of the port: where a distributed router translates
-    revision: int = 0  # grows when it is put before another port, also if that is the same again, and not by its status
+    host: str = ""  # of the port, if a distributed router translates there
+    revision: int = 0  # grows with every association, also with the same port again; not with the status
 
 
 class PortForwarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ports of an address outside to those of one inside; ranges are of the same length, or lead to one port."""
+    """External ports of a floating IP to internal ones: ranges of the same length, or one internal port."""
 
     id: str
     protocol: str  # tcp, udp, icmp…
@@ -74,19 +74,19 @@ class ConntrackHelper(msgspec.Struct, frozen=True):
 
 
 class Delegation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A subnet of the router for which it asks outside for a prefix; it has none until one is told to the server."""
+    """A subnet whose prefix the router requests by DHCPv6-PD; empty until a prefix was delegated and reported."""
 
     subnet_id: str
     prefix: str = ""
 
 
 class HaMembership(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """This host's part in a router that several hosts hold ready."""
+    """This host's VRRP instance of an HA router."""
 
     interface: RouterInterface
     vr_id: int
     priority: int = 50
-    active_host: str = ""  # which of the hosts said last that it is active
+    active_host: str = ""  # the host that last reported the router as active
 
 
 class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,15 +103,15 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     floating_ips: tuple[FloatingIp, ...] = ()
     port_forwardings: tuple[PortForwarding, ...] = ()
     conntrack_helpers: tuple[ConntrackHelper, ...] = ()
-    ha: HaMembership | None = None  # of a distributed router: of the part that is at one place, where there is one
-    snat_interfaces: tuple[RouterInterface, ...] = ()  # of a distributed router: where the host is that has its SNAT
-    centralized: bool = True  # whether this host has the part of a distributed router that others send through
+    ha: HaMembership | None = None  # of a distributed router: of its SNAT part, on hosts that have one
+    snat_interfaces: tuple[RouterInterface, ...] = ()  # of a distributed router: the interfaces of its SNAT part
+    centralized: bool = True  # whether this host has the SNAT part of a distributed router
     delegations: tuple[Delegation, ...] = ()
-    agent_gateway: RouterInterface | None = None  # by which this host reaches the outside for floating IPs of its own
+    agent_gateway: RouterInterface | None = None  # this host's own port on the external network, for floating IPs here
 
     @property
     def port_ids(self) -> frozenset[str]:
-        """Of the ports that it has on this host."""
+        """The ids of its ports on this host."""
         several = [*self.interfaces, *self.snat_interfaces]
         several += [self.gateway] if self.gateway is not None else []
         several += [self.ha.interface] if self.ha is not None else []

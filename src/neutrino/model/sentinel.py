@@ -1,4 +1,4 @@
-"""The one value that means "not given", told apart from null."""
+"""UNSET: the value of an attribute that was not given, as opposed to null."""
 
 from __future__ import annotations
 

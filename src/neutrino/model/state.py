@@ -1,7 +1,7 @@
-"""What a host needs to know: the objects that the server gives it and its roles turn into a dataplane.
+"""Objects of the feed: the desired state that the server sends and roles render into a dataplane.
 
-They are values: frozen, whole, without I/O, the same on both sides and on the wire. Names are the API's. A field that a
-later release adds has a default, so that the two sides may be one release apart.
+Frozen values, the same on both sides and on the wire; names are the API's. A field that a later release adds has a default,
+so that server and host may be one release apart.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Object(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One object of the state, told apart by its kind and id."""
+    """Base of all kinds; an object is identified by its kind and id."""
 
     id: str
     revision: int = 0
@@ -56,13 +56,13 @@ class AddressPair(msgspec.Struct, frozen=True):
 
 
 class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """A port bound to the host it is given to."""
+    """A port as a host that it is bound to gets it."""
 
     network_id: str
     mac_address: str
     host: str
-    active: bool = True  # False: the binding waits for a live migration to arrive
-    segment_id: str = ""  # the segment that the binding is on
+    active: bool = True  # False: the inactive binding of a live migration
+    segment_id: str = ""  # the segment of the binding
     admin_state_up: bool = True
     device_id: str = ""
     device_owner: str = ""
@@ -73,15 +73,13 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     vif_type: str = ""
     vnic_type: str = "normal"
     hybrid_plug: bool = False
-    copy: bool = False  # a DHCP port of another host, for the ports of this one alone
-    distributed: bool = False  # a distributed router's: every host that needs the router has it, with the same MAC
-    replicated: bool = (
-        False  # other hosts hold the same port ready, with the same MAC: which of them has it, packets show
-    )
+    copy: bool = False  # a copy of another host's DHCP port, which serves the ports of this host alone
+    distributed: bool = False  # of a distributed router: all its hosts have the port, with the same MAC
+    replicated: bool = False  # of an HA router: all its hosts wire the port, the active one sends from it
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rule of a security group; the group's id is that of the group it stands in."""
+    """A rule of a security group."""
 
     id: str
     direction: str  # ingress or egress
@@ -100,14 +98,14 @@ class SecurityGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One address of a port in a group, with the MAC it is used with."""
+    """An address of a port in a security group, with its MAC."""
 
     ip_address: str  # an address, or a CIDR of an allowed address pair
     mac_address: str
 
 
 class GroupMembers(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """The addresses of a group that rules refer to as remote; `id` is the group's. Large: told as differences."""
+    """The addresses of a remote security group; `id` is the group's. Large, so changes are sent as differences."""
 
     members: frozenset[Member] = frozenset()
 
@@ -117,7 +115,7 @@ class AddressGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Host(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """Another host that shares a tunnel network; `id` is its name."""
+    """Tunnel endpoint: another host on a tunnelled network; `id` is its name."""
 
     tunneling_ip: str = ""
     tunnel_types: tuple[str, ...] = ()
@@ -125,7 +123,7 @@ class Host(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a port of a tunnel network is, for hosts that do not have it; `id` is the port's."""
+    """Forwarding entry: the host of a port on a tunnelled network; `id` is the port's."""
 
     network_id: str
     host: str
@@ -134,18 +132,6 @@ class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DvrMac(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """The MAC with which a host sends what distributed routers there have routed; `id` is the host's name."""
+    """The source MAC of packets that distributed routers on a host have routed; `id` is the host's name."""
 
     mac_address: str
-
-
-KINDS: dict[str, type[Object]] = {
-    "network": Network,
-    "port": Port,
-    "security_group": SecurityGroup,
-    "group_members": GroupMembers,
-    "address_group": AddressGroup,
-    "host": Host,
-    "forwarding": Forwarding,
-    "dvr_mac": DvrMac,
-}

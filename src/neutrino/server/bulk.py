@@ -1,4 +1,4 @@
-"""Several objects in one request, where each is a change of its own: all of them come to be, or none."""
+"""Bulk creates of resources that are written one by one: all objects are created, or none."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ Object = dict[str, Any]
 
 
 def one_by_one(
-    several: Sequence[Object], create: Callable[[Object], Object], take_back: Callable[[str], None]
+    several: Sequence[Object], create: Callable[[Object], Object], undo: Callable[[str], None]
 ) -> list[Object]:
-    """One after the other; what was made is taken back, by its id, when a later one is refused."""
+    """Create one after the other; when one is refused, those created before are deleted again, by their ids."""
     made: list[Object] = []
     try:
         for values in several:
             made.append(create(values))
     except Exception:
         for one in reversed(made):
-            take_back(one["id"])
+            undo(one["id"])
         raise
     return made

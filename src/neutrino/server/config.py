@@ -1,4 +1,4 @@
-"""The options, under the names and groups that operators have in neutron.conf and ml2_conf.ini."""
+"""Configuration options of the server, with the names and groups of neutron.conf and ml2_conf.ini."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from neutrino.server.api.resources.port import MOST_ADDRESS_PAIRS
-from neutrino.server.api.resources.subnet import MOST_HOST_ROUTES, MOST_NAMESERVERS
+from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
+from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.l3.config import OPTIONS as L3
 
 QUOTAS = {
@@ -35,15 +35,17 @@ GLOBAL = [
     cfg.IntOpt(
         "api_threads",
         min=1,
-        help="Requests that each of them works on at once; by default 1 where nothing is "
-        "waited for but the disk (SQLite and no Keystone), else 2.",
+        help="Requests that each worker handles at once; by default 1 with SQLite and without Keystone, where only "
+        "the disk is waited for, else 2.",
     ),
-    cfg.StrOpt("auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are known."),
+    cfg.StrOpt(
+        "auth_strategy", choices=["keystone", "noauth"], default="keystone", help="How callers are authenticated."
+    ),
     cfg.BoolOpt(
         "allow_noauth_beyond_loopback",
         default=False,
-        help="Let everyone who reaches the address be an administrator: with auth_strategy=noauth and a bind_host "
-        "that is not loopback, the server starts only when this says so.",
+        help="Start with auth_strategy=noauth although bind_host is not a loopback address: everyone who reaches the "
+        "address is then an administrator.",
     ),
     cfg.StrOpt(
         "state_path", default=os.path.expanduser("~/.local/share/neutrino"), help="Where the server keeps files."
@@ -53,12 +55,12 @@ GLOBAL = [
     cfg.ListOpt(
         "service_plugins", default=["router"], help="Entry points of further plugins, each with resources of its own."
     ),
-    cfg.IntOpt("pagination_max_limit", default=-1, help="The most objects that one answer to a list holds; -1: all."),
+    cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),
     cfg.StrOpt("base_mac", default="fa:16:3e:00:00:00", help="The first three octets of generated MAC addresses."),
     cfg.StrOpt("dns_domain", default="openstacklocal", help="Domain of the names that ports get."),
-    cfg.IntOpt("max_dns_nameservers", default=5, min=0, max=MOST_NAMESERVERS, help="The most DNS servers of a subnet."),
+    cfg.IntOpt("max_dns_nameservers", default=5, min=0, max=MAX_NAMESERVERS, help="The most DNS servers of a subnet."),
     cfg.IntOpt(
-        "max_subnet_host_routes", default=20, min=0, max=MOST_HOST_ROUTES, help="The most host routes of a subnet."
+        "max_subnet_host_routes", default=20, min=0, max=MAX_HOST_ROUTES, help="The most host routes of a subnet."
     ),
     cfg.BoolOpt(
         "ipv6_pd_enabled",
@@ -76,13 +78,13 @@ GLOBAL = [
         "max_allowed_address_pair",
         default=10,
         min=-1,
-        max=MOST_ADDRESS_PAIRS,
+        max=MAX_ADDRESS_PAIRS,
         help="The most allowed address pairs of a port.",
     ),
     cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
     cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
     cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
-    cfg.BoolOpt("network_auto_schedule", default=True, help="Networks get DHCP agents by themselves."),
+    cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
     cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
     cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
 ]
@@ -98,21 +100,19 @@ OSLO_MIDDLEWARE = [
         "max_request_body_size",
         default=114688,
         min=1024,
-        help="The largest body that is taken, in bytes.",
+        help="Maximum size of a request body, in bytes.",
         deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="DEFAULT")],
     ),
 ]
 
 ML2 = [
     cfg.ListOpt("type_drivers", default=["local", "flat", "vlan", "gre", "vxlan", "geneve"]),
-    cfg.ListOpt(
-        "tenant_network_types", default=["vxlan"], help="Kinds of network that projects get, first free first."
-    ),
+    cfg.ListOpt("tenant_network_types", default=["vxlan"], help="Types of project networks, tried in this order."),
     cfg.ListOpt("mechanism_drivers", default=["openvswitch", "l2population"]),
     cfg.ListOpt("extension_drivers", default=["port_security", "dns"]),
     cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),
     cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),
-    cfg.StrOpt("external_network_type", default=None, help="Kind of network for external ones that name none."),
+    cfg.StrOpt("external_network_type", default=None, help="Type of external networks whose request names none."),
     cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
 ]
 FLAT = [cfg.ListOpt("flat_networks", default=["*"], help="Physical networks for flat ones; * is all.")]
@@ -127,12 +127,12 @@ FEED = [
     cfg.BoolOpt(
         "run",
         default=True,
-        help="Start the feed beside the API; else `neutrino feed` runs it by itself.",
+        help="Start the feed process with the API; else run `neutrino feed`.",
     ),
     cfg.BoolOpt(
         "announce",
         default=True,
-        help="Wake the feeds of a PostgreSQL database after each commit; else they look once a second.",
+        help="Notify the feeds of a PostgreSQL database after each commit; else they poll once a second.",
     ),
     cfg.ListOpt(
         "bind",
@@ -143,12 +143,14 @@ FEED = [
     cfg.StrOpt("tls_cert_file", default=None, help="Certificate of the feed, for addresses other than this machine's."),
     cfg.StrOpt("tls_key_file", default=None, help="Its key."),
     cfg.IntOpt("keep_changes", default=3600, min=60, help="Seconds for which rows of the change log are kept."),
-    cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between looks at MariaDB for changes."),
+    cfg.FloatOpt("poll_interval", default=0.05, min=0.001, help="Seconds between polls of MariaDB for changes."),
     cfg.FloatOpt(
-        "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite, where the kernel does not tell."
+        "sqlite_poll_interval", default=0.02, min=0.001, help="The same for SQLite if inotify is not available."
     ),
     cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between pings to a host."),
-    cfg.FloatOpt("heartbeat_timeout", default=20.0, min=0.1, help="Seconds without an answer until a host is gone."),
+    cfg.FloatOpt(
+        "heartbeat_timeout", default=20.0, min=0.1, help="Seconds until a host that does not answer is disconnected."
+    ),
 ]
 QUOTA = [
     cfg.IntOpt(f"quota_{name}", default=limit, min=-1, help=f"How many of {name} a project may have; -1: any number.")
@@ -157,7 +159,7 @@ QUOTA = [
 
 
 class RefusedToStart(Exception):
-    """The configuration asks for something that the server will not do."""
+    """The configuration is valid but insecure: the server does not start with it."""
 
 
 GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
@@ -182,7 +184,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Read every option once: oslo.config reports a value of the wrong type only when somebody asks for it."""
+    """Read every option once: oslo.config reports a value of the wrong type only when it is read."""
     for group, options in GROUPS:
         for option in options:
             getattr(conf[group] if group else conf, option.dest)
@@ -193,7 +195,7 @@ def database_url(conf: cfg.ConfigOpts) -> str:
 
 
 def api_threads(conf: cfg.ConfigOpts) -> int:
-    """Threads help where they wait for a server; where they do not, they only stand in each other's way."""
+    """More threads help only if they wait for a server; else they compete for the interpreter lock."""
     waits = conf.auth_strategy == "keystone" or not database_url(conf).startswith("sqlite")
     return int(conf.api_threads or (2 if waits else 1))
 
@@ -210,7 +212,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_listening(conf: cfg.ConfigOpts) -> None:
-    """Without authentication everybody is an administrator: that is for this machine alone, unless told otherwise."""
+    """Refuse auth_strategy=noauth on an address that other machines reach, unless explicitly allowed."""
     if conf.auth_strategy == "keystone" or conf.allow_noauth_beyond_loopback:
         return
     if not is_loopback(conf.bind_host):

@@ -1,4 +1,4 @@
-"""Who asks: the one value that carries a caller's identity through a request."""
+"""Request context: identity and roles of the caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The caller of one request. `is_admin` is what the policy says, not what a header says."""
+    """The caller of one request. `is_admin` is decided by policy, not by a header."""
 
     project_id: str | None  # None: the token has no project (a domain, the system, or no scope at all)
     user_id: str = ""
@@ -25,12 +25,12 @@ class Context:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """All that a policy rule can know of the caller: decisions are kept by it."""
+        """Everything of the caller that policy rules can use: the cache key of decisions."""
         return self.project_id, self.user_id, self.roles, self.service_roles, self.scopes
 
 
 def admin_context(project_id: str | None = None) -> Context:
-    """The context for the server's own work, when no caller is behind it."""
+    """Context for work of the server itself, without a caller."""
     roles = frozenset({"admin", "member", "reader"})
     return Context(
         project_id=project_id,
@@ -41,9 +41,9 @@ def admin_context(project_id: str | None = None) -> Context:
 
 
 def known(credentials: dict[str, object]) -> dict[str, object]:
-    """Credentials without those that the caller lacks.
+    """Credentials without empty ones.
 
-    oslo.policy compares as text: a project of "" or None would match objects with the project "" or "None". A credential
-    that is not there matches nothing.
+    oslo.policy compares text: a project of "" or None would match objects with the project "" or "None". A missing
+    credential matches nothing.
     """
     return {name: value for name, value in credentials.items() if value is not None and value != ""}

@@ -1,4 +1,4 @@
-"""Plugins and drivers by the names that the configuration gives them."""
+"""Loads plugins and drivers by entry point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stevedore import driver, exception
 
 
 def load(group: str, name: str) -> Any:
-    """What the entry point `name` of `group` is; a name that no package offers is refused with the group's name."""
+    """The object of entry point `name` in `group`; an error names both if no installed package offers it."""
     try:
         return driver.DriverManager(group, name, invoke_on_load=False).driver
     except exception.NoMatches:

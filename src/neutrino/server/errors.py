@@ -1,17 +1,18 @@
-"""Every refusal a client can get, as a class: its name is the `type` that clients of the API parse.
+"""Error classes of the API: one per `type` that clients parse, with its HTTP status and message template.
 
-An error carries its HTTP status and a message that names what was wrong. The pipeline turns it into
-`{"NeutronError": {"type", "message", "detail"}}`; nothing else in the server knows about HTTP.
+`api/app.py` renders an error as `{"NeutronError": {"type", "message", "detail"}}`; the type is the class name.
+Names, statuses and some sentences are those of Neutron, because clients match on them.
 """
 
+# ruff: noqa: E701, E702
 from __future__ import annotations
 
 
 class ApiError(Exception):
-    """A refusal. A subclass with a `template` is raised with the template's fields as keywords."""
+    """An error with its HTTP status. It is raised with the fields of its `template` as keywords, or with a message."""
 
     status = 500
-    template = "Something unexpected went wrong."
+    template = "Unexpected error."
 
     def __init__(self, message: str | None = None, /, **values: object) -> None:
         self.message = message if message is not None else self.template.format(**values)
@@ -22,691 +23,230 @@ class ApiError(Exception):
         return type(self).__name__
 
 
-class BadRequest(ApiError):
-    status = 400
-    template = "The {resource} request was refused: {msg}."
-
-
-class Unauthorized(ApiError):
-    status = 401
-
-
-class Forbidden(ApiError):
-    status = 403
-
-
-class NotFound(ApiError):
-    status = 404
-
-
-class Conflict(ApiError):
-    status = 409
-
+# The rest is a table: a class per line, so that mypy checks every use and `except` clause by name.
+# fmt: off
+class BadRequest(ApiError): status = 400; template = "The {resource} request was refused: {msg}."
+class Unauthorized(ApiError): status = 401
+class Forbidden(ApiError): status = 403
+class NotFound(ApiError): status = 404
+class Conflict(ApiError): status = 409
 
 # --- the HTTP layer -------------------------------------------------------------------------------------------------
-
-
-class HTTPBadRequest(BadRequest):
-    template = "The request makes no sense to this server."
-
-
-class HTTPNotFound(NotFound):
-    template = "There is nothing here."
-
-
-class HTTPMethodNotAllowed(ApiError):
-    status = 405
-    template = "The method is not allowed for this resource."
-
-
-class HTTPRequestEntityTooLarge(ApiError):
-    status = 413
-    template = "The request body is larger than {limit} bytes."
-
-
+class HTTPBadRequest(BadRequest): template = "The request is malformed."
+class HTTPNotFound(NotFound): template = "There is no such resource."
+class HTTPRequestEntityTooLarge(ApiError): status = 413; template = "The request body is larger than {limit} bytes."
 class HTTPUnsupportedMediaType(ApiError):
-    status = 415
-    template = "Content type {content_type!r} is not supported: send application/json."
-
-
+    status = 415; template = "Content type {content_type!r} is not supported: send application/json."
 class HTTPServiceUnavailable(ApiError):
-    status = 503
-    template = "The server is busy, the request was not carried out: try again."
-
-
+    status = 503; template = "The server is busy and did not execute the request: try again."
 class DatabaseUnreachable(HTTPServiceUnavailable):
-    template = "The server cannot reach its database, the request was not carried out: try again."
-
-
+    template = "The server cannot reach its database and did not execute the request: try again."
 class RevisionNumberConstraintFailed(ApiError):
-    status = 412
-    template = "The object is at revision {current}, not {expected} as If-Match wants."
-
-
-class InvalidInput(BadRequest):
-    template = "The input was refused: {error_message}."
-
-
-class PolicyNotAuthorized(Forbidden):
-    template = "The policy does not allow {rule}."
-
-
-class InUse(Conflict):
-    template = "The resource is in use."
-
+    status = 412; template = "The object is at revision {current}, not {expected} as If-Match requires."
+class InvalidInput(BadRequest): template = "The input was refused: {error_message}."
+class PolicyNotAuthorized(Forbidden): template = "The policy does not allow {rule}."
+class InUse(Conflict): template = "The resource is in use."
 
 # --- networks -------------------------------------------------------------------------------------------------------
-
-
-class NetworkNotFound(NotFound):
-    template = "There is no network {id}."
-
-
-class NetworkInUse(InUse):
-    # Clients look for the second sentence.
-    template = "Network {id} cannot go. There are one or more ports still in use on the network: {ports}."
-
-
+class NetworkNotFound(NotFound): template = "There is no network {id}."
+class NetworkInUse(InUse):  # clients parse the second sentence
+    template = "Network {id} cannot be deleted. There are one or more ports still in use on the network: {ports}."
 class NetworkMTUSubnetConflict(Conflict):
-    template = "Network {id} with an MTU of {mtu} has no place for subnets that need {least} or more."
-
-
-class VlanIdInUse(InUse):
-    template = "VLAN {vlan_id} of {physical_network} belongs to another network."
-
-
-class TunnelIdInUse(InUse):
-    template = "Tunnel id {tunnel_id} is not free."
-
-
-class FlatNetworkInUse(InUse):
-    template = "Another flat network has physical network {physical_network}."
-
-
-class NoNetworkAvailable(Conflict):
-    status = 409
-    template = "All segments that projects may have are taken."
-
-
+    template = "MTU {mtu} is too small for the subnets of network {id}: they need {least} or more."
+class VlanIdInUse(InUse): template = "VLAN {vlan_id} of {physical_network} belongs to another network."
+class TunnelIdInUse(InUse): template = "Tunnel id {tunnel_id} is not free."
+class FlatNetworkInUse(InUse): template = "Another flat network has physical network {physical_network}."
+class NoNetworkAvailable(Conflict): template = "No free segment is left for project networks."
 class SegmentsSetInConjunctionWithProviders(BadRequest):
     template = "Give either segments or the provider attributes, not both."
-
-
-class SegmentsContainDuplicateEntry(BadRequest):
-    template = "segments has an entry twice."
-
-
+class SegmentsContainDuplicateEntry(BadRequest): template = "segments contains a duplicate entry."
 class InvalidSharedSetting(Conflict):
-    template = "shared of network {network} stays: other projects have ports on it."
-
-
+    template = "shared of network {network} cannot be changed: other projects have ports on it."
 class ExternalNetworkInUse(InUse):
-    template = "router:external of network {id} stays: routers or floating IPs use it."
-
-
-class DefaultExternalNetworkExists(Conflict):
-    template = "Another external network is the default: {net_id}."
-
-
-class AvailabilityZoneNotFound(NotFound):
-    template = "No agent is in availability zone {availability_zone}."
-
+    template = "router:external of network {id} cannot be changed: routers or floating IPs use it."
+class DefaultExternalNetworkExists(Conflict): template = "Another external network is the default: {net_id}."
+class AvailabilityZoneNotFound(NotFound): template = "No agent is in availability zone {availability_zone}."
 
 # --- subnets and addresses ------------------------------------------------------------------------------------------
-
-
-class SubnetNotFound(NotFound):
-    template = "There is no subnet {id}."
-
-
-class SubnetInUse(InUse):
-    template = "Subnet {id} is in use: {reason}."
-
-
+class SubnetNotFound(NotFound): template = "There is no subnet {id}."
+class SubnetInUse(InUse): template = "Subnet {id} is in use: {reason}."
 class InvalidAllocationPool(BadRequest):
-    template = "{pool} is no allocation pool: it must run from a lower to a higher address of the subnet's IP version."
-
-
-class OutOfBoundsAllocationPool(BadRequest):
-    template = "Allocation pool {pool} reaches outside of {cidr}."
-
-
-class OverlappingAllocationPools(Conflict):
-    template = "Allocation pools {pool_1} and {pool_2} of {cidr} overlap."
-
-
-class GatewayConflictWithAllocationPools(InUse):
-    template = "gateway_ip {gateway} lies in allocation pool {pool}."
-
-
-class GatewayIpInUse(InUse):
-    template = "gateway_ip {gateway} stays: router port {port} has it."
-
-
-class DNSNameServersExhausted(BadRequest):
-    template = "dns_nameservers of {subnet}: at most {quota} are allowed."
-
-
-class HostRoutesExhausted(BadRequest):
-    template = "host_routes of {subnet}: at most {quota} are allowed."
-
-
-class InvalidSubnetServiceType(InvalidInput):
-    template = "service_types: no device_owner is called {service_type}."
-
-
-class InvalidInputSubnetServiceType(InvalidInput):
-    template = "service_types: {service_type} is no text."
-
-
-class IpAddressGenerationFailure(Conflict):
-    template = "Network {net_id} has no free address left for this port."
-
-
-class IpAddressAlreadyAllocated(Conflict):
-    template = "{ip} of subnet {subnet_id} belongs to another port."
-
-
-class InvalidIpForNetwork(BadRequest):
-    template = "{ip_address} is no host's address on any subnet of the network."
-
-
-class InvalidIpForSubnet(BadRequest):
-    template = "{ip_address} is no host's address on the subnet that was named with it."
-
-
+    template = "{pool} is not an allocation pool: it must run from a lower to a higher address of the subnet."
+class OutOfBoundsAllocationPool(BadRequest): template = "Allocation pool {pool} reaches outside of {cidr}."
+class OverlappingAllocationPools(Conflict): template = "Allocation pools {pool_1} and {pool_2} of {cidr} overlap."
+class GatewayConflictWithAllocationPools(InUse): template = "gateway_ip {gateway} lies in allocation pool {pool}."
+class GatewayIpInUse(InUse): template = "gateway_ip {gateway} cannot be changed: router port {port} has this address."
+class DNSNameServersExhausted(BadRequest): template = "dns_nameservers of {subnet}: at most {quota} are allowed."
+class HostRoutesExhausted(BadRequest): template = "host_routes of {subnet}: at most {quota} are allowed."
+class InvalidSubnetServiceType(InvalidInput): template = "service_types: {service_type} is not a device_owner."
+class InvalidInputSubnetServiceType(InvalidInput): template = "service_types: {service_type} is not a string."
+class IpAddressGenerationFailure(Conflict): template = "Network {net_id} has no free address left for this port."
+class IpAddressAlreadyAllocated(Conflict): template = "{ip} of subnet {subnet_id} belongs to another port."
+class InvalidIpForNetwork(BadRequest): template = "{ip_address} is not a host address on any subnet of the network."
+class InvalidIpForSubnet(BadRequest): template = "{ip_address} is not a host address on the subnet given with it."
 class AllocationOnAutoAddressSubnet(InvalidInput):
     template = "{ip} was refused: hosts form their own addresses on subnet {subnet_id}."
-
-
-class SubnetPoolNotFound(NotFound):
-    template = "There is no subnet pool {id}."
-
-
-class SubnetPoolDeleteError(BadRequest):
-    template = "The subnet pool stays: {reason}."
-
-
-class SubnetPoolQuotaExceeded(Conflict):
-    template = "The project has its share (default_quota) of the subnet pool already."
-
-
-class SubnetAllocationError(Conflict):
-    template = "The pool has no such subnet to give: {reason}."
-
-
+class SubnetPoolNotFound(NotFound): template = "There is no subnet pool {id}."
+class SubnetPoolDeleteError(BadRequest): template = "The subnet pool cannot be deleted: {reason}."
+class SubnetPoolQuotaExceeded(Conflict): template = "The project's quota in the subnet pool (default_quota) is used up."
+class SubnetAllocationError(Conflict): template = "The subnet cannot be allocated from the pool: {reason}."
 class MinPrefixSubnetAllocationError(BadRequest):
-    template = "A /{prefixlen} is larger than the pool gives: its min_prefixlen is {min_prefixlen}."
-
-
+    template = "A /{prefixlen} is larger than the pool allows: its min_prefixlen is {min_prefixlen}."
 class MaxPrefixSubnetAllocationError(BadRequest):
-    template = "A /{prefixlen} is smaller than the pool gives: its max_prefixlen is {max_prefixlen}."
-
-
-class EmptySubnetPoolPrefixList(BadRequest):
-    template = "A subnet pool needs at least one of prefixes."
-
-
-class PrefixVersionMismatch(BadRequest):
-    template = "All prefixes of a subnet pool are of one IP version."
-
-
-class UnsupportedMinSubnetPoolPrefix(BadRequest):
-    template = "A pool of IPv{version} cannot hold {prefix}."
-
-
+    template = "A /{prefixlen} is smaller than the pool allows: its max_prefixlen is {max_prefixlen}."
+class EmptySubnetPoolPrefixList(BadRequest): template = "A subnet pool needs at least one prefix in prefixes."
+class PrefixVersionMismatch(BadRequest): template = "All prefixes of a subnet pool must be of one IP version."
 class IllegalSubnetPoolPrefixBounds(BadRequest):
-    template = "{prefix_type} {prefixlen} does not go with {base_prefix_type} {base_prefixlen}."
-
-
-class IllegalSubnetPoolPrefixUpdate(BadRequest):
-    template = "prefixes were not changed: {msg}."
-
-
-class IllegalSubnetPoolAssociationToAddressScope(BadRequest):
-    template = "Subnet pool {subnetpool_id} may not join address scope {address_scope_id}."
-
-
+    template = "{prefix_type} {prefixlen} contradicts {base_prefix_type} {base_prefixlen}."
+class IllegalSubnetPoolPrefixUpdate(BadRequest): template = "prefixes cannot be changed: {msg}."
 class IllegalSubnetPoolIpVersionAssociationToAddressScope(BadRequest):
-    template = "Address scope {address_scope_id} is one of IPv{ip_version}, subnet pool {subnetpool_id} is not."
-
-
-class IllegalSubnetPoolUpdate(BadRequest):
-    template = "The subnet pool was not changed: {reason}."
-
-
+    template = "Address scope {address_scope_id} is for IPv{ip_version}, subnet pool {subnetpool_id} is not."
+class IllegalSubnetPoolUpdate(BadRequest): template = "The subnet pool cannot be changed: {reason}."
 class NetworkSubnetPoolAffinityError(BadRequest):
-    template = "A network's subnets of one IP version all come from one pool, or none does."
-
-
+    template = "A network's subnets of one IP version must all come from one pool, or none from a pool."
 class NetworkAddressScopeAffinityError(BadRequest):
-    template = "A network's subnets of one IP version stay within one address scope."
-
-
+    template = "A network's subnets of one IP version must be in one address scope."
 class AddressScopePrefixConflict(Conflict):
     template = "Another subnet pool of the address scope overlaps with these prefixes."
-
-
-class AddressScopeNotFound(NotFound):
-    template = "There is no address scope {id}."
-
-
-class AddressScopeInUse(InUse):
-    template = "Address scope {id} still has subnet pools."
-
-
-class AddressScopeUpdateError(BadRequest):
-    template = "Address scope {id} was not changed: {reason}."
-
+class AddressScopeNotFound(NotFound): template = "There is no address scope {id}."
+class AddressScopeInUse(InUse): template = "Address scope {id} still has subnet pools."
+class AddressScopeUpdateError(BadRequest): template = "Address scope {id} cannot be changed: {reason}."
 
 # --- ports ----------------------------------------------------------------------------------------------------------
-
-
-class PortNotFound(NotFound):
-    template = "There is no port {id}."
-
-
-class MacAddressInUse(InUse):
-    template = "mac_address {mac_address} belongs to another port of network {network_id}."
-
-
-class MacAddressGenerationFailure(ApiError):
-    status = 503
-    template = "No free MAC was found on network {network_id}."
-
-
-class ServicePortInUse(Conflict):
-    template = "Port {port_id} belongs to a service and goes with it: {reason}."
-
-
-class PortBound(InUse):
-    template = "Port {port_id} is in use as {vif_type}: its MAC stays."
-
-
+class PortNotFound(NotFound): template = "There is no port {id}."
+class MacAddressInUse(InUse): template = "mac_address {mac_address} belongs to another port of network {network_id}."
+class ServicePortInUse(Conflict): template = "Port {port_id} belongs to a service and is deleted with it: {reason}."
+class PortBound(InUse): template = "Port {port_id} is bound as {vif_type}: its MAC address cannot be changed."
 class PortSecurityAndIPRequiredForSecurityGroups(BadRequest):
     template = "security_groups need port security, which is off on this port."
-
-
 class PortSecurityPortHasSecurityGroup(InUse):
-    template = "port_security_enabled stays on while the port has security_groups."
-
-
+    template = "port_security_enabled cannot be turned off while the port has security_groups."
 class AddressPairAndPortSecurityRequired(Conflict):
     template = "allowed_address_pairs need port security, which is off on this port."
-
-
-class AllowedAddressPairsMissingIP(InvalidInput):
-    template = "Each of allowed_address_pairs needs an ip_address."
-
-
+class AllowedAddressPairsMissingIP(InvalidInput): template = "Each of allowed_address_pairs needs an ip_address."
 class DuplicateAddressPairInRequest(InvalidInput):
     template = "allowed_address_pairs has {mac_address} with {ip_address} twice."
-
-
-class AllowedAddressPairExhausted(BadRequest):
-    template = "A port has at most {quota} allowed_address_pairs."
-
-
-class DuplicateExtraDhcpOption(BadRequest):
-    template = "Extra DHCP option {opt_name} is given more than once for IPv{ip_version}."
-
-
-class PortBindingNotFound(NotFound):
-    template = "Port {port_id} has no binding on {host}."
-
-
-class PortBindingAlreadyActive(Conflict):
-    template = "Port {port_id}'s binding on {host} is the active one already."
-
-
-class PortBindingAlreadyExists(Conflict):
-    template = "Port {port_id} has a binding on {host} already."
-
-
-class PortBindingError(Conflict):
-    template = "No driver could bind port {port_id} on {host}."
-
+class AllowedAddressPairExhausted(BadRequest): template = "A port has at most {quota} allowed_address_pairs."
+class PortBindingNotFound(NotFound): template = "Port {port_id} has no binding on {host}."
+class PortBindingAlreadyActive(Conflict): template = "Port {port_id}'s binding on {host} is already active."
+class PortBindingAlreadyExists(Conflict): template = "Port {port_id} has a binding on {host} already."
+class PortBindingError(Conflict): template = "No driver could bind port {port_id} on {host}."
 
 # --- security groups ------------------------------------------------------------------------------------------------
-
-
-class SecurityGroupNotFound(NotFound):
-    template = "There is no security group {id}."
-
-
-class SecurityGroupInUse(InUse):
-    template = "Security group {id} is in use: {reason}."
-
-
+class SecurityGroupNotFound(NotFound): template = "There is no security group {id}."
+class SecurityGroupInUse(InUse): template = "Security group {id} is in use: {reason}."
 class SecurityGroupDefaultAlreadyExists(InUse):
-    template = "Only a project's default security group is named so, and it is made by itself."
-
-
-class SecurityGroupCannotUpdateDefault(InUse):
-    template = "The default security group keeps its name."
-
-
-class SecurityGroupCannotRemoveDefault(InUse):
-    template = "Only an administrator can delete a default security group."
-
-
-class SecurityGroupConflict(Conflict):
-    template = "The security groups cannot be used so: {reason}."
-
-
-class SecurityGroupRuleNotFound(NotFound):
-    template = "There is no security group rule {id}."
-
-
-class SecurityGroupRuleExists(InUse):
-    template = "The security group has this rule already: it is {rule_id}."
-
-
-class DuplicateSecurityGroupRuleInPost(InUse):
-    template = "The request has the same security group rule twice."
-
-
+    template = "The name 'default' is reserved for the default security group, which is created automatically."
+class SecurityGroupCannotUpdateDefault(InUse): template = "The default security group cannot be renamed."
+class SecurityGroupCannotRemoveDefault(InUse): template = "Only an administrator can delete a default security group."
+class SecurityGroupConflict(Conflict): template = "The security groups cannot be used: {reason}."
+class SecurityGroupRuleNotFound(NotFound): template = "There is no security group rule {id}."
+class SecurityGroupRuleExists(InUse): template = "The security group already has this rule: {rule_id}."
+class DuplicateSecurityGroupRuleInPost(InUse): template = "The request contains the same security group rule twice."
 class SecurityGroupInvalidPortRange(InvalidInput):
-    template = "A port range has both its ends: port_range_min must be <= port_range_max."
-
-
-class SecurityGroupInvalidPortValue(InvalidInput):
-    template = "Invalid value for port {port}: it is no port number."
-
-
+    template = "A port range needs both ends: port_range_min must be <= port_range_max."
+class SecurityGroupInvalidPortValue(InvalidInput): template = "Invalid value for port {port}: it is not a port number."
 class SecurityGroupInvalidProtocolForPort(InvalidInput):
     template = "Protocol {protocol} has no ports: a port range can be given for {protocols} only."
-
-
-class SecurityGroupProtocolRequiredWithPorts(InvalidInput):
-    template = "A port range says nothing without a protocol."
-
-
+class SecurityGroupProtocolRequiredWithPorts(InvalidInput): template = "A port range needs a protocol."
 class SecurityGroupMissingIcmpType(InvalidInput):
-    template = "Code {value} says nothing: ICMP type (port-range-min) is missing."
-
-
+    template = "ICMP code {value} needs a type: ICMP type (port-range-min) is missing."
 class SecurityGroupInvalidIcmpValue(InvalidInput):
     template = "Invalid value for ICMP {field} ({attr}): {value} is not from 0 to 255."
-
-
 class SecurityGroupEthertypeConflictWithProtocol(InvalidInput):
     template = "Protocol {protocol} does not exist over {ethertype}."
-
-
 class SecurityGroupRuleInvalidEtherType(InvalidInput):
     template = "'{ethertype}' is not an ethertype that rules can have: {values}."
-
-
 class SecurityGroupRuleInvalidProtocol(InvalidInput):
     template = "'{protocol}' is neither a protocol number (0 to 255) nor one of the names {values}."
-
-
 class SecurityGroupRuleParameterConflict(InvalidInput):
-    template = "Conflicting value ethertype: {cidr} is no prefix for an {ethertype} rule."
-
-
+    template = "Conflicting value ethertype: {cidr} is not a prefix of an {ethertype} rule."
 class SecurityGroupMultipleRemoteEntites(InvalidInput):  # the API's own spelling
-    template = "A rule has one remote: a prefix, a security group or an address group."
-
-
+    template = "A rule has at most one remote: a prefix, a security group or an address group."
 class SecurityGroupNotSingleGroupRules(InvalidInput):
-    template = "All rules of one request have to belong to one security group."
-
-
+    template = "All rules of one request must belong to one security group."
 class SecurityGroupRulesNotSingleProject(InvalidInput):
-    template = "All rules of one request have to belong to one project."
-
-
-class InvalidCIDR(BadRequest):
-    template = "{input!r} is not a CIDR."
-
-
-class AddressGroupNotFound(NotFound):
-    template = "There is no address group {address_group_id}."
-
-
-class AddressGroupInUse(InUse):
-    template = "Security group rules refer to address group {address_group_id}."
-
-
-class AddressesNotFound(NotFound):
-    template = "Address group {address_group_id} does not have {addresses}."
-
-
-class AddressesAlreadyExist(BadRequest):
-    template = "Address group {address_group_id} has {addresses} already."
-
-
-class AddrFormatError(BadRequest):
-    template = "{address!r} is not a CIDR."
-
+    template = "All rules of one request must belong to one project."
+class InvalidCIDR(BadRequest): template = "{input!r} is not a CIDR."
+class AddressGroupNotFound(NotFound): template = "There is no address group {address_group_id}."
+class AddressGroupInUse(InUse): template = "Security group rules refer to address group {address_group_id}."
+class AddressesNotFound(NotFound): template = "Address group {address_group_id} does not have {addresses}."
+class AddressesAlreadyExist(BadRequest): template = "Address group {address_group_id} has {addresses} already."
+class AddrFormatError(BadRequest): template = "{address!r} is not a CIDR."
 
 # --- access, quotas, tags -------------------------------------------------------------------------------------------
-
-
-class RbacPolicyNotFound(NotFound):
-    template = "There is no RBAC policy {id}."
-
-
-class RbacPolicyInUse(Conflict):
-    template = "The RBAC policy on {object_id} is in use: {details}"
-
-
-class DuplicateRbacPolicy(Conflict):
-    template = "There is such an RBAC policy already."
-
-
+class RbacPolicyNotFound(NotFound): template = "There is no RBAC policy {id}."
+class RbacPolicyInUse(Conflict): template = "The RBAC policy on {object_id} is in use: {details}"
+class DuplicateRbacPolicy(Conflict): template = "The same RBAC policy already exists."
 class InvalidActionForType(InvalidInput):
     template = "Invalid action '{action}' for object type '{object_type}'. Valid actions: {valid_actions}."
-
-
-class OverQuota(Conflict):
-    template = "The project's quota is used up for: {overs}."
-
-
-class QuotaResourceUnknown(NotFound):
-    template = "There are no quotas for {unknown}."
-
-
-class QuotaMissingTenant(BadRequest):
-    template = "The request has no project: its token is not scoped to one."
-
-
-class TenantQuotaNotFound(NotFound):
-    template = "Project {tenant_id} has no quotas of its own."
-
-
-class TagNotFound(NotFound):
-    template = "The resource has no tag {tag}."
-
+class OverQuota(Conflict): template = "The project's quota is used up for: {overs}."
+class QuotaMissingTenant(BadRequest): template = "The request has no project: its token is not scoped to one."
+class TenantQuotaNotFound(NotFound): template = "Project {tenant_id} has no quotas of its own."
+class TagNotFound(NotFound): template = "The resource has no tag {tag}."
 
 # --- routers and floating IPs ---------------------------------------------------------------------------------------
-
-
-class RouterNotFound(NotFound):
-    template = "There is no router {id}."
-
-
-class RouterInUse(InUse):
-    template = "Router {router_id} is in use: {reason}."
-
-
-class RouterInterfaceNotFound(NotFound):
-    template = "Router {router_id} has no interface by port {port_id}."
-
-
+class RouterNotFound(NotFound): template = "There is no router {id}."
+class RouterInUse(InUse): template = "Router {router_id} is in use: {reason}."
+class RouterInterfaceNotFound(NotFound): template = "Router {router_id} has no interface with port {port_id}."
 class RouterInterfaceNotFoundForSubnet(NotFound):
     template = "Router {router_id} has no interface on subnet {subnet_id}."
-
-
 class RouterInterfaceInUseByFloatingIP(InUse):
-    template = "The interface on subnet {subnet_id} stays: floating IPs reach their ports through it."
-
-
+    template = "The interface on subnet {subnet_id} cannot be removed: floating IPs need it."
 class RouterInterfaceInUseByRoute(InUse):
-    template = "The interface on subnet {subnet_id} stays: routes have their nexthop there."
-
-
+    template = "The interface on subnet {subnet_id} cannot be removed: nexthops of routes are on it."
 class RouterExternalGatewayInUseByFloatingIp(InUse):
-    template = "The gateway of router {router_id} on network {net_id} stays: floating IPs use it."
-
-
-class InvalidRoutes(InvalidInput):
-    template = "routes of the router were refused: {reason}."
-
-
-class SubnetMismatchForPort(BadRequest):
-    template = "Port {port_id} has no address on subnet {subnet_id}."
-
-
-class PortInUse(InUse):
-    template = "Port {port_id} is in use already, by device {device_id}."
-
-
-class DeviceIDNotOwnedByTenant(Conflict):
-    template = "device_id {device_id} is a router of another project."
-
-
-class FloatingIPNotFound(NotFound):
-    template = "There is no floating IP {id}."
-
-
+    template = "The gateway of router {router_id} on network {net_id} cannot be removed: floating IPs use it."
+class InvalidRoutes(InvalidInput): template = "Invalid routes of the router: {reason}."
+class SubnetMismatchForPort(BadRequest): template = "Port {port_id} has no address on subnet {subnet_id}."
+class PortInUse(InUse): template = "Port {port_id} is in use already, by device {device_id}."
+class DeviceIDNotOwnedByTenant(Conflict): template = "device_id {device_id} is a router of another project."
+class FloatingIPNotFound(NotFound): template = "There is no floating IP {id}."
 class FloatingIPPortAlreadyAssociated(InUse):
     template = "{fixed_ip} of port {port_id} has a floating IP of network {net_id} already."
-
-
 class ExternalGatewayForFloatingIPNotFound(NotFound):
-    template = (
-        "No router leads from subnet {subnet_id} to network {external_network_id}: port {port_id} is out of reach."
-    )
-
-
-class ExternalIpAddressExhausted(BadRequest):
-    template = "Network {net_id} gave no IPv4 address."
-
-
+    template = "Port {port_id} is unreachable: no router connects subnet {subnet_id} to network {external_network_id}."
+class ExternalIpAddressExhausted(BadRequest): template = "Network {net_id} has no free IPv4 address."
 class FipAssociated(InUse):
-    template = "Port {port_id} has a floating IP of another project: an administrator can take it off."
-
-
-class PortForwardingNotFound(NotFound):
-    template = "There is no port forwarding {id}."
-
-
-class FipInUseByPortForwarding(InUse):
-    template = "Floating IP {id} has port forwardings."
-
-
+    template = "Port {port_id} has a floating IP of another project: only an administrator can remove it."
+class PortForwardingNotFound(NotFound): template = "There is no port forwarding {id}."
+class FipInUseByPortForwarding(InUse): template = "Floating IP {id} has port forwardings."
 class PortHasBindingFloatingIP(InUse):
-    template = "Port {port_id} has a floating IP of its own, {floating_ip_address}: nothing is forwarded to it."
-
-
+    template = "Port {port_id} has a floating IP of its own, {floating_ip_address}: no port forwarding can lead to it."
 class PortHasPortForwarding(BadRequest):
-    template = "Ports are forwarded to port {port_id}: it gets no floating IP of its own on a distributed router."
-
-
-class ConntrackHelperNotFound(NotFound):
-    template = "There is no conntrack helper {id}."
-
-
-class ConntrackHelperNotAllowed(BadRequest):
-    template = "Conntrack helper {helper} is not allowed."
-
-
+    template = "Port {port_id} has port forwardings: on a distributed router it cannot have a floating IP too."
+class ConntrackHelperNotFound(NotFound): template = "There is no conntrack helper {id}."
+class ConntrackHelperNotAllowed(BadRequest): template = "Conntrack helper {helper} is not allowed."
 class InvalidProtocolForHelper(BadRequest):
-    template = "Conntrack helper {helper} is not for {protocol}: it is for {supported_protocols}."
-
-
-class RouterHostedByL3Agent(Conflict):
-    template = "Router {router_id} has L3 agent {agent_id} already."
-
-
-class RouterNotHostedByL3Agent(Conflict):
-    template = "Router {router_id} does not have L3 agent {agent_id}."
-
-
+    template = "Conntrack helper {helper} does not support {protocol}: it supports {supported_protocols}."
+class RouterHostedByL3Agent(Conflict): template = "Router {router_id} is already on L3 agent {agent_id}."
+class RouterNotHostedByL3Agent(Conflict): template = "Router {router_id} is not on L3 agent {agent_id}."
 class RouterL3AgentMismatch(Conflict):
-    template = "Router {router_id} is distributed: agent {agent_id}, whose mode is legacy, cannot have it."
-
-
+    template = "Router {router_id} is distributed: agent {agent_id} of mode legacy cannot serve it."
 class DVRL3CannotAssignToDvrAgent(Conflict):
-    template = "Agents of mode dvr have the routers that their hosts need: none is given to them."
-
-
+    template = "An agent of mode dvr serves the routers that its host needs: routers cannot be added to it."
 class DVRL3CannotRemoveFromDvrAgent(Conflict):
-    template = "Agents of mode dvr have the routers that their hosts need: none is taken from them."
-
-
-class DuplicatedHANetwork(Conflict):
-    template = "Project {project_id} has a network for its HA routers already."
-
-
-class NoVRIDAvailable(Conflict):
-    template = "All 255 VRRP ids of the project's HA network are taken."
-
-
-class FlavorNotFound(NotFound):
-    template = "There is no flavor {id}."
-
-
-class FlavorInUse(InUse):
-    template = "Flavor {flavor_id} is in use."
-
-
-class FlavorDisabled(ApiError):
-    status = 503
-    template = "The flavor is not enabled."
-
-
-class ServiceProfileNotFound(NotFound):
-    template = "There is no service profile {id}."
-
-
-class ServiceProfileInUse(InUse):
-    template = "Service profile {sp_id} is in use."
-
-
-class ServiceProfileEmpty(InvalidInput):
-    template = "A service profile needs a driver or metainfo."
-
-
-class FlavorServiceProfileBindingExists(Conflict):
-    template = "Flavor {fl_id} has service profile {sp_id} already."
-
-
-class FlavorServiceProfileBindingNotFound(NotFound):
-    template = "Flavor {fl_id} does not have service profile {sp_id}."
-
-
-class AutoAllocationFailure(Conflict):
-    template = "The topology was not made: {reason}."
-
+    template = "An agent of mode dvr serves the routers that its host needs: routers cannot be removed from it."
+class DuplicatedHANetwork(Conflict): template = "Project {project_id} already has a network for its HA routers."
+class NoVRIDAvailable(Conflict): template = "All 255 VRRP ids of the project's HA network are taken."
+class FlavorNotFound(NotFound): template = "There is no flavor {id}."
+class FlavorInUse(InUse): template = "Flavor {flavor_id} is in use."
+class FlavorDisabled(ApiError): status = 503; template = "The flavor is not enabled."
+class ServiceProfileNotFound(NotFound): template = "There is no service profile {id}."
+class ServiceProfileInUse(InUse): template = "Service profile {sp_id} is in use."
+class ServiceProfileEmpty(InvalidInput): template = "A service profile needs a driver or metainfo."
+class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} has service profile {sp_id} already."
+class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
+class AutoAllocationFailure(Conflict): template = "The topology could not be created: {reason}."
 
 # --- hosts ----------------------------------------------------------------------------------------------------------
-
-
-class AgentNotFound(NotFound):
-    template = "There is no agent {id}."
-
-
+class AgentNotFound(NotFound): template = "There is no agent {id}."
 class InvalidL3Agent(AgentNotFound):
-    template = "Agent {id} cannot serve the router: it is not an L3 agent, is down, or is kept for other routers."
-
-
+    template = "Agent {id} cannot serve the router: it is not an L3 agent, is down, or is reserved for other routers."
 class InvalidDHCPAgent(AgentNotFound):
     template = "Agent {id} cannot serve DHCP: it is not a DHCP agent, or its admin state is down."
-
-
-class NetworkHostedByDHCPAgent(Conflict):
-    template = "DHCP agent {agent_id} already serves network {network_id}."
-
-
-class NetworkNotHostedByDhcpAgent(Conflict):
-    template = "DHCP agent {agent_id} does not serve network {network_id}."
-
-
-class MechanismDriverError(Conflict):
-    """A driver's postcommit failed; what was created has been taken back."""
-
-    template = "{method} failed in mechanism drivers: {drivers}."
+class NetworkHostedByDHCPAgent(Conflict): template = "DHCP agent {agent_id} already serves network {network_id}."
+class NetworkNotHostedByDhcpAgent(Conflict): template = "DHCP agent {agent_id} does not serve network {network_id}."
+# A postcommit failed; a create has been undone.
+class MechanismDriverError(Conflict): template = "{method} failed in mechanism drivers: {drivers}."
+# fmt: on

@@ -1,4 +1,4 @@
-"""Logging by oslo.log's options."""
+"""Logging with the options of oslo.log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oslo_log import log
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Before the configuration is read."""
+    """Register the options; before the configuration files are read."""
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
     log.register_options(conf)
 

@@ -1,4 +1,4 @@
-"""What stands before the application: request ids, health check, CORS and Keystone, as oslo and Keystone provide them."""
+"""WSGI middleware in front of the application: request ids, health check, CORS, Keystone, guard against web pages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from neutrino.server import config
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
-CORS = {  # what a dashboard in a browser sends and reads; [cors] overrides it
+CORS = {  # headers and methods of a dashboard in a browser; [cors] overrides it
     "allow_headers": ["X-Auth-Token", "X-Service-Token", "If-Match", "X-OpenStack-Request-ID"],
     "expose_headers": ["X-OpenStack-Request-ID"],
     "allow_methods": ["GET", "PUT", "POST", "DELETE"],
 }
 PORT = re.compile(r":\d+$")
-OPEN = ("", "/", "/openapi.json")  # what anyone may read
+OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 
 def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    """From the inside out: authentication, a proxy's headers; without authentication the guard against web pages, which
-    looks at the Host before a proxy's word replaces it; request ids, CORS where it is configured; health beside them all.
+    """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
+    pages (which needs the Host header before proxy headers replace it), request ids, CORS, health check.
     """
     from oslo_middleware import healthcheck
 
@@ -65,19 +65,19 @@ def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
 
 
 def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
-    """Without authentication, whatever a browser on this machine is made to send would be an administrator's request.
+    """Refuse requests of other sites' pages: without authentication, each would be an administrator's request.
 
-    A page of another site is known by the Origin that the browser says, and by Sec-Fetch-Site where there is no Origin. A
-    page whose own name was made to mean this machine (DNS rebinding) is known by the Host, which is then the page's.
+    Browsers send Origin, or at least Sec-Fetch-Site. With DNS rebinding the page's own name resolves to this machine:
+    such a request has the page's name as its Host.
     """
     check_host = config.is_loopback(conf.bind_host) and not conf.allow_noauth_beyond_loopback
-    ours = {conf.bind_host.lower(), conf.host.lower()}
-    friends = _origins(conf)
+    own_names = {conf.bind_host.lower(), conf.host.lower()}
+    allowed = _origins(conf)
 
     def refusal(environ: dict[str, Any]) -> str:
         host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
         name = PORT.sub("", host).strip("[]").lower()
-        if check_host and name and name not in ours and not config.is_loopback(name):
+        if check_host and name and name not in own_names and not config.is_loopback(name):
             return (
                 f"Host is {host[:255]!r}, which is not this server: without authentication it answers to loopback "
                 "addresses and to bind_host, unless allow_noauth_beyond_loopback=true."
@@ -86,7 +86,7 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
             same = origin.partition("://")[2].lower() == host.lower()
             return (
                 ""
-                if same or origin in friends
+                if same or origin in allowed
                 else f"A page of {origin[:255]!r} is not let in ([cors] allowed_origin)."
             )
         site = environ.get("HTTP_SEC_FETCH_SITE", "none")
@@ -107,10 +107,10 @@ def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
 
 
 def _with_request_id(app: Wsgi) -> Wsgi:
-    """A name for every request, in its log and its answer, and the caller's own name for it kept.
+    """A request id for every request, in the environment and the answer, and the caller's global request id.
 
-    It speaks oslo.middleware's words. Its class does the same through webob, which reads and writes each request and
-    answer anew: that was a fifth of the time to show a port.
+    Same headers as oslo.middleware, whose class uses webob: parsing and writing each request and answer again was a
+    fifth of the time to show a port.
     """
     from oslo_middleware import request_id as words
 
@@ -139,7 +139,7 @@ def _behind_proxy(conf: cfg.ConfigOpts) -> bool:
 
 
 def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:
-    """The sites whose pages are let in."""
+    """The sites whose pages may use the API."""
     from oslo_middleware import cors
 
     cors.set_defaults(**CORS)

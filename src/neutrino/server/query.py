@@ -1,4 +1,4 @@
-"""What a list request asks for, as the API parsed it and the database answers it."""
+"""A list request: filters, fields, order and page, parsed by the API and answered by the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Query:
     marker: str | None = None
     reverse: bool = False
     everyone: bool = False  # the caller may see the objects of all projects
-    is_ordered: bool = False  # in the order of pages, also without a limit or a marker
+    is_ordered: bool = False  # sorted by key even without a limit or a marker
 
 
 EVERYTHING = Query(everyone=True)

@@ -1,16 +1,17 @@
-"""What a plugin may build on: the parts of the server that are there before any plugin is."""
+"""Parts of the server that plugins are built with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
+from sqlalchemy.engine import Connection
 
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.dhcp_scheduler import DhcpScheduler
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 
@@ -23,11 +24,12 @@ class Services:
     db: Database
     quotas: Quotas
     registry: Registry
-    dhcp_scheduler: DhcpScheduler
     security_groups: SecurityGroups
-    port_changed: Callable[[Object | None, Object | None], None]  # before and after, for those who must be told
-    # The same of a floating IP, with the ports, by their ids, that it was and is in front of.
-    floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None] = (
-        lambda before, after, ports: None
-    )
-    core: Any = None  # the core plugin, for those that are built after it
+    zones_of: Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]  # of networks, by their ids
+    check_zone_hints: Callable[[Connection, Sequence[str]], None]
+    dhcp_readiness: DhcpReadiness
+    # Called after the commit with a port before and after its change, for Nova.
+    port_changed: Callable[[Object | None, Object | None], None]
+    # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
+    floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
+    core: Any = None  # the core plugin, for service plugins, which are built after it

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 
-from neutrino.server.main import assemble, configuration
-from neutrino.server.process import application as application_of
+from neutrino.server import main
 
 _files = [name for name in os.environ.get("NEUTRINO_CONFIG_FILES", "").split(":") if name]
-application = application_of(assemble(configuration(_files)))
+application = main.application(main.assemble(main.configuration(_files)))

@@ -1,7 +1,7 @@
-"""A mechanism driver that fails or waits where a test says so, by files in a directory.
+"""A mechanism driver for tests, which fails or blocks by files in a directory.
 
-`fail-create_port_postcommit` makes that method raise. `block-create_port_postcommit` makes it tell that it has come so
-far, by the file `blocked-<pid>`, and wait until its process is killed or the file goes. Every call is noted in `calls`.
+`fail-create_port_postcommit` makes that method raise. `block-create_port_postcommit` makes it create the file
+`blocked-<pid>` and wait until its process is killed or the file is removed. Every call is appended to `calls`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 
 LONGEST_WAIT = 60.0
 
@@ -25,9 +25,9 @@ class Faulty:
         conf.register_opts([cfg.StrOpt("directory")], group="ml2_faulty")
         self._directory = Path(conf.ml2_faulty.directory)
 
-    def called(self, method: str, change: Change) -> None:
+    def called(self, method: str, context: DriverContext) -> None:
         with open(self._directory / "calls", "a") as calls:
-            calls.write(f"{method} {change.current['id']} {len(change.segments)}\n")
+            calls.write(f"{method} {context.current['id']} {len(context.segments)}\n")
         block = self._directory / f"block-{method}"
         if block.exists():
             (self._directory / f"blocked-{os.getpid()}").touch()
@@ -38,11 +38,14 @@ class Faulty:
             raise RuntimeError("the test wants this to fail")
 
 
-def _method(name: str) -> Callable[[Faulty, Change], None]:
-    return lambda driver, change: driver.called(name, change)
+def _method(name: str) -> Callable[[Faulty, DriverContext], None]:
+    return lambda driver, context: driver.called(name, context)
 
 
-for _operation in ("create", "update", "delete"):
-    for _kind in ("network", "subnet", "port"):
-        for _phase in ("precommit", "postcommit"):
-            setattr(Faulty, f"{_operation}_{_kind}_{_phase}", _method(f"{_operation}_{_kind}_{_phase}"))
+_EVENTS = [
+    *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
+    *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
+]
+for _event in _EVENTS:
+    for _phase in ("precommit", "postcommit"):
+        setattr(Faulty, f"{_event}_{_phase}", _method(f"{_event}_{_phase}"))

@@ -1,18 +1,7 @@
-"""A mechanism driver that writes every change to a file and binds nothing: a start for one of your own.
+"""Example of a mechanism driver: writes every change to a file and binds nothing.
 
-A driver is a class whose instances the server makes with its configuration. It may have, for `create`, `update` and
-`delete` of a `network`, `subnet` or `port`,
-
-* `…_precommit(change)`, which runs in the transaction. It can read and write by `change.tx`, must be quick, must not talk
-  to anything outside, and refuses the change by raising: nothing of it stays.
-* `…_postcommit(change)`, which runs after the transaction and may talk to equipment. When it raises on a create, the
-  object is taken back and the client is told; on an update or delete the client is told, and the change stays. After a
-  crash of the server it may run a second time for the same change, so it has to bear that.
-
-`change.current` is the object as it is now (as it was, on a delete), `change.original` what it was before an update,
-`change.network` the network it belongs to and `change.segments` the segments of a network. A driver that wires ports has
-`bind_port(port)`, too, which answers with `Bound`, `Continue` or None. Only methods that are there are called, so a
-driver writes down those it needs; this one needs all of the same kind and makes them in a loop.
+`neutrino.server.ml2.driver_api` documents the methods. The server calls those that a driver has, so a driver defines only
+those it needs; this one has all of them, with the same body, and defines them in a loop.
 """
 
 from __future__ import annotations
@@ -23,7 +12,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 
 OPTIONS = [cfg.StrOpt("path", help="The file that changes are written to.")]
 
@@ -35,16 +24,20 @@ class Logger:
         conf.register_opts(OPTIONS, group="ml2_logger")
         self._path = conf.ml2_logger.path
 
-    def log(self, phase: str, change: Change) -> None:
-        """One line a change. Lines of several processes do not mix: each is one write to a file opened for appending."""
+    def log(self, phase: str, context: DriverContext) -> None:
+        """One line per change, in one write to a file opened for appending: lines of several processes do not mix."""
         line = {
             "phase": phase,
-            "operation": change.operation,
-            "kind": change.kind,
-            "id": change.current["id"],
-            "revision": change.current["revision_number"],
-            "in_transaction": change.tx is not None,
-            "segments": [segment.network_type for segment in change.segments],
+            "operation": context.operation,
+            "kind": context.kind,
+            "id": context.current["id"],
+            "revision": context.current.get("revision_number"),
+            "status": context.current.get("status"),
+            "host": context.current.get("host"),
+            "port": None if context.port is None else context.port["id"],
+            "network": context.network["id"],
+            "in_transaction": context.tx is not None,
+            "segments": [segment.network_type for segment in context.segments],
         }
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -53,11 +46,14 @@ class Logger:
             os.close(file)
 
 
-def _method(phase: str) -> Callable[[Logger, Change], None]:
-    return lambda driver, change: driver.log(phase, change)
+def _method(phase: str) -> Callable[[Logger, DriverContext], None]:
+    return lambda driver, context: driver.log(phase, context)
 
 
-for _operation in ("create", "update", "delete"):
-    for _kind in ("network", "subnet", "port"):
-        for _phase in ("precommit", "postcommit"):
-            setattr(Logger, f"{_operation}_{_kind}_{_phase}", _method(_phase))
+_EVENTS = [
+    *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
+    *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
+]
+for _event in _EVENTS:
+    for _phase in ("precommit", "postcommit"):
+        setattr(Logger, f"{_event}_{_phase}", _method(_phase))

@@ -1,117 +1,96 @@
-"""The DHCP role from the configuration."""
+"""Builds the DHCP role from the configuration."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 from oslo_config import cfg
 
 from neutrino.agent.config import RefusedToStart
-from neutrino.agent.dhcp.dnsmasq import Dnsmasq, Inside
+from neutrino.agent.conntrack import NamespaceConntrack
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.dnsmasq import Dnsmasq
+from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.dhcp.settings import Settings
-from neutrino.agent.role import Speaker
+from neutrino.agent.extensions import load_extensions
+from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
-from neutrino.dataplane.conntrack.api import ConntrackFlush
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.ovsdb.api import Ovsdb
+from neutrino.dataplane.process.real import RealProcesses
 from neutrino.model import agents
 
 LOG = logging.getLogger(__name__)
 
 
 def build(
-    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, repair: Callable[[], float], news: Callable[[], None]
+    conf: cfg.ConfigOpts, feed: RoleFeed, switch: Switch, repair: Callable[[], float], report_soon: Callable[[], None]
 ) -> DhcpRole:
-    known = settings(conf)
+    settings, namespaces = read_settings(conf), Namespaces()
+    processes = RealProcesses(conf.state_path, namespaces)
+    extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
 
     def connect() -> tuple[Ovsdb, Reconciler]:
-        from neutrino.dataplane.netlink.namespaces import Namespaces
-        from neutrino.dataplane.netlink.real import RealNetlink
+        from neutrino.dataplane.netlink.real import RealNetlink  # slow to import: a refused start does without it
 
-        ovsdb, namespaces = switch.ovsdb(), Namespaces()
-        dnsmasq = Dnsmasq(known.dhcp_confs, namespaces)
-        return ovsdb, Reconciler(known, ovsdb, RealNetlink(namespaces), dnsmasq, partial(_Conntrack, namespaces))
+        ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
+        dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
+        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, NamespaceConntrack, extensions)
 
     return DhcpRole(
         feed,
         connect,
+        processes,
         describe(conf),
         workers=conf.num_sync_threads,
         repair=repair,
         child_action=conf.agent.check_child_processes_action,
-        news=news,
+        report_soon=report_soon,
     )
 
 
-@dataclass(frozen=True)
-class _Conntrack:
-    """The connections that a namespace follows. Entered by name, as its file may be in our mount namespace alone."""
-
-    namespaces: Inside
-    name: str
-
-    def flush(self, entries: Iterable[ConntrackFlush]) -> None:
-        from neutrino.dataplane.conntrack.kernel import KernelConntrack
-
-        several = list(entries)
-        self.namespaces.run(self.name, lambda: KernelConntrack().flush(several))
-
-
-def settings(conf: cfg.ConfigOpts) -> Settings:
+def read_settings(conf: cfg.ConfigOpts) -> DhcpSettings:
     if conf.enable_metadata_network and not conf.enable_isolated_metadata:
         raise RefusedToStart("enable_metadata_network needs enable_isolated_metadata")
     if conf.dnsmasq_config_file and not os.access(conf.dnsmasq_config_file, os.R_OK):
         raise RefusedToStart(f"dnsmasq_config_file={conf.dnsmasq_config_file} cannot be read")
     directory = os.path.abspath(conf.dhcp_confs)
-    use_veth = conf.ovs_use_veth if conf.ovs_use_veth is not None else conf.ovs.datapath_type != "system"
-    return Settings(
-        host=conf.host,
-        dhcp_confs=directory,
-        dhcp_lease_duration=conf.dhcp_lease_duration,
-        dhcp_renewal_time=conf.dhcp_renewal_time,
-        dhcp_rebinding_time=conf.dhcp_rebinding_time,
-        dns_domain=conf.dns_domain.strip("."),
-        dnsmasq_config_file=conf.dnsmasq_config_file,
-        dnsmasq_dns_servers=tuple(conf.dnsmasq_dns_servers),
-        dnsmasq_local_resolv=conf.dnsmasq_local_resolv,
-        dnsmasq_lease_max=conf.dnsmasq_lease_max,
-        dnsmasq_base_log_dir=conf.dnsmasq_base_log_dir,
-        dnsmasq_enable_addr6_list=conf.dnsmasq_enable_addr6_list,
-        dnsmasq_txt_record=conf.dnsmasq_txt_record,
-        dnsmasq_user="" if is_open_to_all(directory) else "root",
-        dhcp_broadcast_reply=conf.dhcp_broadcast_reply,
-        enable_isolated_metadata=conf.enable_isolated_metadata,
-        force_metadata=conf.force_metadata,
-        enable_metadata_network=conf.enable_metadata_network,
-        use_gateway_ips=conf.use_gateway_ips,
-        dhcp_distributed=conf.dhcp_distributed,
-        use_veth=use_veth,
-        integration_bridge=conf.ovs.integration_bridge,
+    # Fields are named after their options; those below need a conversion.
+    same = {field.name: conf[field.name] for field in dataclasses.fields(DhcpSettings) if field.name in conf}
+    return DhcpSettings(
+        **{
+            **same,
+            "dhcp_confs": directory,
+            "dns_domain": conf.dns_domain.strip("."),
+            "dnsmasq_dns_servers": tuple(conf.dnsmasq_dns_servers),
+            "dnsmasq_user": "" if is_passable(directory) else "root",
+            "use_veth": conf.ovs_use_veth if conf.ovs_use_veth is not None else conf.ovs.datapath_type != "system",
+            "integration_bridge": conf.ovs.integration_bridge,
+        }
     )
 
 
-def is_open_to_all(directory: str) -> bool:
-    """dnsmasq gives up its rights, and reads its files again later: one of the directories above may keep it out."""
+def is_passable(directory: str) -> bool:
+    """Whether other users may enter all directories above: dnsmasq drops its privileges and reads its files later."""
     for path in (Path(directory), *Path(directory).parents):
         try:
             mode = path.stat().st_mode
         except OSError:
-            continue  # it will be made by us, open
+            continue  # we will create it, passable
         if not mode & stat.S_IXOTH:
-            LOG.warning("%s is closed to others: dnsmasq runs as root, or it could not read its files", path)
+            LOG.warning("%s is closed to other users: dnsmasq runs as root, or it could not read its files", path)
             return False
     return True
 
 
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
-    """What the server and tools read of this agent."""
+    """The agent as the API shows it."""
     return agents.AgentState(
         agent_type=agents.DHCP,
         binary="neutron-dhcp-agent",

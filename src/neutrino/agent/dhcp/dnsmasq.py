@@ -1,12 +1,8 @@
-"""dnsmasq itself: its files and its process, of one network each. The only place here that starts, signals or ends one.
+"""The directories of networks with dnsmasq's files, lease releases, and dnsmasq processes that other agents left.
 
-A process is known by its command line, which names the pid file of its network: an agent with no memory finds it again.
-It is started inside the namespace, goes into the background by itself, and outlives the agent.
-
-Other daemons are run by `dataplane/process`; dnsmasq is not, for three reasons. That it goes into the background is the
-one sign that it listens, and ports are ACTIVE by that sign; there, daemons stay in the foreground. There, they are known
-by marks in their environment, and a dnsmasq that Neutron's agent has left behind, which we end and replace, has none. And
-whether it has to be started anew is seen from its command line and its files together (`plan.py`), not from a digest.
+The supervisor runs dnsmasq; this is what is special about it. A directory per network is the record by which an agent that
+has lost its memory knows what it serves. A dnsmasq of Neutron's agent, on a host that is taken over, carries none of our
+marks: it is recognised by the pid file on its command line, and stopped before ours is started.
 """
 
 from __future__ import annotations
@@ -17,171 +13,104 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from neutrino import private
 from neutrino.agent.dhcp import command
+from neutrino.agent.supervisor import read_file
+from neutrino.dataplane.process.api import ProcessError
 
 T = TypeVar("T")
-FILES = (command.HOST, command.ADDN_HOSTS, command.OPTS, command.INTERFACE, command.BOUND, command.LEASES)
-START_SECONDS = 20.0
-END_SECONDS = 5.0
-
-
-class DnsmasqError(Exception):
-    """dnsmasq could not be started, or did not end."""
+RELEASE_SECONDS = 20.0
+STOP_SECONDS = 5.0
 
 
 class Inside(Protocol):
-    """Does something inside a namespace."""
+    """Runs a function inside a namespace."""
 
     def run(self, name: str, work: Callable[[], T]) -> T: ...
 
 
-@dataclass(frozen=True)
-class Found:
-    """What is there of a network's dnsmasq."""
-
-    pid: int | None = None
-    running: tuple[str, ...] | None = None  # the command line
-    files: Mapping[str, str] = field(default_factory=dict)
-
-
 class Dnsmasq:
+    """Blocking. `directory` holds the networks' directories."""
+
     def __init__(self, directory: str, inside: Inside) -> None:
-        """`directory` holds a directory for each network."""
         self._directory = Path(directory)
         self._inside = inside
 
     def networks(self) -> frozenset[str]:
-        """Those that have files here."""
+        """Networks that have a directory here."""
         try:
             return frozenset(
-                entry.name for entry in os.scandir(self._directory) if entry.is_dir() and _is_id(entry.name)
+                entry.name
+                for entry in os.scandir(self._directory)
+                if entry.is_dir() and len(entry.name) == 36 and entry.name.count("-") == 4
             )
         except FileNotFoundError:
             return frozenset()
 
-    def read(self, network_id: str) -> Found:
-        where = self._directory / network_id
-        files: dict[str, str] = {}
-        for name in FILES:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                files[name] = (where / name).read_text(errors="replace")
-        pid = self._pid(where)
-        running = _command_of(pid) if pid is not None else None
-        return Found(pid, running, files)
-
-    def is_running(self, network_id: str) -> bool:
-        """Also one whose pid file is lost."""
-        where = self._directory / network_id
-        return self._pid(where) is not None or next(self._pids(where), None) is not None
-
-    def write(self, network_id: str, files: Mapping[str, str]) -> None:
-        """Each file whole or not at all. dnsmasq gives up its rights and must still be able to read them."""
-        where = self._directory / network_id
+    def record(self, network_id: str) -> None:
+        """Make the network's directory. Passable for all users: dnsmasq drops its privileges and reads files later."""
         private.own_directory(self._directory, passable=True)
-        private.own_directory(where, passable=True)
-        for name, text in files.items():
-            new = where / f".{name}.new"
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            with os.fdopen(descriptor, "w") as file:
-                os.fchmod(descriptor, 0o644)
-                file.write(text)
-            new.replace(where / name)
-
-    def start(self, namespace: str, argv: Sequence[str]) -> None:
-        """Returns when it serves, which it says by going into the background; none of the network may run."""
-        for word in argv:
-            if word.startswith("--log-facility=/"):
-                Path(word.partition("=")[2]).parent.mkdir(parents=True, exist_ok=True)
-        self._call(namespace, argv)
-
-    def reload(self, network_id: str) -> None:
-        pid = self._pid(self._directory / network_id)
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGHUP)
-
-    def stop(self, network_id: str) -> None:
-        """Also one whose pid file is lost: two would be in each other's way."""
-        for pid in self._pids(self._directory / network_id):
-            _end(pid)
-        (self._directory / network_id / command.PID).unlink(missing_ok=True)
+        private.own_directory(self._directory / network_id, passable=True)
 
     def forget(self, network_id: str) -> None:
-        """Its files go. They are what an agent with no memory knows the network by: last of all."""
         shutil.rmtree(self._directory / network_id, ignore_errors=True)
 
-    def release(self, namespace: str, argv: Sequence[str]) -> None:
-        self._call(namespace, argv)
+    def read(self, network_id: str, name: str) -> str | None:
+        return read_file(self._directory / network_id / name)
 
-    def _call(self, namespace: str, argv: Sequence[str]) -> None:
+    def release(self, namespace: str, argv: Sequence[str]) -> None:
+        """Run dhcp_release inside the namespace; ProcessError if that fails."""
+
         def work() -> subprocess.CompletedProcess[bytes]:
             return subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=START_SECONDS,
-                start_new_session=True,
-                cwd="/",
-                check=False,
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=RELEASE_SECONDS, check=False
             )
 
         try:
             done = self._inside.run(namespace, work)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise DnsmasqError(f"{argv[0]}: {error}") from error
+            raise ProcessError(f"{argv[0]}: {error}") from error
         if done.returncode:
-            raise DnsmasqError(f"{argv[0]}: {done.stderr.decode(errors='replace').strip() or done.returncode}")
+            raise ProcessError(f"{argv[0]}: {done.stderr.decode(errors='replace').strip() or done.returncode}")
 
-    def _pid(self, where: Path) -> int | None:
-        """The process that the pid file names, if it is the one."""
-        try:
-            pid = int((where / command.PID).read_text())
-        except (OSError, ValueError):
-            return None
-        return pid if _is_of(pid, where) else None
+    # --- processes of other agents ---
 
-    def _pids(self, where: Path) -> Iterator[int]:
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit() and _is_of(int(entry.name), where):
-                yield int(entry.name)
+    def pids(self, network_id: str, *, scan: bool = False) -> Iterator[int]:
+        """Processes of the network's dnsmasq, of any agent: the one in the pid file; `scan`: all, for a lost pid file."""
+        argument = f"--pid-file={self._directory / network_id / command.PID}"
+        recorded = (self.read(network_id, command.PID) or "").strip()
+        for pid in filter(str.isdigit, os.listdir("/proc") if scan else [recorded]):
+            argv = _command_line(pid)
+            if argv and argument in argv and Path(argv[0]).name == "dnsmasq":
+                yield int(pid)
 
-
-def _is_of(pid: int, where: Path) -> bool:
-    argv = _command_of(pid)
-    return argv is not None and f"--pid-file={where / command.PID}" in argv and Path(argv[0]).name == "dnsmasq"
+    def stop_others(self, network_id: str, *, scan: bool = False) -> None:
+        for pid in list(self.pids(network_id, scan=scan)):
+            _stop(pid)
 
 
-def _command_of(pid: int) -> tuple[str, ...] | None:
+def _command_line(pid: str) -> list[str]:
     try:
-        text = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
     except OSError:
-        return None
-    return tuple(text.split("\0")[:-1]) or None
+        return []
 
 
-def _end(pid: int) -> None:
-    """Kindly, then not; whoever started it may be long gone, so it is waited for by its descriptor."""
+def _stop(pid: int) -> None:
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL):  # it is no child of ours: awaited by its pidfd
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
-            if select.select([descriptor], [], [], END_SECONDS)[0]:
+            if select.select([descriptor], [], [], STOP_SECONDS)[0]:
                 return
     finally:
         os.close(descriptor)
-    raise DnsmasqError(f"dnsmasq {pid} does not end")
-
-
-def _is_id(name: str) -> bool:
-    return len(name) == 36 and name.count("-") == 4
+    raise ProcessError(f"dnsmasq {pid} does not exit, not even by SIGKILL")

@@ -1,8 +1,8 @@
-"""One network from what it is to what it should be: plugged, addressed, served. Done twice, the second time does nothing.
+"""Applies the desired state of one network; a second apply changes nothing.
 
-    namespace → switch port → devices, addresses, routes → leases of ports that went → files → nothing, signal or start
+    namespace → switch port → devices, addresses, routes → release of stale leases → service for the supervisor
 
-Blocking; different networks may be done at once by several threads.
+Blocking; several threads may work on different networks.
 """
 
 from __future__ import annotations
@@ -11,295 +11,246 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from neutrino.agent.dhcp import command
-from neutrino.agent.dhcp.dnsmasq import Dnsmasq, DnsmasqError, Found
-from neutrino.agent.dhcp.hosts_files import render_leases, with_existing
-from neutrino.agent.dhcp.leases import plan_releases, read_leases, render_release
-from neutrino.agent.dhcp.namespace import DhcpNamespace, Plug, render_namespace
-from neutrino.agent.dhcp.plan import Action, ServicePlan, keeping_files, plan_service, render_service
-from neutrino.agent.dhcp.served import NAMESPACE_PREFIX, Served
-from neutrino.agent.dhcp.settings import Settings
-from neutrino.agent.namespaces import DesiredNamespace, NamespacePlan, additions, plan_namespace, sysctls_to_read
-from neutrino.agent.plugging import MARK, SETTLE_SECONDS
+from neutrino.agent.dhcp import command, namespace
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.dhcp.dnsmasq import Dnsmasq
+from neutrino.agent.dhcp.extension_api import DhcpExtension
+from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
+from neutrino.agent.dhcp.render import DesiredDhcp, find_daemon, render
+from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, sysctls_to_read
+from neutrino.agent.plugging import MARK, Plugging, plan_plugs
+from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
-from neutrino.dataplane.netlink.api import Netlink, NetlinkError
-from neutrino.dataplane.netlink.changes import Change, DeleteAddress, DeleteDevice, MoveDevice, SetDevice
+from neutrino.dataplane.netlink.api import Netlink
+from neutrino.dataplane.netlink.changes import Change, DeleteAddress, DeleteDevice, SetDevice, SetVeth
 from neutrino.dataplane.netlink.values import HOST, NamespaceState
-from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, SetPort
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
+from neutrino.dataplane.process.api import ProcessError, Processes
 
 LOG = logging.getLogger(__name__)
-APPEAR_SECONDS = 5.0
 RELEASE_SECONDS = 2.0
-INTERNAL = "internal"
+FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its privileges
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What a look at a network has found to be done."""
+class DhcpPlan:
+    """What differs between the desired and the actual state of a network."""
 
-    network_id: str
-    unplug: tuple[str, ...] = ()
-    plug: SetPort | None = None
-    namespace: NamespacePlan | None = None
-    outside: SetDevice | None = None
-    service: ServicePlan | None = None
-    found: Found | None = None
-    gone: bool = False  # all of it is to go
-    left_out: tuple[str, ...] = ()  # what of it is not served, and why
+    lines: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.unplug or self.plug or self.namespace or self.outside or self.service or self.gone)
+        return bool(self.lines)
 
     def text(self) -> str:
-        lines = [f"unplug {name}" for name in self.unplug]
-        lines += [self.plug.text()] if self.plug is not None else []
-        lines += [part.text() for part in (self.outside, self.namespace) if part]
-        if self.service:
-            lines.append(f"dnsmasq of {self.network_id}: {self.service.action.value} {self.service.reason}".strip())
-        if self.gone:
-            lines.append(f"network {self.network_id} is not served here any more")
-        return "\n".join(lines)
+        return "\n".join(self.lines)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    action: Action = Action.NOTHING
-    changed: bool = False
-    pid: int | None = None
-    left_out: tuple[str, ...] = ()  # what of the network is not served, and why
+class Prepared:
+    """A namespace that is as desired, and the service that has to run in it."""
+
+    service: Service
+    changed: bool
+    problems: tuple[str, ...] = ()  # what is not served, and why
 
 
 class Reconciler:
     def __init__(
         self,
-        settings: Settings,
+        settings: DhcpSettings,
         ovsdb: Ovsdb,
         netlink: Netlink,
+        processes: Processes,
         dnsmasq: Dnsmasq,
         conntrack: Callable[[str], Conntrack] | None = None,
+        extensions: Collection[DhcpExtension] = (),
     ) -> None:
-        """`conntrack`: the connections that a namespace follows."""
+        """`conntrack` gives the conntrack entries of a namespace."""
         self._settings = settings
-        self._conntrack = conntrack
         self._ovsdb = ovsdb
         self._netlink = netlink
+        self._processes = processes
         self._dnsmasq = dnsmasq
+        self._conntrack = conntrack
+        self._extensions = extensions
+        self._plugging = Plugging(netlink, lambda: ovsdb)
 
     def known(self) -> frozenset[str]:
-        """The networks of which something is on this host."""
+        """Networks of which anything is on this host.
+
+        A namespace counts only with a switch port that carries our mark: one of that name alone may be another agent's.
+        """
         names = self._netlink.namespaces()
         spaces = {name.removeprefix(NAMESPACE_PREFIX) for name in names if name.startswith(NAMESPACE_PREFIX)}
-        return self._dnsmasq.networks() | (spaces & self._marked())
-
-    def _marked(self) -> set[str]:
-        """Networks whose device is on the switch: a namespace of that name alone may be somebody else's."""
-        marks = (marked_network(i.external_ids) for _, _, i in self._ovsdb.read().interfaces().values())
-        return {network_id for network_id in marks if network_id}
-
-    # --- looking --------------------------------------------------------------------------------------------------
-
-    def look(self, this: Served) -> Looked:
-        """What is to be done, changing nothing."""
-        if not this.is_served:
-            return Looked(this.id, gone=this.id in self.known())
-        space = render_namespace(this, self._settings)
-        bridge = self._bridge()
-        there = space.desired.name in self._netlink.namespaces()
-        state = self._read(space.desired) if there else NamespaceState()
-        service = render_service(this, self._settings, space.plug.device, space.addresses)
-        found = self._dnsmasq.read(this.id)
-        return Looked(
-            this.id,
-            unplug=_strangers(bridge, this.id, space.plug),
-            plug=_missing_plug(bridge, self._settings, this.id, space.plug),
-            namespace=plan_namespace(space.desired, state),
-            outside=_plan_outside(space.plug, state),
-            service=plan_service(service, found.running, found.files),
-            found=found,
-            left_out=service.left_out,
-        )
+        interfaces = self._ovsdb.read().interfaces().values()
+        return self._dnsmasq.networks() | (spaces & {marked_network(i.external_ids) for _, _, i in interfaces})
 
     def is_running(self, network_id: str) -> bool:
-        return self._dnsmasq.is_running(network_id)
+        daemon = find_daemon(self._settings, network_id)
+        running = self._processes.find(daemon.name, daemon.pid_file) is not None
+        return running or next(self._dnsmasq.pids(network_id), None) is not None
 
-    def _read(self, desired: DesiredNamespace) -> NamespaceState:
-        return self._netlink.read(desired.name, sysctls_to_read(desired))
+    def stop_others(self, network_id: str) -> None:
+        """After a failed start: a dnsmasq of another agent, without a pid file, may hold the port."""
+        self._dnsmasq.stop_others(network_id, scan=True)
 
-    # --- doing ----------------------------------------------------------------------------------------------------
+    # --- planning -------------------------------------------------------------------------------------------------
 
-    def serve(self, this: Served, *, complete: bool = True) -> Outcome:
-        """Bring the network to what it should be; what cannot be done raises what the driver raised.
+    def plan(self, network: ServedNetwork) -> DhcpPlan:
+        """What a reconciliation would change."""
+        if not network.is_served:
+            gone = network.id in self.known()
+            return DhcpPlan((f"network {network.id} is not served here any more",) if gone else ())
+        desired = render(network, self._settings, self._extensions)
+        snapshot = self._ovsdb.read()
+        exists = desired.namespace.name in self._netlink.namespaces()
+        state = self._read(desired) if exists else NamespaceState()
+        parts: list[NamespacePlan | Change] = [plan_namespace(desired.namespace, state)]
+        parts += [outer] if (outer := _plan_outer_end(desired, state)) is not None else []
+        lines = [
+            f"unplug {name}" for name in _stale_ports(snapshot, desired.plug.bridge, network.id, desired.plug.name)
+        ]
+        lines += [change.text() for change in plan_plugs([desired.plug], snapshot)]
+        lines += [part.text() for part in parts if part]
+        action, _ = plan_service(self._service(network, desired, complete=True), self._processes)
+        lines += [f"{action.value} {desired.daemon.name}"] if action is not Action.NOTHING else []
+        return DhcpPlan(tuple(lines), desired.problems)
 
-        Not `complete`: what we know of it is from the cache, which may be older than what is here. Then only what is
-        missing is added: nothing is unplugged, and addresses, routes, leases and files that are there stay.
+    def _read(self, desired: DesiredDhcp) -> NamespaceState:
+        return self._netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
+
+    # --- applying -------------------------------------------------------------------------------------------------
+
+    def prepare(self, network: ServedNetwork, *, complete: bool = True) -> Prepared:
+        """Apply everything but the service; raises the driver's error if that is not possible.
+
+        Not `complete`: the network is from the cache, which may be older than the actual state. Only what is missing is
+        added: nothing is unplugged, and existing addresses, routes, leases and files stay.
         """
-        if not this.is_served:
-            return Outcome(changed=complete and self.remove(this.id))
-        space = render_namespace(this, self._settings)
-        self._dnsmasq.write(this.id, {})  # by its directory the network is known, whatever becomes of the rest
-        plugged = self._plug(this.id, space, complete)
-        service = render_service(this, self._settings, space.plug.device, space.addresses)
-        found = self._dnsmasq.read(this.id)
-        plan = plan_service(service, found.running, found.files)
-        if not complete:
-            plan = keeping_files(plan, found.files)
-        elif found.running is not None:
-            self._release(this, space, found)
-        self._carry_out(this, space, plan, service.command, complete)
-        if plan.action is not Action.NOTHING:
-            LOG.info("network %s: %s of dnsmasq: %s", this.id, plan.action.value, plan.reason)
-        pid = found.pid if plan.action is not Action.RESTART else self._dnsmasq.read(this.id).pid
-        return Outcome(plan.action, plugged or bool(plan), pid, service.left_out)
+        desired = render(network, self._settings, self._extensions)
+        self._dnsmasq.record(network.id)  # first: what a failed attempt leaves is found by it
+        changed = self._apply_namespace(network.id, desired, complete)
+        # Without a running dnsmasq there is nothing to release: the leases are rendered before its start.
+        if complete and self._processes.find(desired.daemon.name, desired.daemon.pid_file) is not None:
+            self._release_stale_leases(network, desired)
+        return Prepared(self._service(network, desired, complete), changed, desired.problems)
 
-    def _carry_out(
-        self, this: Served, space: DhcpNamespace, plan: ServicePlan, argv: tuple[str, ...], complete: bool
-    ) -> None:
-        if plan.action is Action.RESTART:
-            self._dnsmasq.stop(this.id)  # before its leases are read: it writes them when it ends
-            existing = self._dnsmasq.read(this.id).files.get(command.LEASES, "")
-            leases = render_leases(this, self._settings, existing)
-            if not complete:
-                leases = with_existing(leases, existing)
-            self._dnsmasq.write(this.id, {**plan.write, command.LEASES: leases})
-            self._dnsmasq.start(space.desired.name, argv)
-            return
-        self._dnsmasq.write(this.id, plan.write)
-        if plan.action is Action.RELOAD:
-            self._dnsmasq.reload(this.id)
+    def _service(self, network: ServedNetwork, desired: DesiredDhcp, complete: bool) -> Service:
+        where = Path(command.directory(self._settings, network.id))
+        files = dict(desired.files)
+        if not complete:  # the files on disk may have ports that the cache lacks
+            files |= {name: text for name in files if (text := self._dnsmasq.read(network.id, name)) is not None}
 
-    def _plug(self, network_id: str, space: DhcpNamespace, complete: bool) -> bool:
-        """The namespace with its device and what is on it; whether anything had to be done."""
-        plug, desired = space.plug, space.desired
-        changed = desired.name not in self._netlink.namespaces()
-        if changed:
-            self._netlink.create_namespace(desired.name)
-        bridge = self._bridge()
-        strangers = _strangers(bridge, network_id, plug) if complete else ()
-        if strangers:
-            self._unplug(strangers)
-        if plug.is_veth:  # first the pair, then its end on the bridge
-            changed |= self._apply_pair(desired, plug, bridge, complete)
-            bridge = self._bridge()
-            changed |= self._plug_in(bridge, network_id, plug)
-        else:
-            changed |= self._plug_in(bridge, network_id, plug)
-            self._move_in(plug, desired.name)
-            changed |= self._apply(desired, self._read(desired), complete)
-        self._raise_loopback(desired.name)
-        return changed or bool(strangers)
+        def before_start() -> None:
+            self._dnsmasq.stop_others(network.id)
+            existing = self._dnsmasq.read(network.id, command.LEASES) or ""
+            leases = render_leases(network, self._settings, existing)
+            text = leases if complete else with_existing(leases, existing)
+            write_file(where / command.LEASES, text, mode=FILE_MODE)
+            Path(desired.daemon.log_file).unlink(missing_ok=True)  # it holds the reason of a failed start, of this one
+            if self._settings.dnsmasq_base_log_dir:
+                (Path(self._settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)
 
-    def _bridge(self) -> Bridge:
-        return self._ovsdb.read().bridges.get(self._settings.integration_bridge, Bridge(""))
+        paths = {str(where / name): text for name, text in files.items()}
+        return Service(desired.daemon, paths, mode=FILE_MODE, before_start=before_start)
 
-    def _plug_in(self, bridge: Bridge, network_id: str, plug: Plug) -> bool:
-        missing = _missing_plug(bridge, self._settings, network_id, plug)
-        if missing is not None:
-            self._ovsdb.apply([missing])
-        return missing is not None
+    def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> bool:
+        name, plug = desired.namespace.name, desired.plug
+        created = name not in self._netlink.namespaces()
+        if created:
+            self._netlink.create_namespace(name)
+        # An internal port exists only once it is plugged; a veth pair must exist before it is plugged.
+        if plug.internal:
+            present = [plug.name] if self._netlink.read_device(name, plug.name) is not None else []
+            self._plugging.bring_devices([plug], name, present)
+        state = self._read(desired)
+        outer = _plan_outer_end(desired, state)
+        plan = plan_namespace(desired.namespace, state)
+        plan = plan if complete else additions(plan, state)
+        self._netlink.apply(name, plan.changes)
+        self._flush_conntrack(name, plan.changes)
+        if outer is not None:
+            self._netlink.apply(HOST, [outer])
+        stale = _stale_ports(self._ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
+        stale += plan.stale
+        recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
+        changes = self._plugging.plug([plug], unplug=stale, recreated=recreated)
+        self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
+        loopback = self._netlink.read_device(name, "lo")
+        if loopback is not None and not loopback.up:
+            self._netlink.apply(name, [SetDevice("lo", up=True)])
+        return created or bool(plan.changes or changes or outer)
 
-    def _apply(self, desired: DesiredNamespace, state: NamespaceState, complete: bool) -> bool:
-        plan = plan_namespace(desired, state)
-        if not complete:
-            plan = additions(plan, state)
-        self._netlink.apply(desired.name, plan.changes)
-        self._end_connections(desired.name, plan.changes)
-        if plan.stale:
-            self._unplug(plan.stale)
-        return bool(plan.changes or plan.stale)
-
-    def _end_connections(self, namespace: str, changes: Iterable[Change]) -> None:
-        """Of addresses that went: whoever gets one next is not to be taken for the one before."""
-        flushes = ended_connections(changes)
+    def _flush_conntrack(self, name: str, changes: Iterable[Change]) -> None:
+        """Conntrack entries of removed addresses: the next owner of an address must not inherit its connections."""
+        flushes = stale_conntrack(changes)
         if flushes and self._conntrack is not None:
             try:
-                self._conntrack(namespace).flush(flushes)
+                self._conntrack(name).flush(flushes)
             except ConntrackError as error:
-                LOG.warning("%s: connections of addresses that are gone are still followed: %s", namespace, error)
+                LOG.warning("%s: conntrack entries of removed addresses are not flushed: %s", name, error)
 
-    def _apply_pair(self, desired: DesiredNamespace, plug: Plug, bridge: Bridge, complete: bool) -> bool:
-        state = self._read(desired)
-        if plug.device not in state.devices and plug.switch_port in bridge.ports:  # the switch holds the old pair's end
-            self._ovsdb.apply([DeletePort(bridge.name, plug.switch_port)], settle=SETTLE_SECONDS)
-        outside = _plan_outside(plug, state)
-        changed = self._apply(desired, state, complete)
-        if outside is not None:
-            self._netlink.apply(HOST, [outside])
-        return changed or outside is not None
-
-    def _move_in(self, plug: Plug, namespace: str) -> None:
-        """The switch makes an internal port's device among the host's own, some time after it is configured."""
-        deadline = time.monotonic() + APPEAR_SECONDS
-        while self._netlink.read_device(namespace, plug.device) is None:
-            if self._netlink.read_device(HOST, plug.device) is not None:
-                self._netlink.apply(HOST, [MoveDevice(plug.device, namespace)])
-                return
-            if time.monotonic() > deadline:
-                raise NetlinkError(f"{plug.device}: the switch has not made it")
-            time.sleep(0.02)
-
-    def _raise_loopback(self, namespace: str) -> None:
-        loopback = self._netlink.read_device(namespace, "lo")
-        if loopback is not None and not loopback.up:
-            self._netlink.apply(namespace, [SetDevice("lo", up=True)])
-
-    def _unplug(self, names: Collection[str]) -> None:
-        bridge = self._settings.integration_bridge
-        self._ovsdb.apply([DeletePort(bridge, name) for name in names])
+    def _delete_pairs(self, names: Iterable[str]) -> None:
         found = (self._netlink.read_device(HOST, name) for name in names)
-        self._netlink.apply(
-            HOST, [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
-        )
+        pairs = [DeleteDevice(each.name) for each in found if each is not None and each.kind == "veth"]
+        self._netlink.apply(HOST, pairs)
 
-    def _release(self, this: Served, space: DhcpNamespace, found: Found) -> None:
-        """dnsmasq takes a release as from the client, and writes its leases anew; one that is lost is sent again."""
-        before = found.files.get(command.HOST, "")
+    def _release_stale_leases(self, network: ServedNetwork, desired: DesiredDhcp) -> None:
+        """dnsmasq handles a release as if the client had sent it, and rewrites its leases; a lost packet is repeated."""
+        hosts = self._dnsmasq.read(network.id, command.HOST) or ""
+        leases = self._dnsmasq.read(network.id, command.LEASES) or ""
         deadline = time.monotonic() + RELEASE_SECONDS
-        leases = found.files.get(command.LEASES, "")
-        while releases := plan_releases(read_leases(leases), before, this.ports):
-            for release in releases:
+        while stale := stale_leases(read_leases(leases), hosts, network.ports):
+            for lease in stale:
                 try:
-                    self._dnsmasq.release(space.desired.name, render_release(release, space.plug.device))
-                except DnsmasqError as error:
-                    LOG.warning("network %s: the lease of %s stays: %s", this.id, release.lease.address, error)
+                    self._dnsmasq.release(desired.namespace.name, render_release(lease, desired.device))
+                except ProcessError as error:
+                    LOG.warning("network %s: lease of %s is not released: %s", network.id, lease.address, error)
                     return
-            for _ in range(20):
+            for _ in range(20):  # dnsmasq rewrites the file a few milliseconds after it got the packet
                 time.sleep(0.01)
-                now = self._dnsmasq.read(this.id).files.get(command.LEASES, "")
+                now = self._dnsmasq.read(network.id, command.LEASES) or ""
                 if now != leases:
                     break
             leases = now
             if time.monotonic() > deadline:
-                addresses = ", ".join(release.lease.address for release in releases)
-                LOG.warning("network %s: dnsmasq does not give up the leases of %s", this.id, addresses)
+                addresses = ", ".join(lease.address for lease in stale)
+                LOG.warning("network %s: dnsmasq keeps the stale leases of %s", network.id, addresses)
                 return
 
     def remove(self, network_id: str) -> bool:
-        """Take away all that is of the network; whether there was anything."""
-        name = f"{NAMESPACE_PREFIX}{network_id}"
-        bridge = self._bridge()
-        plugged = _strangers(bridge, network_id, None)
-        there = name in self._netlink.namespaces()
-        had = bool(plugged) or there or network_id in self._dnsmasq.networks()
-        self._dnsmasq.stop(network_id)
-        if plugged:
-            self._unplug(plugged)
-        if there:
+        """Remove everything of the network; whether there was anything. Its directory, the record of it, is last."""
+        name, daemon = f"{NAMESPACE_PREFIX}{network_id}", find_daemon(self._settings, network_id)
+        plugged = _stale_ports(self._ovsdb.read(), self._settings.integration_bridge, network_id)
+        exists = name in self._netlink.namespaces()
+        if not (plugged or exists or network_id in self._dnsmasq.networks()):
+            return False
+        running = self._processes.find(daemon.name, daemon.pid_file)
+        if running is not None:
+            self._processes.stop(running)
+        # Processes first: one that runs in the namespace would keep it, and its devices, alive.
+        self._dnsmasq.stop_others(network_id, scan=True)
+        self._plugging.plug([], unplug=plugged)
+        self._delete_pairs(plugged)
+        if exists:
             self._netlink.delete_namespace(name)
         self._dnsmasq.forget(network_id)
-        if had:
-            LOG.info("network %s is not served here any more", network_id)
-        return had
+        LOG.info("network %s is not served here any more", network_id)
+        return True
 
 
 def marked_network(external_ids: Mapping[str, str]) -> str:
-    """The network that a switch port of ours is for."""
+    """The network that a switch port with our mark is for."""
     kind, _, network_id = external_ids.get(MARK, "").partition(":")
-    return network_id if kind == "dhcp" else ""
+    return network_id if namespace.mark(network_id) == f"{kind}:{network_id}" else ""
 
 
-def ended_connections(changes: Iterable[Change]) -> list[ConntrackFlush]:
-    """What was followed for addresses that these changes take away, in both directions."""
+def stale_conntrack(changes: Iterable[Change]) -> list[ConntrackFlush]:
+    """Entries of addresses that these changes remove, in both directions."""
     gone = [change.address.address.partition("/")[0] for change in changes if isinstance(change, DeleteAddress)]
     return [
         ConntrackFlush(0, 6 if ":" in address else 4, direction, address)
@@ -308,32 +259,20 @@ def ended_connections(changes: Iterable[Change]) -> list[ConntrackFlush]:
     ]
 
 
-def _strangers(bridge: Bridge, network_id: str, wanted: Plug | None) -> tuple[str, ...]:
-    """Switch ports that were this network's, and are not the one that is wanted."""
+def _stale_ports(snapshot: Snapshot, bridge: str, network_id: str, wanted: str = "") -> tuple[str, ...]:
+    """Switch ports of the network other than the wanted one."""
     return tuple(
         name
-        for name, port in sorted(bridge.ports.items())
-        if any(marked_network(i.external_ids) == network_id for i in port.interfaces)
-        and (wanted is None or name != wanted.switch_port)
+        for name, port in sorted(snapshot.bridges.get(bridge, Bridge("")).ports.items())
+        if name != wanted and any(marked_network(each.external_ids) == network_id for each in port.interfaces)
     )
 
 
-def _plan_outside(plug: Plug, inside: NamespaceState) -> SetDevice | None:
-    """The end of a pair that is on the bridge, as far as the other end tells: the host's devices are many to read."""
-    if not plug.is_veth:
+def _plan_outer_end(desired: DesiredDhcp, state: NamespaceState) -> SetDevice | None:
+    """The veth end on the bridge, judged by carrier and MTU of the inner end: reading the host's devices is slow."""
+    if desired.plug.internal:
         return None
-    found = inside.devices.get(plug.device)
-    if found is not None and found.carrier and found.mtu == plug.mtu:
+    inner = state.devices.get(desired.device)
+    if inner is not None and inner.carrier and inner.mtu == desired.mtu:
         return None
-    return SetDevice(plug.switch_port, mtu=plug.mtu, up=True)
-
-
-def _missing_plug(bridge: Bridge, settings: Settings, network_id: str, plug: Plug) -> SetPort | None:
-    ids = {"iface-id": plug.port_id, "iface-status": "active", "attached-mac": plug.mac, MARK: f"dhcp:{network_id}"}
-    kind = "" if plug.is_veth else INTERNAL
-    port = bridge.ports.get(plug.switch_port)
-    if port is not None and port.interfaces:
-        interface = port.interfaces[0]
-        if interface.type == kind and ids.items() <= interface.external_ids.items():
-            return None
-    return SetPort(settings.integration_bridge, plug.switch_port, kind, external_ids=ids)
+    return SetDevice(desired.plug.name, mtu=desired.mtu, up=True)

@@ -1,55 +1,59 @@
-"""The L2 role from the configuration."""
+"""Composes the L2 role from the configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart, bridge_mappings, permitted_ethertypes
-from neutrino.agent.l2.desired import Options
+from neutrino.agent.config import bridge_mappings, permitted_ethertypes
+from neutrino.agent.l2.bridges import BridgeOptions
+from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.extensions import load
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.plan import Contribution
+from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import Intervals, L2Role
-from neutrino.agent.l2.wire import Wirer
-from neutrino.agent.l2.wiring import WiringOptions
-from neutrino.agent.role import Speaker
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
-from neutrino.agent.wires import Wires
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
-from neutrino.dataplane.openflow.decisions import OvsDecisions
+from neutrino.dataplane.openflow.megaflows import OvsMegaflowCache
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.model import agents
 
 News = Callable[[], None]
-EXTENSIONS = "neutrino.agent.l2_extensions"
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
 def build(
-    conf: cfg.ConfigOpts, feed: Speaker, switch: Switch, intervals: Intervals, news: News, wires: Wires
+    conf: cfg.ConfigOpts,
+    feed: RoleFeed,
+    switch: Switch,
+    intervals: Intervals,
+    news: News,
+    port_holds: PortHolds,
 ) -> L2Role:
-    wiring, options, extensions = wiring_options(conf), flow_options(conf), _extensions(conf)
+    """`news` is called when the description of the agent has changed."""
+    bridges, options, extensions = bridge_options(conf), flow_options(conf), load(conf)
 
-    def connect() -> tuple[Ovsdb, Wirer]:
+    def connect() -> tuple[Ovsdb, Reconciler]:
         ovsdb = switch.ovsdb()
         run_directory = conf.ovs.run_directory
-        wirer = Wirer(
+        reconciler = Reconciler(
             ovsdb,
             OvsOfctl(run_directory),
             OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
-            wiring,
+            bridges,
             options,
             hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
             extensions=extensions,
-            decisions=OvsDecisions(run_directory) if conf.ovs.datapath_type == "netdev" else None,
+            megaflows=OvsMegaflowCache(run_directory) if conf.ovs.datapath_type == "netdev" else None,
         )
-        return ovsdb, wirer
+        return ovsdb, reconciler
 
     return L2Role(
         feed,
@@ -60,12 +64,13 @@ def build(
         intervals=intervals,
         dropping=conf.agent.drop_flows_on_start,
         dataplane_changed=news,
-        wires=wires,
+        port_holds=port_holds,
+        kinds=frozenset().union(*(extension.kinds for extension in extensions)),
     )
 
 
-def wiring_options(conf: cfg.ConfigOpts) -> WiringOptions:
-    return WiringOptions(
+def bridge_options(conf: cfg.ConfigOpts) -> BridgeOptions:
+    return BridgeOptions(
         integration_bridge=conf.ovs.integration_bridge,
         tunnel_bridge=conf.ovs.tunnel_bridge,
         int_peer_patch_port=conf.ovs.int_peer_patch_port,
@@ -81,13 +86,13 @@ def wiring_options(conf: cfg.ConfigOpts) -> WiringOptions:
     )
 
 
-def flow_options(conf: cfg.ConfigOpts) -> Options:
-    return Options(
+def flow_options(conf: cfg.ConfigOpts) -> FlowOptions:
+    return FlowOptions(
         integration_bridge=conf.ovs.integration_bridge,
         tunnel_bridge=conf.ovs.tunnel_bridge,
         l2_population=conf.agent.l2_population,
         arp_responder=conf.agent.arp_responder,
-        # Whichever driver it is: it says how ports are plugged from now on, and each is filtered where it was plugged.
+        # The driver decides how ports are plugged from now on; each port is filtered where it was plugged.
         filters=conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver != "noop",
         permitted_ethertypes=permitted_ethertypes(conf),
         host=conf.host,
@@ -96,7 +101,7 @@ def flow_options(conf: cfg.ConfigOpts) -> Options:
 
 
 def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
-    """What the server and tools read of this agent."""
+    """The agent as the API shows it."""
     hybrid = conf.securitygroup.enable_security_group and conf.securitygroup.firewall_driver == "iptables_hybrid"
     return agents.AgentState(
         agent_type=agents.OVS,
@@ -119,12 +124,3 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
             agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
         },
     )
-
-
-def _extensions(conf: cfg.ConfigOpts) -> tuple[Contribution, ...]:
-    """Each is a function from the desired state to further parts of the bridges' flows."""
-    known = {entry.name: entry for entry in entry_points(group=EXTENSIONS)}
-    missing = [name for name in conf.agent.extensions if name not in known]
-    if missing:
-        raise RefusedToStart(f"[agent] extensions: there is no extension {', '.join(missing)}")
-    return tuple(known[name].load() for name in conf.agent.extensions)

@@ -1,21 +1,23 @@
-"""What should be wired on this host: the state from the server met with what is plugged here.
+"""Desired state of the L2 role: the objects from the server, joined with what is plugged on this host.
 
-The server says what a port is; the bridge says under which number it is plugged. Neither alone makes a flow. `resolve`
-puts the two together into values that the renderers take, one per port and one per network, and names for every port
-that cannot be wired the reason why.
+The server sends what a port is, OVSDB has the number under which it is plugged; a flow needs both. `resolve` joins them
+into the frozen values that extensions render from, one for each port and network, and names the reason for every port
+that cannot be wired.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
 from types import MappingProxyType
 from typing import TypeVar
 
-from neutrino.agent.l2.distributed import Distributed, resolve_distributed
 from neutrino.agent.l2.local_vlans import Allocation, SegmentKey
+from neutrino.agent.l2.pipeline import TRANSIENT, Table
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
@@ -30,7 +32,7 @@ def _none() -> Mapping[str, _T]:
 
 @dataclasses.dataclass(frozen=True)
 class HostState:
-    """What the server has told this host, by id."""
+    """The objects that the server has sent to this host, by id."""
 
     networks: Mapping[str, state.Network] = dataclasses.field(default_factory=_none)
     ports: Mapping[str, state.Port] = dataclasses.field(default_factory=_none)
@@ -40,11 +42,13 @@ class HostState:
     hosts: Mapping[str, state.Host] = dataclasses.field(default_factory=_none)
     forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=_none)
     dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=_none)
+    # Objects of the kinds that extensions declare, by kind.
+    extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=_none)
 
 
 @dataclasses.dataclass(frozen=True)
 class Uplink:
-    """A physical network: its bridge, and the two ends of the patch between that and the integration bridge."""
+    """A physical network's bridge, and the two ends of the patch between it and the integration bridge."""
 
     physical_network: str
     bridge: str
@@ -62,10 +66,12 @@ class TunnelPort:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wiring:
-    """What is plugged, by OpenFlow port number, and what the switch can do; a port not there, or not ready, is missing."""
+class Plugged:
+    """OpenFlow port numbers of what is plugged, and the datapath's features. A port without a number yet is missing."""
 
-    ports: Mapping[str, int] = dataclasses.field(default_factory=_none)
+    ports: Mapping[str, int] = dataclasses.field(default_factory=_none)  # by port id
+    devices: Mapping[str, str] = dataclasses.field(default_factory=_none)  # names in OVSDB, by port id
+    extension_ports: Mapping[str, int] = dataclasses.field(default_factory=_none)  # by the name the extension gave
     uplinks: tuple[Uplink, ...] = ()
     patch_tun: int = 0  # on the integration bridge; 0 where there are no tunnels
     patch_int: int = 0  # on the tunnel bridge
@@ -74,7 +80,7 @@ class Wiring:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class FlowOptions:
     integration_bridge: str = "br-int"
     tunnel_bridge: str = "br-tun"
     l2_population: bool = True
@@ -83,20 +89,34 @@ class Options:
     permitted_ethertypes: tuple[int, ...] = ()
     host: str = ""
     distributed: bool = False  # this host takes part in distributed routers
+    extension_tables: tuple[Table, ...] = ()
+
+    @property
+    def after_spoofing(self) -> Table:
+        """The table that a port's packets pass after the spoofing checks."""
+        return self.extension_tables[0] if self.extension_tables else TRANSIENT
+
+    def extension_table(self, name: str) -> Table:
+        """The table of an extension that has one."""
+        return next(table for table in self.extension_tables if table.name == name)
+
+    def after_extension(self, table: Table) -> Table:
+        """The table that follows an extension's own."""
+        return next((each for each in self.extension_tables if each.number > table.number), TRANSIENT)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalNetwork:
-    """A segment that has ports here, and how it leaves the integration bridge."""
+    """A segment that has ports here, and its way out of the integration bridge."""
 
     key: SegmentKey
     vlan: int
-    uplink: int = 0  # ofport on the integration bridge; 0: nowhere
+    uplink: int = 0  # ofport on the integration bridge; 0: none
 
 
 @dataclasses.dataclass(frozen=True)
 class EffectiveRule:
-    """A rule that holds for a port, without the names of rule and group: two groups saying the same say it once."""
+    """A rule in force for a port, without the ids of rule and group, so that duplicates of two groups are one."""
 
     direction: str
     family: int
@@ -107,8 +127,10 @@ class EffectiveRule:
     remote: str | None  # "group:<id>" or "addresses:<id>"
     stateful: bool
 
-    def order(self) -> str:
-        return repr(self)
+    @property
+    def ip_protocol(self) -> int | None:
+        """The protocol number in packets: ICMP in a rule for IPv6 means ICMPv6."""
+        return ICMPV6 if self.family == 6 and self.protocol == ICMP else self.protocol
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,14 +141,15 @@ class LocalPort:
     ofport: int
     vlan: int  # DEAD_VLAN where it must not talk
     mac: str = ""
+    device: str = ""  # its name in OVSDB
     secured: bool = False
-    hybrid: bool = False  # filtered on a Linux bridge of its own, before it comes here
+    hybrid: bool = False  # filtered on a Linux bridge of its own, in front of the integration bridge
     trusted: bool = False  # one of ours, such as a router's: it uses only its own MAC
-    copy: bool = False  # a DHCP port of another host: it is for the ports here alone
-    replicated: bool = False  # the same port is on other hosts too: whether its MAC is here is learned from packets
+    copy: bool = False  # a copy of a DHCP port of another host: it serves the ports of this host only
+    replicated: bool = False  # the same port is on other hosts too: which one is active is learned from packets
     sources: frozenset[tuple[str, str]] = frozenset()  # (MAC, prefix) that it may send from
     rules: frozenset[EffectiveRule] = frozenset()
-    stateful: bool = True  # whether any of its groups follows connections
+    stateful: bool = True  # whether any of its groups tracks connections
 
     @property
     def filtered(self) -> bool:
@@ -135,7 +158,7 @@ class LocalPort:
 
     @property
     def harbours(self) -> bool:
-        """Whether only packets show what is behind it: machines with MACs of their own, or the active router or not."""
+        """Whether MACs behind it are learned from packets: any MAC without port security, or an HA router's."""
         return self.replicated or (not self.secured and not self.trusted)
 
     @cached_property
@@ -144,26 +167,46 @@ class LocalPort:
 
     @cached_property
     def ruleless(self) -> LocalPort:
-        """What a network's delivery needs of a port, so that a change of its rules does not come there."""
+        """The port without its rules: the input of a network's delivery, so that a rule's change does not render it."""
         return dataclasses.replace(self, rules=frozenset())
 
 
 @dataclasses.dataclass(frozen=True)
 class Desired:
-    options: Options
-    wiring: Wiring
+    """The desired state of this host: the input of every extension."""
+
+    options: FlowOptions
+    plugged: Plugged
     networks: tuple[LocalNetwork, ...]
     ports: tuple[LocalPort, ...]
     dead: tuple[int, ...]  # ofports that are plugged and must not talk
     remotes: Mapping[str, frozenset[str]]  # addresses by remote, for the remotes that rules name
-    hosts: Mapping[str, state.Host]
-    forwarding: tuple[state.Forwarding, ...]
-    problems: Mapping[str, str]  # port, to why it is not wired
-    distributed: Distributed | None = None  # where this host takes part in distributed routers
+    problems: Mapping[str, str]  # port, to the reason why it is not wired
+    host_state: HostState = dataclasses.field(default_factory=HostState)
+
+    @property
+    def objects(self) -> Mapping[str, Mapping[str, state.Object]]:
+        """Feed objects by kind and id: those of the kinds that extensions declare."""
+        return self.host_state.extension_objects
+
+    def without_ports(self, ports: frozenset[str], reason: str) -> Desired:
+        """The desired state with these ports not wired, for this reason."""
+        kept = tuple(port for port in self.ports if port.id not in ports)
+        return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
+
+    @cached_property
+    def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:
+        """The ports on other hosts, by network, of the networks that have ports here."""
+        present = {network.key.network_id for network in self.networks}
+        entries: defaultdict[str, list[state.Forwarding]] = defaultdict(list)
+        for _, entry in sorted(self.host_state.forwarding.items()):
+            if entry.network_id in present:
+                entries[entry.network_id].append(entry)
+        return {network: tuple(found) for network, found in entries.items()}
 
 
 def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> SegmentKey | None:
-    """The segment that a port's binding is on; without one said, the network's only one."""
+    """The segment of a port's binding; where the binding names none, the network's only one."""
     network = networks.get(port.network_id)
     if network is None:
         return None
@@ -178,24 +221,24 @@ def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> Segme
     return None
 
 
-def wanted_segments(host_state: HostState, wiring: Wiring) -> frozenset[SegmentKey]:
+def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[SegmentKey]:
     """The segments that need a local VLAN here."""
     networks = host_state.networks
-    plugged = (port for port in host_state.ports.values() if port.id in wiring.ports)
-    keys = (segment_of(port, networks) for port in plugged if why_silent(port, networks) is None)
+    present = (port for port in host_state.ports.values() if port.id in plugged.ports)
+    keys = (segment_of(port, networks) for port in present if why_silent(port, networks) is None)
     return frozenset(key for key in keys if key is not None)
 
 
-def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: Options) -> Desired:
+def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options: FlowOptions) -> Desired:
     problems: dict[str, str] = {}
     ports: list[LocalPort] = []
     networks: dict[SegmentKey, LocalNetwork] = {}
     groups = host_state.security_groups
     for port_id, port in sorted(host_state.ports.items()):
-        if port_id not in wiring.ports:
+        if port_id not in plugged.ports:
             continue
         key = segment_of(port, host_state.networks)
-        network = _network(key, wiring, vlans)
+        network = _network(key, plugged, vlans)
         reason = why_silent(port, host_state.networks) or (network if isinstance(network, str) else None)
         if reason is not None:
             problems[port_id] = reason
@@ -203,31 +246,25 @@ def resolve(host_state: HostState, wiring: Wiring, vlans: Allocation, options: O
             networks[key] = network
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
             try:
-                ports.append(_local_port(port, wiring.ports[port_id], network.vlan, held, options))
-            except ValueError as error:  # of this port alone
+                device = plugged.devices.get(port_id, "")
+                ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options))
+            except ValueError as error:  # an address that cannot be parsed costs this port alone
                 problems[port_id] = str(error)
     live = {port.ofport for port in ports}
-    present = {key.network_id for key in networks}
     return Desired(
         options=options,
-        wiring=wiring,
+        plugged=plugged,
         networks=tuple(networks[key] for key in sorted(networks)),
         ports=tuple(ports),
-        dead=tuple(sorted({*wiring.ports.values()} - live)),
+        dead=tuple(sorted({*plugged.ports.values()} - live)),
         remotes=_remotes(ports, host_state),
-        hosts=dict(host_state.hosts),
-        forwarding=tuple(entry for _, entry in sorted(host_state.forwarding.items()) if entry.network_id in present),
         problems=problems,
-        distributed=resolve_distributed(
-            options.host, host_state.dvr_macs, host_state.ports, {port.id: port.vlan for port in ports}
-        )
-        if options.distributed
-        else None,
+        host_state=host_state,
     )
 
 
 def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str | None:
-    """Why a port must not talk, whatever is plugged."""
+    """The reason why a port must not talk, whatever is plugged; None if it may."""
     if not port.admin_state_up:
         return "its admin state is down"
     if not port.active:
@@ -238,31 +275,31 @@ def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str |
     return None
 
 
-def _network(key: SegmentKey | None, wiring: Wiring, vlans: Allocation) -> LocalNetwork | str:
-    """The network of a port, or why the port cannot have it."""
+def _network(key: SegmentKey | None, plugged: Plugged, vlans: Allocation) -> LocalNetwork | str:
+    """The network of a port, or the reason why it cannot be wired here."""
     if key is None:
         return "its segment is not known here"
     if key in vlans.exhausted or key not in vlans.vlans:
         return "no local VLAN is left for its network"
     vlan = vlans.vlans[key]
     if key.network_type in TUNNEL_TYPES:
-        if not wiring.patch_tun:
+        if not plugged.patch_tun:
             return f"this host has no tunnels for {key.network_type} networks"
-        return LocalNetwork(key, vlan, wiring.patch_tun)
+        return LocalNetwork(key, vlan, plugged.patch_tun)
     if key.network_type == "local":
         return LocalNetwork(key, vlan)
-    for uplink in wiring.uplinks:
+    for uplink in plugged.uplinks:
         if uplink.physical_network == key.physical_network:
             return LocalNetwork(key, vlan, uplink.integration_ofport)
     return f"no bridge is mapped to physical network {key.physical_network}"
 
 
-# These are asked anew in every round, with the same arguments for all ports but those that have changed.
+# Every reconciliation calls these with the same arguments for all ports but the changed ones, so they are cached.
 
 
 @lru_cache(maxsize=2048)
 def _local_port(
-    port: state.Port, ofport: int, vlan: int, held: tuple[state.SecurityGroup, ...], options: Options
+    port: state.Port, ofport: int, device: str, vlan: int, held: tuple[state.SecurityGroup, ...], options: FlowOptions
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")
     secured = port.port_security_enabled and not trusted
@@ -271,6 +308,7 @@ def _local_port(
         ofport=ofport,
         vlan=vlan,
         mac=port.mac_address.lower(),
+        device=device,
         secured=secured,
         hybrid=port.hybrid_plug or not options.filters,
         trusted=trusted,

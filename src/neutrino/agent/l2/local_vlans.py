@@ -1,7 +1,7 @@
-"""Local VLANs: the number by which this host alone knows a segment, on the ports and in the flows of its bridges.
+"""Local VLANs: the VLAN of a segment on this host's bridges, with a meaning on this host only.
 
-Nothing but the bridge remembers them. A port of ours carries its tag and, in `other_config`, the segment that the tag
-stands for; an agent without memory reads both back, so a restart changes no tag and interrupts no packet.
+The bridge is the only record. A port of ours has its tag and, in `other_config`, the segment that the tag stands for; an
+agent without memory reads both back, so a restart changes no tag and interrupts no traffic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIRST, LAST = 1, 4094
 
 @dataclasses.dataclass(frozen=True, order=True)
 class SegmentKey:
-    """A segment of a network, as it is known on a host."""
+    """A segment of a network on this host."""
 
     network_id: str
     network_type: str
@@ -25,7 +25,7 @@ class SegmentKey:
     segmentation_id: int = 0
 
     def to_config(self, tag: int) -> dict[str, str]:
-        """What a port's `other_config` says of its network, in the words that other tools on the host look for."""
+        """The `other_config` of a port on this segment, with the keys that OpenStack's tools read."""
         return {
             "net_uuid": self.network_id,
             "network_type": self.network_type,
@@ -55,10 +55,10 @@ class Allocation:
 
 
 def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[SegmentKey, int]:
-    """The local VLANs that the ports of the bridge, as (tag, other_config), stand in.
+    """The local VLANs of segments, read from the (tag, other_config) of the bridge's ports.
 
-    A tag may have been changed by hand: what `other_config` says counts more than the tag, and where ports disagree,
-    most of them are right. A dead port stands in none: what it says was so before.
+    A tag may have been changed by hand: `other_config` counts more than the tag, and the majority where ports disagree. A
+    dead port does not count: its `other_config` is old, and its VLAN may be another network's by now.
     """
     votes: Counter[tuple[SegmentKey, int]] = Counter()
     for tag, config in ports:
@@ -77,22 +77,22 @@ def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[Segme
 
 
 def merged(remembered: Mapping[SegmentKey, int], restored: Mapping[SegmentKey, int]) -> dict[SegmentKey, int]:
-    """What the agent remembers, and what else the bridge says: a VLAN that was given away since is the new owner's."""
+    """The agent's own allocation, completed from the bridge; a VLAN that has a new owner stays with it."""
     taken = {*remembered.values()}
     return {**{key: number for key, number in restored.items() if number not in taken}, **remembered}
 
 
 def allocate(wanted: Iterable[SegmentKey], held: Mapping[SegmentKey, int], foreign: Iterable[int] = ()) -> Allocation:
-    """A VLAN for every segment wanted: the one it has, or the lowest that nobody has.
+    """A VLAN for every wanted segment: the one it has, or the lowest free one.
 
-    `foreign` are tags on ports that are not ours. Segments no longer wanted give their VLAN back. When none is left,
-    those that come last in order go without, and the others work on.
+    `foreign` are tags of ports that are not ours. Segments that are not wanted any more release their VLAN. When none is
+    left, the last segments in order get none, and the others are not affected.
     """
     segments = sorted(set(wanted))
     vlans: dict[SegmentKey, int] = {}
     taken: set[int] = set()
     for key in segments:
-        if key in held and held[key] not in taken:  # never two in one, whatever they say
+        if key in held and held[key] not in taken:  # never two segments in one VLAN, whatever was read
             vlans[key] = held[key]
             taken.add(held[key])
     taken.update(foreign)

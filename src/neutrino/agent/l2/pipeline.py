@@ -1,18 +1,19 @@
 """The OpenFlow tables of the three kinds of bridges, as data.
 
-The numbers are those that operators of OpenStack know from their bridges; code and tests say the names. A table lists
-where a packet may go from it, and a flow that goes elsewhere cannot be rendered. Since every table sends packets on to
-higher numbers only, or to itself after conntrack, no packet goes round in circles.
+The numbers are those that operators of OpenStack know from their bridges; code and tests use the names. A table lists its
+possible next tables, and a flow to any other table cannot be rendered. Every table resubmits to higher numbers only, or to
+itself after conntrack, so no packet loops.
 
-Registers on the integration bridge: REG_PORT holds the ofport that the packet is judged for (its sender up to
-ACCEPT_OR_INGRESS, its receiver after), REG_NET the local VLAN, which is also the conntrack zone, REG_TRACKED whether the
-sender's firewall follows the connection, REG_GUARDED whether a fragment has been looked at as the whole that it is of.
+Registers on the integration bridge: REG_PORT holds the ofport whose security groups apply (the sender's up to
+ACCEPT_OR_INGRESS, the receiver's after it), REG_NET the local VLAN, which is also the conntrack zone, REG_TRACKED whether
+the sender's firewall tracks the connection, REG_GUARDED whether a fragment was checked as part of its reassembled packet.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 
 from neutrino.dataplane.openflow.api import Flow, flow
 
@@ -24,6 +25,7 @@ ZONE = "zone=NXM_NX_REG6[0..15]"
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
 DEAD_VLAN = 4095
 MARK_INVALID = 1  # ct_mark of a connection that no rule allows any more
+FIRST_EXTENSION_TABLE, LAST_EXTENSION_TABLE = 50, 59
 
 
 class Bridge(enum.Enum):
@@ -32,23 +34,8 @@ class Bridge(enum.Enum):
     PHYSICAL = "physical"
 
 
-class Stage(enum.Enum):
-    """What tables are for, in a packet's order."""
-
-    ENTRY = "entry"
-    ROUTED = "routed on one of many hosts"
-    HEALTH = "health"
-    SPOOFING = "spoofing"
-    SWITCHING = "switching"
-    EGRESS = "egress firewall"
-    INGRESS = "ingress firewall"
-    VERDICT = "verdict"
-    TRANSLATION = "translation"
-    FORWARDING = "forwarding"
-
-
 class PipelineError(Exception):
-    """A flow would send packets where its table may not."""
+    """A flow would send packets to a table that its own table does not lead to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,12 +43,11 @@ class Table:
     bridge: Bridge
     name: str
     number: int
-    stage: Stage
     miss: str  # the name of the next table, or actions: drop, NORMAL, output
     next: tuple[str, ...] = ()
 
     def flow(self, priority: int, match: str, *actions: str, then: Table | None = None) -> Flow:
-        """A flow of this table that ends in `then`, or where its actions leave the packet."""
+        """A flow of this table that resubmits to `then`, or ends with its actions."""
         parts = [*actions, self.goto(then)] if then is not None else [*actions]
         return flow(self.number, priority, match, ",".join(parts))
 
@@ -70,7 +56,7 @@ class Table:
         return f"resubmit(,{target.number})"
 
     def track(self, target: Table) -> str:
-        """Ask conntrack, and go on in a table that sees the answer."""
+        """Send the packet through conntrack and resubmit it to a table that sees the connection's state."""
         self._check(target)
         return f"ct(table={target.number},{ZONE})"
 
@@ -79,118 +65,85 @@ class Table:
         return self.flow(0, "", then=onward) if onward is not None else self.flow(0, "", self.miss)
 
     def _check(self, target: Table) -> None:
-        if target.bridge != self.bridge or target.name not in (*self.next, self.miss):
+        allowed = (*self.next, self.miss)
+        leads = target.name in allowed or (EXTENSIONS in allowed and is_extension_table(target))
+        if target.bridge != self.bridge or not leads:
             raise PipelineError(f"{self.bridge.value} table {self.name} does not lead to {target.name}")
 
 
-def _tables(bridge: Bridge, *rows: tuple[int, str, Stage, str, tuple[str, ...]]) -> tuple[Table, ...]:
-    return tuple(Table(bridge, name, number, stage, miss, onward) for number, name, stage, miss, onward in rows)
+EXTENSIONS = "EXTENSIONS"
+"""As a next table: any table of an extension."""
 
+_INT, _TUN, _PHY = Bridge.INTEGRATION, Bridge.TUNNEL, Bridge.PHYSICAL
 
-_INTEGRATION = _tables(
-    Bridge.INTEGRATION,
-    (
-        *(0, "LOCAL_SWITCHING", Stage.ENTRY, "drop"),
-        ("DVR_TO_SRC_MAC", "DVR_TO_SRC_MAC_PHYSICAL", "ARP_SPOOFING", "MAC_SPOOFING", "TRANSIENT"),
-    ),
-    (1, "DVR_TO_SRC_MAC", Stage.ROUTED, "TRANSIENT", ()),
-    (2, "DVR_TO_SRC_MAC_PHYSICAL", Stage.ROUTED, "drop", ("TRANSIENT",)),
-    (23, "CANARY", Stage.HEALTH, "drop", ()),
-    (24, "ARP_SPOOFING", Stage.SPOOFING, "drop", ("MAC_SPOOFING",)),
-    (25, "MAC_SPOOFING", Stage.SPOOFING, "drop", ("TRANSIENT",)),
-    (
-        *(60, "TRANSIENT", Stage.SWITCHING, "drop"),
-        ("BASE_EGRESS", "ACCEPT_OR_INGRESS", "BASE_INGRESS", "ACCEPTED_EGRESS_NORMAL"),
-    ),
-    (71, "BASE_EGRESS", Stage.EGRESS, "DROPPED", ("BASE_EGRESS", "RULES_EGRESS", "ACCEPT_OR_INGRESS")),
-    (72, "RULES_EGRESS", Stage.EGRESS, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS")),
-    (73, "ACCEPT_OR_INGRESS", Stage.EGRESS, "ACCEPTED_EGRESS", ("BASE_INGRESS",)),
-    (81, "BASE_INGRESS", Stage.INGRESS, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS")),
-    (82, "RULES_INGRESS", Stage.INGRESS, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS")),
-    (91, "ACCEPTED_EGRESS", Stage.VERDICT, "ACCEPTED_EGRESS_NORMAL", ()),
-    (92, "ACCEPTED_INGRESS", Stage.VERDICT, OUTPUT_TO_PORT, ()),
-    (93, "DROPPED", Stage.VERDICT, "drop", ()),
-    (94, "ACCEPTED_EGRESS_NORMAL", Stage.VERDICT, "drop", ()),
+LOCAL_SWITCHING = Table(
+    *(_INT, "LOCAL_SWITCHING", 0, "drop"),
+    ("DVR_TO_SRC_MAC", "DVR_TO_SRC_MAC_PHYSICAL", "ARP_SPOOFING", "MAC_SPOOFING", EXTENSIONS, "TRANSIENT"),
 )
-
-_TUNNEL = _tables(
-    Bridge.TUNNEL,
-    (0, "TUNNEL_ENTRY", Stage.ENTRY, "drop", ("DVR_PROCESS", "PATCH", "FROM_GRE", "FROM_VXLAN", "FROM_GENEVE")),
-    (1, "DVR_PROCESS", Stage.ROUTED, "PATCH", ()),
-    (2, "PATCH", Stage.FORWARDING, "drop", ("UNICAST", "RESPONDER", "FLOOD")),
-    (3, "FROM_GRE", Stage.TRANSLATION, "drop", ("DVR_NOT_LEARN", "LEARN")),
-    (4, "FROM_VXLAN", Stage.TRANSLATION, "drop", ("DVR_NOT_LEARN", "LEARN")),
-    (6, "FROM_GENEVE", Stage.TRANSLATION, "drop", ("DVR_NOT_LEARN", "LEARN")),
-    (9, "DVR_NOT_LEARN", Stage.ROUTED, "LEARN", ()),
-    (10, "LEARN", Stage.FORWARDING, "drop", ()),
-    (20, "UNICAST", Stage.FORWARDING, "FLOOD", ()),
-    (21, "RESPONDER", Stage.FORWARDING, "FLOOD", ("RESPONDER",)),
-    (22, "FLOOD", Stage.FORWARDING, "drop", ()),
+DVR_TO_SRC_MAC = Table(_INT, "DVR_TO_SRC_MAC", 1, "TRANSIENT")
+DVR_TO_SRC_MAC_PHYSICAL = Table(_INT, "DVR_TO_SRC_MAC_PHYSICAL", 2, "drop", ("TRANSIENT",))
+CANARY = Table(_INT, "CANARY", 23, "drop")  # operators' tools look at it: empty, the switch was restarted
+ARP_SPOOFING = Table(_INT, "ARP_SPOOFING", 24, "drop", ("MAC_SPOOFING",))
+MAC_SPOOFING = Table(_INT, "MAC_SPOOFING", 25, "drop", (EXTENSIONS, "TRANSIENT"))
+TRANSIENT = Table(
+    *(_INT, "TRANSIENT", 60, "drop"), ("BASE_EGRESS", "ACCEPT_OR_INGRESS", "BASE_INGRESS", "ACCEPTED_EGRESS_NORMAL")
 )
+BASE_EGRESS = Table(_INT, "BASE_EGRESS", 71, "DROPPED", ("BASE_EGRESS", "RULES_EGRESS", "ACCEPT_OR_INGRESS"))
+RULES_EGRESS = Table(_INT, "RULES_EGRESS", 72, "DROPPED", ("RULES_EGRESS", "ACCEPT_OR_INGRESS"))
+ACCEPT_OR_INGRESS = Table(_INT, "ACCEPT_OR_INGRESS", 73, "ACCEPTED_EGRESS", ("BASE_INGRESS",))
+BASE_INGRESS = Table(_INT, "BASE_INGRESS", 81, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS"))
+RULES_INGRESS = Table(_INT, "RULES_INGRESS", 82, "DROPPED", ("RULES_INGRESS", "ACCEPTED_INGRESS"))
+ACCEPTED_EGRESS = Table(_INT, "ACCEPTED_EGRESS", 91, "ACCEPTED_EGRESS_NORMAL")
+ACCEPTED_INGRESS = Table(_INT, "ACCEPTED_INGRESS", 92, OUTPUT_TO_PORT)
+DROPPED = Table(_INT, "DROPPED", 93, "drop")
+ACCEPTED_EGRESS_NORMAL = Table(_INT, "ACCEPTED_EGRESS_NORMAL", 94, "drop")
 
-_PHYSICAL = _tables(
-    Bridge.PHYSICAL,
-    (
-        *(0, "PHYSICAL_ENTRY", Stage.ENTRY, "NORMAL"),
-        ("DVR_PROCESS_PHYSICAL", "VLAN_TRANSLATION", "DVR_NOT_LEARN_PHYSICAL"),
-    ),
-    (1, "DVR_PROCESS_PHYSICAL", Stage.ROUTED, "VLAN_TRANSLATION", ()),
-    (2, "VLAN_TRANSLATION", Stage.TRANSLATION, "drop", ()),
-    (3, "DVR_NOT_LEARN_PHYSICAL", Stage.ROUTED, "NORMAL", ()),
+TUNNEL_ENTRY = Table(
+    *(_TUN, "TUNNEL_ENTRY", 0, "drop"), ("DVR_PROCESS", "PATCH", "FROM_GRE", "FROM_VXLAN", "FROM_GENEVE")
 )
+DVR_PROCESS = Table(_TUN, "DVR_PROCESS", 1, "PATCH")
+PATCH = Table(_TUN, "PATCH", 2, "drop", ("UNICAST", "RESPONDER", "FLOOD"))
+FROM_TUNNEL = {
+    kind: Table(_TUN, f"FROM_{kind.upper()}", number, "drop", ("DVR_NOT_LEARN", "LEARN"))
+    for kind, number in (("gre", 3), ("vxlan", 4), ("geneve", 6))
+}
+DVR_NOT_LEARN = Table(_TUN, "DVR_NOT_LEARN", 9, "LEARN")
+LEARN = Table(_TUN, "LEARN", 10, "drop")
+UNICAST = Table(_TUN, "UNICAST", 20, "FLOOD")
+RESPONDER = Table(_TUN, "RESPONDER", 21, "FLOOD", ("RESPONDER",))
+FLOOD = Table(_TUN, "FLOOD", 22, "drop")
 
-TABLES: tuple[Table, ...] = (*_INTEGRATION, *_TUNNEL, *_PHYSICAL)
+PHYSICAL_ENTRY = Table(
+    *(_PHY, "PHYSICAL_ENTRY", 0, "NORMAL"), ("DVR_PROCESS_PHYSICAL", "VLAN_TRANSLATION", "DVR_NOT_LEARN_PHYSICAL")
+)
+DVR_PROCESS_PHYSICAL = Table(_PHY, "DVR_PROCESS_PHYSICAL", 1, "VLAN_TRANSLATION")
+VLAN_TRANSLATION = Table(_PHY, "VLAN_TRANSLATION", 2, "drop")
+DVR_NOT_LEARN_PHYSICAL = Table(_PHY, "DVR_NOT_LEARN_PHYSICAL", 3, "NORMAL")
+
+TABLES: tuple[Table, ...] = (
+    *(LOCAL_SWITCHING, DVR_TO_SRC_MAC, DVR_TO_SRC_MAC_PHYSICAL, CANARY, ARP_SPOOFING, MAC_SPOOFING, TRANSIENT),
+    *(BASE_EGRESS, RULES_EGRESS, ACCEPT_OR_INGRESS, BASE_INGRESS, RULES_INGRESS),
+    *(ACCEPTED_EGRESS, ACCEPTED_INGRESS, DROPPED, ACCEPTED_EGRESS_NORMAL),
+    *(TUNNEL_ENTRY, DVR_PROCESS, PATCH, *FROM_TUNNEL.values(), DVR_NOT_LEARN, LEARN, UNICAST, RESPONDER, FLOOD),
+    *(PHYSICAL_ENTRY, DVR_PROCESS_PHYSICAL, VLAN_TRANSLATION, DVR_NOT_LEARN_PHYSICAL),
+)
 _BY_NAME = {(entry.bridge, entry.name): entry for entry in TABLES}
 
 
-def table(bridge: Bridge, name: str) -> Table:
-    try:
-        return _BY_NAME[bridge, name]
-    except KeyError:
-        raise PipelineError(f"the {bridge.value} bridge has no table {name}") from None
+def extension_tables(names: Sequence[str]) -> tuple[Table, ...]:
+    """One table for each extension, in order: a port's packets pass them after the spoofing checks, before TRANSIENT."""
+    if len(names) > LAST_EXTENSION_TABLE - FIRST_EXTENSION_TABLE + 1:
+        raise PipelineError(f"there is no table left for extension {names[-1]}")
+    numbers = range(FIRST_EXTENSION_TABLE, LAST_EXTENSION_TABLE + 1)
+    return tuple(
+        Table(_INT, name, number, "TRANSIENT", (EXTENSIONS,)) for name, number in zip(names, numbers, strict=False)
+    )
 
 
-def tables_of(bridge: Bridge) -> tuple[Table, ...]:
-    return tuple(entry for entry in TABLES if entry.bridge == bridge)
+def is_extension_table(table: Table) -> bool:
+    return table.bridge is _INT and FIRST_EXTENSION_TABLE <= table.number <= LAST_EXTENSION_TABLE
 
 
 def miss_flows(bridge: Bridge) -> tuple[Flow, ...]:
-    """What every table does with a packet that no other flow of it matches. The canary's is there to be missed."""
-    return tuple(entry.miss_flow() for entry in tables_of(bridge))
-
-
-LOCAL_SWITCHING = table(Bridge.INTEGRATION, "LOCAL_SWITCHING")
-DVR_TO_SRC_MAC = table(Bridge.INTEGRATION, "DVR_TO_SRC_MAC")
-DVR_TO_SRC_MAC_PHYSICAL = table(Bridge.INTEGRATION, "DVR_TO_SRC_MAC_PHYSICAL")
-CANARY = table(Bridge.INTEGRATION, "CANARY")
-ARP_SPOOFING = table(Bridge.INTEGRATION, "ARP_SPOOFING")
-MAC_SPOOFING = table(Bridge.INTEGRATION, "MAC_SPOOFING")
-TRANSIENT = table(Bridge.INTEGRATION, "TRANSIENT")
-BASE_EGRESS = table(Bridge.INTEGRATION, "BASE_EGRESS")
-RULES_EGRESS = table(Bridge.INTEGRATION, "RULES_EGRESS")
-ACCEPT_OR_INGRESS = table(Bridge.INTEGRATION, "ACCEPT_OR_INGRESS")
-BASE_INGRESS = table(Bridge.INTEGRATION, "BASE_INGRESS")
-RULES_INGRESS = table(Bridge.INTEGRATION, "RULES_INGRESS")
-ACCEPTED_EGRESS = table(Bridge.INTEGRATION, "ACCEPTED_EGRESS")
-ACCEPTED_INGRESS = table(Bridge.INTEGRATION, "ACCEPTED_INGRESS")
-DROPPED = table(Bridge.INTEGRATION, "DROPPED")
-ACCEPTED_EGRESS_NORMAL = table(Bridge.INTEGRATION, "ACCEPTED_EGRESS_NORMAL")
-
-TUNNEL_ENTRY = table(Bridge.TUNNEL, "TUNNEL_ENTRY")
-DVR_PROCESS = table(Bridge.TUNNEL, "DVR_PROCESS")
-DVR_NOT_LEARN = table(Bridge.TUNNEL, "DVR_NOT_LEARN")
-PATCH = table(Bridge.TUNNEL, "PATCH")
-LEARN = table(Bridge.TUNNEL, "LEARN")
-UNICAST = table(Bridge.TUNNEL, "UNICAST")
-RESPONDER = table(Bridge.TUNNEL, "RESPONDER")
-FLOOD = table(Bridge.TUNNEL, "FLOOD")
-FROM_TUNNEL = {
-    "gre": table(Bridge.TUNNEL, "FROM_GRE"),
-    "vxlan": table(Bridge.TUNNEL, "FROM_VXLAN"),
-    "geneve": table(Bridge.TUNNEL, "FROM_GENEVE"),
-}
-
-PHYSICAL_ENTRY = table(Bridge.PHYSICAL, "PHYSICAL_ENTRY")
-DVR_PROCESS_PHYSICAL = table(Bridge.PHYSICAL, "DVR_PROCESS_PHYSICAL")
-DVR_NOT_LEARN_PHYSICAL = table(Bridge.PHYSICAL, "DVR_NOT_LEARN_PHYSICAL")
-VLAN_TRANSLATION = table(Bridge.PHYSICAL, "VLAN_TRANSLATION")
+    """What every table does with a packet that no other flow of it matches."""
+    return tuple(entry.miss_flow() for entry in TABLES if entry.bridge is bridge)

@@ -1,242 +1,226 @@
-"""From desired state to a change of the bridges, by way of owners.
+"""From desired state to planned changes of bridges: the contributions of all extensions, against the actual state.
 
-`Renderer` keeps what it rendered for each owner together with what it rendered it from: an owner whose input is the same
-has the same flows. So a change costs what it touches, and still the result depends on the current state alone. `plan`
-compares the whole with what is on the bridge. There is no other way to change a flow.
+`Renderer` caches each unit's contribution with the inputs that it was rendered from; a unit with the same inputs is not
+rendered again. So a change costs what it touches, and the result still depends on the current state alone. `plan` compares
+the whole with the flows of a bridge. There is no other way to change a flow.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from neutrino.agent.delta import diff
-from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, LocalNetwork, LocalPort
-from neutrino.agent.l2.flows import arp, conjunctions, dvr, firewall, integration, physical, tunnel
-from neutrino.agent.l2.ownership import cookie_of, owned
-from neutrino.dataplane.openflow.api import Flow, FlowKey
+from neutrino.agent.delta import Delta, diff
+from neutrino.agent.l2.desired import Desired
+from neutrino.agent.l2.extension_api import (
+    FIRST_METER,
+    LAST_METER,
+    Contribution,
+    L2Extension,
+    Unit,
+    cookie_of,
+    stable_numbers,
+)
+from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
+from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
-BridgeFlows = dict[str, dict[FlowKey, Flow]]
-"""Bridge, to its flows by key."""
+LOG = logging.getLogger(__name__)
+FLOWS, METERS, ROWS, COLUMNS, QOS = "flow", "meter", "OVSDB row", "OVSDB column", "QoS"
+_METER = re.compile(r"meter:@([^,()]+)")
+
+UnitKey = tuple[str, str]
+"""The name of an extension, and the owner."""
+Place = tuple[str, str]
+"""What is contributed (FLOWS, METERS, …), and the bridge or port that it is contributed to."""
 
 
-class ConflictingFlows(Exception):
-    """Two owners want different things of one match: one of them would silently lose."""
+class Conflict(Exception):
+    """Two contributions under one key: one of them would silently replace the other."""
+
+
+class _Entry(NamedTuple):
+    """A unit's contribution in the cache, taken apart so that all its parts are merged alike."""
+
+    inputs: object
+    parts: dict[Place, dict[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """One owner on one bridge: `render` gives its flows, and depends on nothing but `inputs`."""
+class Rendered:
+    """The desired state of the dataplane: the contributions of all units together."""
 
-    bridge: str
-    owner: str
-    inputs: object
-    render: Callable[[], Iterable[Flow]]
-
-
-Contribution = Callable[[Desired], Iterable[Part]]
-"""An extension: further owners with flows of their own, from the same desired state."""
+    flows: Mapping[str, dict[FlowKey, Flow]]  # by bridge
+    meters: Mapping[str, dict[int, Meter]]  # by bridge and id
+    rows: Mapping[str, SetBridge | SetPort]  # by name
+    ports: Mapping[str, PortSettings]  # by name
+    problems: Mapping[str, str]  # by owner: a unit could not be rendered, so all of the owner's stay as they were
 
 
 class Renderer:
-    def __init__(self, extensions: Iterable[Contribution] = ()) -> None:
-        self._extensions = tuple(extensions)
-        self._rendered: dict[tuple[str, str], tuple[object, dict[FlowKey, Flow]]] = {}
-        self.problems: dict[str, str] = {}  # owners that could not be rendered, which keep the flows that they had
+    """For one thread at a time. Of contributions that conflict, the one of the first extension counts."""
 
-    def render(self, desired: Desired) -> BridgeFlows:
-        """All flows that should be on each of our bridges."""
-        rendered: dict[tuple[str, str], tuple[object, dict[FlowKey, Flow]]] = {}
-        flows: defaultdict[str, dict[FlowKey, Flow]] = defaultdict(dict)
-        self.problems = {}
-        added = (part for extension in self._extensions for part in extension(desired))
-        for part in (*parts_of(desired), *added):
-            known = self._rendered.get((part.bridge, part.owner))
-            if known is None or known[0] != part.inputs:
-                try:
-                    known = part.inputs, _by_key(owned(part.owner, part.render()), part)
-                except (ValueError, LookupError, ConflictingFlows) as error:  # of this owner alone
-                    self.problems[part.owner] = f"{type(error).__name__}: {error}"
-                    if known is None:
-                        continue
-            rendered[part.bridge, part.owner] = known
-            _merge(flows[part.bridge], known[1], part)
-        self._rendered = rendered
-        return dict(flows)
+    def __init__(self, extensions: Iterable[L2Extension]) -> None:
+        self._extensions = tuple(extensions)
+        self._cache: dict[UnitKey, _Entry] = {}
+
+    def render(self, desired: Desired) -> Rendered:
+        problems: dict[str, str] = {}
+        fresh = self._render_units(desired, problems)
+        # All units of an owner are applied together or stay as they were: a port with only some of its flows might send
+        # what the missing ones drop.
+        chosen = {key: self._cache.get(key) if key[1] in problems else entry for key, entry in fresh.items()}
+        self._cache = {key: entry for key, entry in chosen.items() if entry is not None}
+        merged: defaultdict[Place, dict[Any, Any]] = defaultdict(dict)
+        metered: list[tuple[str, FlowKey]] = []
+        for key, entry in self._cache.items():
+            try:
+                self._merge(merged, key, entry)
+            except Conflict as error:
+                problems[key[1]] = str(error)
+            else:
+                bridges = [name for kind, name in entry.parts if kind == METERS]
+                metered += [(name, number) for name in bridges for number in entry.parts.get((FLOWS, name), ())]
+        return _assemble(merged, metered, problems)
 
     def owners(self, bridge: str) -> dict[int, str]:
-        """The owners that were rendered last on a bridge, by the cookie of their flows."""
-        return {cookie_of(owner): owner for place, owner in self._rendered if place == bridge}
+        """The owners that have flows on a bridge, by their cookie."""
+        return {cookie_of(owner): owner for (_, owner), entry in self._cache.items() if (FLOWS, bridge) in entry.parts}
 
+    def _render_units(self, desired: Desired, problems: dict[str, str]) -> dict[UnitKey, _Entry | None]:
+        entries: dict[UnitKey, _Entry | None] = {}
+        for extension in self._extensions:
+            try:
+                for unit in extension.units(desired):
+                    entries[extension.name, unit.owner] = self._render_unit(extension.name, unit, problems)
+            except Exception as error:  # whatever an extension raises costs what it contributes, not the host
+                problems[f"extension {extension.name}"] = _failure(extension.name, error)
+                entries |= {key: entry for key, entry in self._cache.items() if key[0] == extension.name}
+        return entries
 
-def _by_key(flows: Iterable[Flow], part: Part) -> dict[FlowKey, Flow]:
-    found: dict[FlowKey, Flow] = {}
-    for flow in flows:
-        other = found.setdefault(flow.key, flow)
-        if other != flow:
-            raise _conflict(part, flow, other)
-    return found
+    def _render_unit(self, extension: str, unit: Unit, problems: dict[str, str]) -> _Entry | None:
+        known = self._cache.get((extension, unit.owner))
+        if known is not None and known.inputs == unit.inputs:
+            return known
+        try:
+            return _Entry(unit.inputs, _parts(unit.render(), cookie_of(unit.owner)))
+        except Exception as error:  # of this owner alone
+            problems[unit.owner] = _failure(extension, error)
+            return None
 
-
-def _merge(into: dict[FlowKey, Flow], flows: Mapping[FlowKey, Flow], part: Part) -> None:
-    """Flows carry their owner's cookie, so two owners never agree about a key: if one is in both, it is a conflict."""
-    if not into.keys().isdisjoint(flows):
-        key = next(key for key in flows if key in into)
-        raise _conflict(part, flows[key], into[key])
-    into.update(flows)
-
-
-def _conflict(part: Part, flow: Flow, other: Flow) -> ConflictingFlows:
-    return ConflictingFlows(f"{part.bridge}, {part.owner}: {flow.text()} against {other.text()}")
-
-
-def parts_of(desired: Desired) -> Iterator[Part]:
-    """Every owner on every bridge."""
-    yield from _integration_parts(desired)
-    yield from _port_parts(desired)
-    yield from _network_parts(desired)
-    yield from _tunnel_parts(desired)
-    yield from _physical_parts(desired)
-    yield from _distributed_parts(desired)
-
-
-def _integration_parts(desired: Desired) -> Iterator[Part]:
-    bridge, uplinks = desired.options.integration_bridge, desired.wiring.uplinks
-    permitted = desired.options.permitted_ethertypes
-    ends = uplinks, desired.wiring.patch_tun
-    yield Part(bridge, "bridge", ends, partial(integration.render_base, *ends))
-    yield Part(bridge, "firewall", permitted, partial(firewall.render_base, permitted))
-    uses = conjunctions.used_remotes(desired.ports)
-    numbers = conjunctions.number_remotes(desired.remotes)
-    yield Part(
-        bridge,
-        "remotes",
-        (uses, desired.remotes),
-        partial(conjunctions.render_members, uses, desired.remotes, numbers),
-    )
-
-
-def _port_parts(desired: Desired) -> Iterator[Part]:
-    bridge = desired.options.integration_bridge
-    numbers = conjunctions.number_remotes(desired.remotes)
-    for ofport in desired.dead:
-        yield Part(bridge, f"dead port {ofport}", None, partial(integration.render_dead_port, ofport))
-    for port in desired.ports:
-        used = {rule.remote: numbers[rule.remote] for rule in port.rules if rule.remote is not None}
-        yield Part(bridge, f"port {port.id}", (port, used), partial(_render_port, port, used))
-
-
-def _render_port(port: LocalPort, numbers: Mapping[str, int]) -> tuple[Flow, ...]:
-    return (*integration.render_port(port), *arp.render_spoofing(port), *firewall.render_port(port, numbers))
-
-
-def _render_network(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> tuple[Flow, ...]:
-    return (*integration.render_provisioning(network), *integration.render_delivery(network, ports))
-
-
-def _network_parts(desired: Desired) -> Iterator[Part]:
-    ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
-    for port in desired.ports:
-        ports[port.vlan].append(port.ruleless)
-    for network in desired.networks:
-        here = tuple(ports[network.vlan])
-        yield Part(
-            desired.options.integration_bridge,
-            f"network {network.key.network_id} {network.vlan}",
-            (network, here),
-            partial(_render_network, network, here),
-        )
-
-
-def _tunnel_parts(desired: Desired) -> Iterator[Part]:
-    wiring, options, bridge = desired.wiring, desired.options, desired.options.tunnel_bridge
-    if not wiring.patch_int:
-        return
-    ends = dataclasses.replace(wiring, ports={})
-    yield Part(bridge, "bridge", (ends, options), partial(tunnel.render_base, wiring, options))
-    for port in wiring.tunnels:
-        host = desired.hosts.get(port.host)
-        learns = options.l2_population and host is not None and not host.l2_population
-        yield Part(
-            bridge,
-            f"tunnel {port.network_type} {port.host}",
-            (port, wiring.patch_int, learns),
-            partial(tunnel.render_tunnel, port, wiring, learns=learns),
-        )
-    by_network = defaultdict(list)
-    for entry in desired.forwarding:
-        by_network[entry.network_id].append(entry)
-    for network in desired.networks:
-        if network.key.network_type in TUNNEL_TYPES:
-            known = tuple(by_network[network.key.network_id])
-            yield Part(
-                bridge,
-                f"network {network.key.network_id} {network.vlan}",
-                (network, ends, options, desired.hosts, known),
-                partial(tunnel.render_network, network, wiring, options, desired.hosts, known),
-            )
-
-
-def _physical_parts(desired: Desired) -> Iterator[Part]:
-    for uplink in desired.wiring.uplinks:
-        yield Part(uplink.bridge, "bridge", uplink, partial(physical.render_base, uplink))
-        for network in desired.networks:
-            if network.key.network_type in ("vlan", "flat") and network.uplink == uplink.integration_ofport:
-                yield Part(
-                    uplink.bridge,
-                    f"network {network.key.network_id} {network.vlan}",
-                    (network, uplink),
-                    partial(physical.render_provisioning, network, uplink),
+    def _merge(self, into: dict[Place, dict[Any, Any]], key: UnitKey, entry: _Entry) -> None:
+        for place, values in entry.parts.items():
+            if not into[place].keys().isdisjoint(values):
+                taken = next(each for each in values if each in into[place])
+                first = next(
+                    other for other, each in self._cache.items() if taken in each.parts.get(place, ())
+                )  # in the order of extensions
+                raise Conflict(
+                    f"{place[0]} {taken} of {place[1]}: {key[0]} of {key[1]} conflicts with {first[0]} of {first[1]}"
                 )
+        for place, values in entry.parts.items():
+            into[place].update(values)
 
 
-def _distributed_parts(desired: Desired) -> Iterator[Part]:
-    """What this host does for distributed routers, where it does."""
-    here, wiring, options = desired.distributed, desired.wiring, desired.options
-    if here is None:
-        return
-    arriving = here, desired.networks, wiring.uplinks, wiring.patch_tun
-    yield Part(options.integration_bridge, "dvr", arriving, partial(dvr.render_integration, *arriving))
-    if wiring.patch_int:
-        tunnelled = frozenset(each.vlan for each in desired.networks if each.key.network_type in TUNNEL_TYPES)
-        leaving = here, tunnelled, wiring.patch_int
-        yield Part(options.tunnel_bridge, "dvr", leaving, partial(dvr.render_tunnel, *leaving))
-    for uplink in wiring.uplinks:
-        outside = frozenset(each.vlan for each in desired.networks if each.uplink == uplink.integration_ofport)
-        yield Part(uplink.bridge, "dvr", (here, outside, uplink), partial(dvr.render_physical, here, outside, uplink))
+def _failure(extension: str, error: Exception) -> str:
+    LOG.debug("extension %s failed", extension, exc_info=error)
+    return f"{extension}: {type(error).__name__}: {error}"
+
+
+def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any]]:
+    parts: dict[Place, dict[Any, Any]] = {}
+    for bridge, flows in contribution.flows.items():
+        found: dict[FlowKey, Flow] = {}
+        for flow in flows:
+            owned = flow._replace(cookie=cookie)
+            other = found.setdefault(owned.key, owned)
+            if other != owned:
+                raise Conflict(f"{bridge}: {owned.text()} conflicts with {other.text()}")
+        parts[FLOWS, bridge] = found
+    for bridge, meters in contribution.meters.items():
+        parts[METERS, bridge] = dict(meters)
+    if contribution.rows:
+        parts[ROWS, ""] = {row.name: row for row in contribution.rows}
+    for port, settings in contribution.ports.items():
+        parts[COLUMNS, port] = dict(settings.columns)
+        if settings.qos is not None:
+            parts[QOS, port] = {"": settings.qos}
+    return parts
+
+
+def _assemble(
+    merged: Mapping[Place, dict[Any, Any]], metered: list[tuple[str, FlowKey]], problems: Mapping[str, str]
+) -> Rendered:
+    flows = {name: values for (kind, name), values in merged.items() if kind == FLOWS}
+    named = {name: values for (kind, name), values in merged.items() if kind == METERS}
+    ids = {bridge: stable_numbers(meters, FIRST_METER, LAST_METER) for bridge, meters in named.items()}
+    for bridge, key in metered:
+        flow = flows[bridge][key]
+        actions = _METER.sub(lambda found, here=ids[bridge]: f"meter:{here[found[1]]}", flow.actions)  # type: ignore[misc]
+        flows[bridge][key] = flow._replace(actions=actions)
+    ports = {name for kind, name in merged if kind in (COLUMNS, QOS)}
+    return Rendered(
+        flows=flows,
+        meters={bridge: {ids[bridge][name]: each for name, each in meters.items()} for bridge, meters in named.items()},
+        rows=merged.get((ROWS, ""), {}),
+        ports={
+            name: PortSettings(merged.get((COLUMNS, name), {}), merged.get((QOS, name), {}).get("")) for name in ports
+        },
+        problems=problems,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class BridgePlan:
-    """One bundle: what to delete, then what to add or put in the place of another."""
+    """The changes of a bridge: flows in one bundle, deletions first; meters before the flows that use them."""
 
     bridge: str
     add: tuple[Flow, ...] = ()
     change: tuple[tuple[Flow, Flow], ...] = ()  # from, to
     delete: tuple[Flow, ...] = ()
+    meters: Delta[int, Meter] = dataclasses.field(default_factory=lambda: Delta({}, {}, {}))
 
     def __bool__(self) -> bool:
-        return bool(self.add or self.change or self.delete)
+        return bool(self.add or self.change or self.delete or self.meters)
+
+    def __len__(self) -> int:
+        meters = self.meters
+        changes = (self.add, self.change, self.delete, meters.add, meters.change, meters.remove)
+        return sum(map(len, changes))
 
     @property
     def set(self) -> tuple[Flow, ...]:
         return (*self.add, *(flow for _, flow in self.change))
 
     def text(self) -> str:
-        lines = [f"- {flow.text()}" for flow in self.delete]
+        meters = self.meters
+        lines = [f"+ meter {number} {meter.text()}" for number, meter in sorted(meters.add.items())]
+        lines += [
+            f"~ meter {key} {new.text()}  # was {old.text()}" for key, (old, new) in sorted(meters.change.items())
+        ]
+        lines += [f"- {flow.text()}" for flow in self.delete]
         lines += [f"~ {flow.text()}  # was {old.actions}" for old, flow in self.change]
         lines += [f"+ {flow.text()}" for flow in self.add]
+        lines += [f"- meter {number}" for number in sorted(meters.remove)]
         return "\n".join(f"{self.bridge} {line}" for line in lines)
 
 
-def plan(bridge: str, desired: Mapping[FlowKey, Flow], actual: Iterable[Flow]) -> BridgePlan:
-    """What makes our flows on a bridge into the desired ones; `actual` are those with our cookie."""
+def plan(
+    bridge: str,
+    desired: Mapping[FlowKey, Flow],
+    actual: Iterable[Flow],
+    meters: Mapping[int, Meter] | None = None,
+    actual_meters: Mapping[int, Meter] | None = None,
+) -> BridgePlan:
+    """The changes from the actual state of a bridge to the desired one; `actual` are the flows with our cookie."""
     delta = diff(desired, {flow.key: flow for flow in actual})
     return BridgePlan(
         bridge,
         add=tuple(sorted(delta.add.values())),
         change=tuple(sorted(delta.change.values())),
         delete=tuple(sorted(delta.remove.values())),
+        meters=diff(meters or {}, actual_meters or {}),
     )

@@ -1,11 +1,11 @@
-"""Flows that the switch rejects: found, kept apart from the others, and named by the object that they are for.
+"""Isolation of flows that the switch rejects.
 
-A bundle is applied as a whole or not at all, so one flow that the datapath cannot carry out would keep every port of the
-host from its flows. `apply_others` applies everything else; `without` leaves out of later rounds what was rejected, so that
-the same bundle is not sent in vain each time something changes.
+A bundle is applied as a whole or not at all, so one flow that the datapath does not support would keep all ports of the
+host without flows. `apply_others` finds the rejected flows and applies everything else; `without` leaves them out of later
+plans, so that the same bundle is not rejected each time something changes.
 
-The flows of a port are applied together or stay as they were: some of them are there to drop packets, and a port that has
-only the others could send what it must not. Of any other owner the rejected flow alone is missing.
+The flows of a port are applied together or stay as they were: some of them drop packets, and a port with only the others
+could send what it must not. Of any other owner only the rejected flow is missing.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from neutrino.agent.l2.pipeline import Bridge, tables_of
+from neutrino.agent.l2.pipeline import TABLES, Bridge
 from neutrino.dataplane.openflow.api import Flow, FlowKey, FlowsRejected
 
-MOST_TRIES = (
-    200  # bundles for one change: a switch that takes nothing more must not keep the host's other bridges waiting
-)
+MAX_BUNDLES = 200  # for one change: a switch that accepts nothing more must not keep the host's other bridges waiting
 _NETWORK = "network "
 
 Apply = Callable[[Sequence[Flow], Sequence[Flow]], None]
 """Add and delete flows in one bundle, or raise OpenFlowError."""
 Rejections = dict[Flow, str]
-"""Rejected flow, to the reason."""
+"""Rejected flows, each with the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Unit:
-    """What is applied together."""
+    """Flows that are applied together."""
 
     add: tuple[Flow, ...] = ()
     delete: tuple[Flow, ...] = ()
@@ -38,44 +36,44 @@ class _Unit:
 def apply_others(
     apply: Apply, add: Iterable[Flow], delete: Iterable[Flow], whole: Collection[int], error: FlowsRejected
 ) -> Rejections:
-    """Apply a change but for what the switch rejects, which is returned. `error` is how the switch answered to all of it.
+    """Apply a change without the flows that the switch rejects, which are returned. `error`: its answer to the whole.
 
-    Owners whose cookies are in `whole` get all of their change or nothing. As long as the switch names what it rejects, the
-    others are one bundle; otherwise they are tried by halves.
+    Owners whose cookies are in `whole` get all of their change or nothing. As long as the switch names the rejected flows,
+    the others are one bundle; otherwise they are found by bisection.
     """
     return _Search(apply).run(_units(add, delete, whole), error)
 
 
 def without(
-    wanted: Mapping[FlowKey, Flow], there: Mapping[FlowKey, Flow], rejected: Collection[Flow], whole: Collection[int]
+    wanted: Mapping[FlowKey, Flow], actual: Mapping[FlowKey, Flow], rejected: Collection[Flow], whole: Collection[int]
 ) -> dict[FlowKey, Flow]:
-    """The wanted flows of a bridge but for rejected ones. An owner in `whole` that has such a flow keeps what is there."""
+    """The wanted flows of a bridge without rejected ones. An owner in `whole` that has one keeps its actual flows."""
     still = [flow for flow in rejected if wanted.get(flow.key) == flow]
     if not still:
         return dict(wanted)
     kept = {flow.cookie for flow in still} & {*whole}
     left = {key: flow for key, flow in wanted.items() if flow not in rejected and flow.cookie not in kept}
-    return left | {key: flow for key, flow in there.items() if flow.cookie in kept}
+    return left | {key: flow for key, flow in actual.items() if flow.cookie in kept}
 
 
 def describe(kind: Bridge, bridge: str, rejections: Rejections) -> str:
-    """What an operator reads: the first rejected flow of an owner with its table's name, and how many more there are."""
+    """The message for the operator: an owner's first rejected flow with its table's name, and the number of others."""
     flow, reason = min(rejections.items())
-    names = {table.number: table.name for table in tables_of(kind)}
+    names = {table.number: table.name for table in TABLES if table.bridge is kind}
     more = f", and {len(rejections) - 1} more" if len(rejections) > 1 else ""
     table = names.get(flow.table, f"table {flow.table}")
     return f"the switch rejected a flow of {bridge}, {table}: {reason}: {flow.text()}{more}"
 
 
 def object_of(owner: str, bridge: str) -> str:
-    """What an owner is called in a report: a network without its local VLAN, what belongs to a bridge with its name."""
+    """The object in a report: a network without its local VLAN; with its bridge's name, what belongs to a bridge."""
     if owner.startswith(_NETWORK):
         return " ".join(owner.split()[:2])
     return owner if " " in owner else f"{bridge} {owner}"
 
 
 def _units(add: Iterable[Flow], delete: Iterable[Flow], whole: Collection[int]) -> list[_Unit]:
-    """Deletions of other owners come last: a flow is gone when those that take its place are there."""
+    """Deletions of other owners are last: the flows that replace them are there by then."""
     together: dict[int, tuple[list[Flow], list[Flow]]] = {}
     units: list[_Unit] = []
     last: list[Flow] = []
@@ -96,10 +94,10 @@ def _units(add: Iterable[Flow], delete: Iterable[Flow], whole: Collection[int]) 
 class _Search:
     def __init__(self, apply: Apply) -> None:
         self._apply = apply
-        self._tries = 0
+        self._bundles = 0
 
     def run(self, units: Sequence[_Unit], error: FlowsRejected | None) -> Rejections:
-        """`error` is what the switch has answered to these, None where it was not asked yet."""
+        """`error`: the switch's answer to these units; None if they were not sent yet."""
         found: Rejections = {}
         left = [*units]
         while left:
@@ -107,7 +105,7 @@ class _Search:
             if error is None:
                 break
             named = dict(_named(left, error))
-            if self._tries >= MOST_TRIES:
+            if self._bundles >= MAX_BUNDLES:
                 return found | {flow: named.get(flow, str(error)) for unit in left for flow in unit.add}
             if not named:
                 return found | self._halve(left, error)
@@ -123,7 +121,7 @@ class _Search:
         return self.run(units[:middle], None) | self.run(units[middle:], None)
 
     def _try(self, units: Sequence[_Unit]) -> FlowsRejected | None:
-        self._tries += 1
+        self._bundles += 1
         try:
             self._apply([flow for unit in units for flow in unit.add], [flow for unit in units for flow in unit.delete])
         except FlowsRejected as error:

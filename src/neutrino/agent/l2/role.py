@@ -1,8 +1,8 @@
-"""The L2 role: a round of wiring whenever something has happened, and never because time has passed.
+"""The L2 role: reconciles the switch after every event, and never because time has passed.
 
-Three things wake it: the server told something, OVSDB told something (a device plugged, numbered, retagged, gone), or the
-switch came back. Whatever it was, the round looks at everything as it is now; what came meanwhile is one more round. Time
-is only for doubts: the number of our flows is looked at every few seconds, and all of them now and then.
+Events are: an object of the feed changed, OVSDB changed (a device was plugged, numbered, retagged or unplugged), or the
+switch was restarted. A reconciliation covers the whole current state; events that arrive meanwhile queue one more. Timers
+only look for drift: the number of our flows every few seconds, all of them once in a while.
 """
 
 from __future__ import annotations
@@ -13,34 +13,26 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from neutrino.agent.l2.desired import HostState, why_silent
-from neutrino.agent.l2.plan import ConflictingFlows
-from neutrino.agent.l2.wire import Outcome, Wirer
+from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.queue import WorkQueue
-from neutrino.agent.role import Found, Speaker
-from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, connected, follow
-from neutrino.agent.wires import Wires
+from neutrino.agent.role import Drift, RoleFeed
+from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
 from neutrino.dataplane.openflow.watch import SwitchWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
-from neutrino.feed.state import Change
+from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
+from neutrino.model.kinds import kinds_for
+from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
-WIRE = "wire"
-NUMBERING_SECONDS = 0.5  # an event comes when the switch has numbered its ports; this is for one that was missed
-FORCE_SECONDS = 1.0  # at most this often is the switch made to forget what it decided
-REFUSED_SECONDS = 5.0  # until a round is done again in which flows were rejected or ports could not be filtered
+RECONCILE = "reconcile"  # the only key in the work queue
+NUMBERING_SECONDS = 0.5  # an event follows when the switch has numbered its ports; this is for a missed one
+FLUSH_SECONDS = 1.0  # between flushes of the megaflow cache
+REFUSED_SECONDS = 5.0  # until the next reconciliation after flows were rejected or ports could not be filtered
 NOT_PLUGGED = "it is not plugged"
-KINDS = {
-    "networks": "network",
-    "ports": "port",
-    "security_groups": "security_group",
-    "group_members": "group_members",
-    "address_groups": "address_group",
-    "hosts": "host",
-    "forwarding": "forwarding",
-    "dvr_macs": "dvr_mac",
-}
+KINDS = {kind.plural: kind.name for kind in kinds_for(L2) if kind.plural in HostState.__dataclass_fields__}
 
 
 @dataclasses.dataclass
@@ -52,14 +44,14 @@ class Intervals:
 
 
 class L2Role:
-    """`connect` gives the drivers and the wirer once Open vSwitch can be reached, or raises OvsdbError."""
+    """`connect` gives the drivers and the reconciler once Open vSwitch can be reached, or raises OvsdbError."""
 
     name = "l2"
 
     def __init__(
         self,
-        feed: Speaker,
-        connect: Callable[[], tuple[Ovsdb, Wirer]],
+        feed: RoleFeed,
+        connect: Callable[[], tuple[Ovsdb, Reconciler]],
         watch: SwitchWatch,
         bridge: str,
         describe: agents.AgentState,
@@ -67,7 +59,8 @@ class L2Role:
         intervals: Intervals | None = None,
         dropping: bool = False,
         dataplane_changed: Callable[[], None] = lambda: None,
-        wires: Wires | None = None,
+        port_holds: PortHolds | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> None:
         self._feed = feed
         self._connect = connect
@@ -77,41 +70,42 @@ class L2Role:
         self._intervals = intervals or Intervals()
         self._dropping = dropping
         self._dataplane_changed = dataplane_changed
-        self._wires = wires or Wires()
-        self._wires.holders_changed = lambda: self._queue.put(WIRE)  # how it is now is what is kept
-        self._kept: dict[str, tuple[state.Port, state.Network]] = {}  # of ports that are held, as they were last
+        self._port_holds = port_holds or PortHolds()
+        self._port_holds.on_change = lambda: self._queue.put(RECONCILE)
+        self._extension_kinds = kinds - {*KINDS.values()}
+        self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
-        self._synced = False  # whether `synced` has come since the agent's start
+        self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
-        self._up: dict[str, int] = {}  # ports that we said are up, with the revision
-        self._problems: dict[str, str] = {}  # those that we said cannot be, with the reason
-        self._started = False  # whether we have said once of every port how it is
+        self._up: dict[str, int] = {}  # ports reported as up, with the revision
+        self._problems: dict[str, str] = {}  # ports reported as down, with the reason
+        self._reported = False  # whether every port has been reported once
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
 
-    # --- what the agent asks ----------------------------------------------------------------------------------------
+    # --- the agent's interface ---------------------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> None:
-        """Rounds look at everything; `synced` follows."""
+    def changed(self, change: StateChange) -> None:
+        """Ignored: `synced` follows, and a reconciliation covers everything."""
 
     def synced(self) -> None:
         self._synced = True
-        self._queue.put(WIRE)
+        self._queue.put(RECONCILE)
 
     def applied(self) -> int | None:
         return self._position
 
     def describe(self) -> Iterable[agents.AgentState]:
+        kinds = (*KINDS.values(), *self._extension_kinds)
+        problems = {**self._feed.state.problems_of(*kinds), **self._faults, **self._problems}
         configurations = {
             **self._description.configurations,
             agents.DEVICES: len(self._up),
             agents.DATAPLANE: self._dataplane,
-            agents.PROBLEMS: _shortened(
-                {**self._feed.state.problems_of(*KINDS.values()), **self._faults, **self._problems}
-            ),
+            agents.PROBLEMS: dict(sorted(problems.items())[:10]),  # a report is bounded
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield dataclasses.replace(self._description, configurations=configurations)
@@ -120,46 +114,37 @@ class L2Role:
         async with self._busy:
             pass
 
-    async def find(self) -> Found:
-        _, wirer = await asyncio.to_thread(self._connect)
+    async def find(self) -> Drift:
+        _, reconciler = await asyncio.to_thread(self._connect)
         try:
-            plan = await asyncio.to_thread(wirer.find, self._host_state(), complete=self._feed.is_synced)
-        except (OpenFlowError, ConflictingFlows) as error:
-            return Found(self.name, problems={self._bridge: str(error)})
-        return Found(self.name, plan.text(), plan.problems)
+            plan = await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
+        except OpenFlowError as error:
+            return Drift(self.name, problems={self._bridge: str(error)})
+        return Drift(self.name, plan.text(), plan.problems)
 
-    # --- running ----------------------------------------------------------------------------------------------------
+    # --- reconciliation ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, wirer = await connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
-        follow(ovsdb, lambda events: self._queue.put(WIRE))
+        ovsdb, reconciler = await wait_connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
         if self._dropping:
-            await asyncio.to_thread(wirer.drop_flows)
-        self._queue.put(WIRE)  # by what we remember: the server may be away
+            await asyncio.to_thread(reconciler.drop_flows)
+        self._queue.put(RECONCILE)  # from the feed's cache: the server may be unreachable
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._work(wirer))
-            group.create_task(self._follow_switch(wirer))
-            group.create_task(self._look_for_drift(wirer))
-            group.create_task(self._see_to_force(wirer))
+            group.create_task(self._work(reconciler))
+            group.create_task(self._follow_switch(reconciler))
+            group.create_task(self._repair_drift(reconciler))
+            group.create_task(self._flush_megaflows(reconciler))
 
-    async def _work(self, wirer: Wirer) -> None:
+    async def _work(self, reconciler: Reconciler) -> None:
         while True:
             key = await self._queue.get()
             try:
                 async with self._busy:
-                    outcome = await self._round(wirer)
-            except (OvsdbError, OpenFlowError, ConflictingFlows) as error:
-                wirer.forget()
-                delay = self._queue.failed(key)
-                self._set_dataplane(f"down: {error}")
-                LOG.warning("the ports could not be wired, again in %.1f s: %s", delay, error)
-                continue
-            except Exception as error:  # an agent that ends would come back to the same
-                wirer.forget()
-                delay, text = self._queue.failed(key), f"down: {type(error).__name__}: {error}"
-                if self._dataplane != text:
-                    LOG.exception("the ports could not be wired, again in %.1f s", delay)
-                self._set_dataplane(text)
+                    outcome = await self._reconcile(reconciler)
+            except Exception as error:  # an agent that ended would fail again at its next start
+                reconciler.forget()
+                self._failed(error, self._queue.failed(key))
                 continue
             self._queue.done(key)
             if outcome.changed:
@@ -172,20 +157,28 @@ class L2Role:
             if outcome.refused:
                 self._queue.later(key, REFUSED_SECONDS)
 
-    async def _round(self, wirer: Wirer) -> Outcome:
+    def _failed(self, error: Exception, delay: float) -> None:
+        expected = isinstance(error, OvsdbError | OpenFlowError)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        if expected:
+            LOG.warning("reconciliation failed, retry in %.1f s: %s", delay, reason)
+        elif self._dataplane != f"down: {reason}":  # a bug: its traceback once
+            LOG.error("reconciliation failed, retry in %.1f s", delay, exc_info=error)
+        self._set_dataplane(f"down: {reason}")
+
+    async def _reconcile(self, reconciler: Reconciler) -> Outcome:
         host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
-        outcome = await asyncio.to_thread(wirer.wire, host_state, complete=complete)
+        outcome = await asyncio.to_thread(reconciler.reconcile, host_state, complete=complete)
         if outcome.changed:
             self._log(outcome, loop.time() - began)
         if outcome.ready:
-            self._tell(host_state, outcome, complete)
+            self._report(host_state, outcome, complete)
             self._position = position if complete else self._position
         return outcome
 
     def _log(self, outcome: Outcome, seconds: float) -> None:
-        """What the round was about, before it is told."""
         new = outcome.wired.keys() - self._up.keys()
         gone = self._up.keys() - outcome.wired.keys()
         renewed = [key for key, revision in outcome.wired.items() if self._up.get(key, revision) != revision]
@@ -193,27 +186,32 @@ class L2Role:
         LOG.info("%d ports wired (%s): %d changes in %.3f s", len(outcome.wired), what, outcome.changed, seconds)
 
     def _host_state(self) -> HostState:
-        return HostState(**{field: dict(self._feed.state.objects[kind]) for field, kind in KINDS.items()})  # type: ignore[arg-type]
+        objects = self._feed.state.objects
+        built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
+        more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
+        return HostState(**built_in, extension_objects=more)  # type: ignore[arg-type]
 
-    def _with_held(self, told: HostState) -> HostState:
-        """A port that is gone and held is wired as it was: who holds it has a last word to say."""
-        for port_id in self._wires.held & told.ports.keys():
-            port = told.ports[port_id]
-            if port.network_id in told.networks:
-                self._kept[port_id] = port, told.networks[port.network_id]
-        self._kept = {key: self._kept[key] for key in self._kept.keys() & self._wires.held}
-        gone = [self._kept[key] for key in self._kept.keys() - told.ports.keys()]
-        if not gone:
-            return told
+    def _with_held(self, sent: HostState) -> HostState:
+        """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
+        for port_id in self._port_holds.held & sent.ports.keys():
+            port = sent.ports[port_id]
+            if port.network_id in sent.networks:
+                self._held[port_id] = port, sent.networks[port.network_id]
+        self._held = {key: self._held[key] for key in self._held.keys() & self._port_holds.held}
+        deleted = [self._held[key] for key in self._held.keys() - sent.ports.keys()]
+        if not deleted:
+            return sent
         return dataclasses.replace(
-            told,
-            ports={**{port.id: port for port, _ in gone}, **told.ports},
-            networks={**{network.id: network for _, network in gone}, **told.networks},
+            sent,
+            ports={**{port.id: port for port, _ in deleted}, **sent.ports},
+            networks={**{network.id: network for _, network in deleted}, **sent.networks},
         )
 
-    def _tell(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
-        """What is up, with the revision that is in force; what is not, and why. Each once."""
-        self._wires.set(outcome.wired)
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def _report(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
+        """Report ports that went up, with the revision in force, and ports that are down, with the reason. Each once."""
+        self._port_holds.set_wired(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
                 self._feed.port_up(port_id, revision)
@@ -222,33 +220,30 @@ class L2Role:
             return
         for port_id, port in host_state.ports.items():
             if port_id not in outcome.wired and port.active:
-                meant = why_silent(port, host_state.networks) is not None
-                self._tell_down(port_id, outcome.problems.get(port_id), meant=meant)
+                intended = why_silent(port, host_state.networks) is not None
+                self._report_down(port_id, outcome.problems.get(port_id), intended=intended)
         self._up = {port_id: self._up[port_id] for port_id in outcome.wired}
         self._problems = {key: text for key, text in outcome.problems.items() if host_state.ports[key].active}
-        if not self._started:
-            self._started = True
-            self._dataplane_changed()  # the first report said that we are behind
-        self._tell_faults(outcome.faults)
-
-    def _tell_down(self, port_id: str, problem: str | None, *, meant: bool) -> None:
-        """A port that was never plugged since we started is no news; one that we were not there to see go is."""
-        known = self._problems.get(port_id)
-        if problem is None:
-            if port_id in self._up or known is not None or not self._started:
-                self._feed.port_down(port_id, NOT_PLUGGED)
-        elif problem != known:
-            self._feed.port_down(port_id, problem)
-            if not meant:
-                self._feed.error("port", port_id, problem)
-                LOG.warning("port %s is not wired: %s", port_id, problem)
-
-    def _tell_faults(self, faults: Mapping[str, str]) -> None:
-        for name, reason in faults.items():
+        if not self._reported:
+            self._reported = True
+            self._dataplane_changed()  # the first report had an old position
+        for name, reason in outcome.faults.items():
             if self._faults.get(name) != reason:
                 LOG.error("%s: %s", name, reason)
                 self._feed.error("l2", name, reason)
-        self._faults = faults
+        self._faults = outcome.faults
+
+    def _report_down(self, port_id: str, problem: str | None, *, intended: bool) -> None:
+        """A port not plugged yet needs no report, except after the agent's start: it may have been unplugged before."""
+        known = self._problems.get(port_id)
+        if problem is None:
+            if port_id in self._up or known is not None or not self._reported:
+                self._feed.port_down(port_id, NOT_PLUGGED)
+        elif problem != known:
+            self._feed.port_down(port_id, problem)
+            if not intended:
+                self._feed.error("port", port_id, problem)
+                LOG.warning("port %s is not wired: %s", port_id, problem)
 
     def _set_dataplane(self, text: str) -> None:
         if text != self._dataplane:
@@ -256,62 +251,57 @@ class L2Role:
             self._dataplane = text
             self._dataplane_changed()
 
-    async def _see_to_force(self, wirer: Wirer) -> None:
-        """At once after a change; while there are many, now and then: it costs every conversation a look at the flows."""
+    # --- the switch --------------------------------------------------------------------------------------------------
+
+    async def _flush_megaflows(self, reconciler: Reconciler) -> None:
+        """At once after a change, then rate-limited: every packet after a flush is looked up in the flows again."""
         while True:
             await self._flows_changed.wait()
             self._flows_changed.clear()
             try:
-                await asyncio.to_thread(wirer.forget_decisions)
+                await asyncio.to_thread(reconciler.flush_megaflows)
             except OpenFlowError as error:
                 LOG.warning("%s", error)
-            await asyncio.sleep(FORCE_SECONDS)
+            await asyncio.sleep(FLUSH_SECONDS)
 
-    # --- doubts -----------------------------------------------------------------------------------------------------
-
-    async def _follow_switch(self, wirer: Wirer) -> None:
-        """The switch was restarted: it has none of our flows any more."""
+    async def _follow_switch(self, reconciler: Reconciler) -> None:
+        """Reconcile when ovs-vswitchd is back: a restarted switch has no flows."""
         while True:
             await self._watch.present(self._bridge)
             await self._watch.gone(self._bridge)
-            LOG.warning("the switch is gone; its flows are made again as soon as it is back")
+            LOG.warning("ovs-vswitchd has ended; its flows are applied again as soon as it is back")
             self._set_dataplane("down: the switch is gone")
             await self._watch.present(self._bridge)
             async with self._busy:
-                wirer.forget()
-            self._queue.put(WIRE)
+                reconciler.forget()
+            self._queue.put(RECONCILE)
 
-    async def _look_for_drift(self, wirer: Wirer) -> None:
-        """Somebody deleted our flows, or the switch came back without them: put right, and told."""
+    async def _repair_drift(self, reconciler: Reconciler) -> None:
+        """Flows or meters that somebody else changed or deleted: repaired and reported."""
         loop = asyncio.get_running_loop()
-        repaired = loop.time()
+        compared = loop.time()
         while True:
             await asyncio.sleep(self._intervals.check)
             try:
-                whole = loop.time() - repaired >= self._intervals.repair
+                whole = loop.time() - compared >= self._intervals.repair
                 async with self._busy:
-                    bridges = await asyncio.to_thread(wirer.counts_differ)
-                    found = await asyncio.to_thread(wirer.drift) if whole or bridges else {}
+                    bridges = await asyncio.to_thread(reconciler.counts_differ)
+                    found = await asyncio.to_thread(reconciler.drift) if whole or bridges else {}
                     for bridge in found:
-                        wirer.forget(bridge)
+                        reconciler.forget(bridge)
             except OpenFlowError as error:
                 LOG.warning("the flows cannot be read: %s", error)
                 continue
             if whole:
-                repaired = loop.time()
+                compared = loop.time()
                 async with self._busy:
-                    if wirer.retry_rejected():
-                        self._queue.put(WIRE)
+                    if reconciler.retry_rejected():
+                        self._queue.put(RECONCILE)
             if found:
                 self._last_repair = {
                     bridge: f"{missing} flows missing or changed, {extra} too many"
                     for bridge, (missing, extra) in found.items()
                 }
-                LOG.warning("flows were not as we left them and are put right: %s", self._last_repair)
-                self._queue.put(WIRE)
+                LOG.warning("flows have drifted and are repaired: %s", self._last_repair)
+                self._queue.put(RECONCILE)
                 self._dataplane_changed()
-
-
-def _shortened(problems: Mapping[str, str], most: int = 10) -> dict[str, str]:
-    """The first of them: a report is no log."""
-    return dict(sorted(problems.items())[:most])

@@ -1,10 +1,14 @@
-"""The options of l3_agent.ini."""
+"""Options of l3_agent.ini, and what the L3 role derives from them."""
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 
 from oslo_config import cfg
+
+from neutrino.model import agents
+from neutrino.model.routing import Router
 
 OPTIONS = [
     cfg.StrOpt(
@@ -17,13 +21,13 @@ OPTIONS = [
     cfg.StrOpt("gateway_external_network_id", default="", help="Serve only routers whose gateway is on this network."),
     cfg.StrOpt("external_network_bridge", default="", help="Plug gateways here, not into the integration bridge."),
     cfg.PortOpt("metadata_port", default=9697, help="Where the metadata process listens in each router."),
-    cfg.BoolOpt("enable_metadata_proxy", default=True, help="Lead instances behind routers to the metadata service."),
+    cfg.BoolOpt("enable_metadata_proxy", default=True, help="Redirect instances' metadata requests in routers."),
     cfg.StrOpt("ipv6_gateway", default="", help="Link-local next hop of gateways whose IPv6 subnet names none."),
     cfg.IntOpt("send_arp_interval", default=180, min=1, help="Seconds between announcements of a router's addresses."),
-    cfg.StrOpt("ha_vrrp_auth_type", choices=["AH", "PASS"], default="PASS", help="How VRRP hosts know each other."),
-    cfg.StrOpt("ha_vrrp_auth_password", secret=True, default="", help="Their password; without one they do not."),
-    cfg.IntOpt("ha_vrrp_advert_int", default=1, min=1, help="Seconds between signs of life of an active router."),
-    cfg.ListOpt("l3_extensions", default=[], help="Entry points that are told of every router on this host."),
+    cfg.StrOpt("ha_vrrp_auth_type", choices=["AH", "PASS"], default="PASS", help="VRRP authentication type."),
+    cfg.StrOpt("ha_vrrp_auth_password", secret=True, default="", help="VRRP password; empty: no authentication."),
+    cfg.IntOpt("ha_vrrp_advert_int", default=1, min=1, help="Seconds between VRRP advertisements of an active router."),
+    cfg.ListOpt("l3_extensions", default=[], help="Extensions of this role, besides those in [agent] extensions."),
     cfg.IntOpt("min_rtr_adv_interval", default=30, min=3, help="Fewest seconds between router advertisements."),
     cfg.IntOpt("max_rtr_adv_interval", default=100, min=4, max=1800, help="Most seconds between them."),
     cfg.StrOpt(
@@ -31,7 +35,7 @@ OPTIONS = [
         choices=["dibbler"],
         default="dibbler",
         deprecated_name="pd_dhcp_driver",
-        help="The DHCPv6 client that asks for prefixes of subnets outside.",
+        help="The DHCPv6 client that asks for delegated prefixes.",
     ),
     cfg.StrOpt("pd_confs", default="$state_path/pd", help="Where these clients keep their files."),
     cfg.IntOpt(
@@ -39,13 +43,76 @@ OPTIONS = [
         default=8888,
         min=1,
         max=2**32 - 1,
-        help="The private enterprise number by which they are known to a DHCPv6 server.",
+        help="The private enterprise number in their DUID.",
     ),
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class L3Options:
+    """The part of the configuration that rendering depends on, under the names of the options."""
+
+    host: str = ""
+    state_path: str = ""
+    integration_bridge: str = "br-int"
+    external_network_bridge: str = ""  # where gateways are plugged, if set; else the integration bridge
+    veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
+    metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
+    ipv6_gateway: str = ""  # next hop for IPv6 where the external subnet names none
+    ha_vrrp_advert_int: int = 2
+    ha_vrrp_auth_type: str = ""
+    ha_vrrp_auth_password: str = dataclasses.field(default="", repr=False)
+    min_rtr_adv_interval: int = 30
+    max_rtr_adv_interval: int = 100
+    pd_confs: str = ""  # the directory of the DHCPv6 clients
+    vendor_pen: int = 8888
+
+
+def l3_options(conf: cfg.ConfigOpts) -> L3Options:
+    same = {each.name: conf[each.name] for each in dataclasses.fields(L3Options) if each.name in conf}
+    return L3Options(
+        **{
+            **same,
+            "integration_bridge": conf.ovs.integration_bridge,
+            "veth": conf.ovs_use_veth or conf.ovs.datapath_type != "system",
+            "metadata_port": conf.metadata_port if conf.enable_metadata_proxy else 0,
+        }
+    )
+
+
+def refusal(router: Router, conf: cfg.ConfigOpts) -> str | None:
+    """Why this host does not serve a router; None if it does."""
+    if router.gateway is None and not conf.handle_internal_only_routers:
+        return "it has no gateway, and handle_internal_only_routers is off"
+    if router.distributed and conf.agent_mode == "legacy":
+        return "it is distributed, and agent_mode is legacy"
+    wanted = conf.gateway_external_network_id
+    if router.gateway is not None and wanted and router.gateway.network_id != wanted:
+        return f"its gateway is not on gateway_external_network_id={wanted}"
+    return None
+
+
+def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
+    """The L3 agent of this host, as the API shows it."""
+    return agents.AgentState(
+        agent_type=agents.L3,
+        binary="neutron-l3-agent",
+        host=conf.host,
+        topic="l3_agent",
+        availability_zone=conf.availability_zone,
+        configurations={
+            agents.AGENT_MODE: conf.agent_mode,
+            agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
+            agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
+            agents.EXTERNAL_NETWORK_BRIDGE: conf.external_network_bridge,
+            agents.INTERFACE_DRIVER: "openvswitch",
+            agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+        },
+    )
+
+
 def ipv6_gateway_problem(conf: cfg.ConfigOpts) -> str | None:
-    """Why the option cannot be used, if so."""
+    """Why `ipv6_gateway` cannot be used; None if it can."""
     if not conf.ipv6_gateway:
         return None
     try:

@@ -1,213 +1,149 @@
-"""The daemons beside a router: radvd, which announces its prefixes, and keepalived, which says who is active. Those that
-ask for prefixes outside are in `delegations`.
+"""The daemons of a router: radvd sends its RAs, keepalived elects the active host of an HA router.
 
-They outlive the agent. A changed configuration is loaded by a signal; a daemon is started again only when it has to be.
-Which configuration a daemon has loaded is noted beside it, after the signal: an agent that was killed in between finds that
-the daemon has yet to be told. A keepalived that is just starting loses the signal, or ends by it: it is told when ready.
+Both run in the router's namespace and outlive the agent; the supervisor starts, reloads and respawns them. The DHCPv6
+clients of delegated prefixes are in `delegations`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import signal
-import time
+from collections.abc import Callable
 from pathlib import Path
 
+from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.delegations import Delegations
-from neutrino.agent.l3.moving import moving_part
 from neutrino.agent.l3.names import router_namespace
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.advertising import render_radvd
-from neutrino.agent.l3.parts.ha import render_keepalived
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.wires import Wires
-from neutrino.dataplane.process.api import Daemon, Process, Processes
+from neutrino.agent.l3.parts.ha import Failover, render_keepalived
+from neutrino.agent.l3.parts.ra import render_radvd
+from neutrino.agent.l3.router import render_failover
+from neutrino.agent.port_holds import PortHolds
+from neutrino.agent.supervisor import Service, Supervisor
+from neutrino.dataplane.process.api import Daemon
 from neutrino.model.routing import Router
 
 ADVERTISING, HA = "ra", "ha_confs"
 FIFO = "state"
-READY = "Startup complete"  # says keepalived
-YOUNG_SECONDS = 10.0  # older than that it is, whatever its log has
-LOOK_SECONDS = 0.02
+READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost or ends it
 
 
 class RouterDaemons:
     def __init__(
-        self, watch: ProcessWatch, processes: Processes, options: L3Options, wires: Wires | None = None
+        self,
+        supervisor: Supervisor,
+        options: L3Options,
+        port_holds: PortHolds | None = None,
+        failover: Callable[[Router], Failover | None] | None = None,
     ) -> None:
-        self._watch = watch
-        self._processes = processes
+        self._supervisor = supervisor
         self._options = options
-        self.delegations = Delegations(watch, processes, options, wires)
+        self._failover = failover or (lambda router: render_failover(router, options))
+        self.delegations = Delegations(supervisor, options, port_holds)
         self._state = Path(options.state_path)
 
     def fifo(self, router_id: str) -> Path:
-        """Where keepalived writes whether this host is active."""
+        """keepalived writes its VRRP state here."""
         return self._state / HA / router_id / FIFO
 
     async def release(self, router: Router) -> None:
-        """Before a router is made: a keepalived that it has no more takes along the addresses that it had set."""
-        if moving_part(router, self._options) is None:
-            await self._end_keepalived(router.id)
+        """Before the router is applied: stop a keepalived that it no longer has, which removes the addresses it set."""
+        if self._failover(router) is None:
+            await self._stop_keepalived(router.id)
 
     async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> None:
-        """What should run for the router here.
+        """Start, reload or stop the router's daemons.
 
-        Only the active host of an HA router announces prefixes; a distributed router's ports are on every host, and each
-        host announces them to its own instances.
-
-        Not `complete`: the router is from the cache. Daemons that are missing are started; one that runs keeps its
-        configuration, and ends only where a running keepalived says that the router is active elsewhere.
+        Only the active host of an HA router sends RAs; a distributed router's ports are on every host, and each host
+        sends RAs to its own instances. Not `complete`: the router is from the cache, so that missing daemons are
+        started and running ones stay as they are; radvd stops only where a running keepalived proves another host
+        active.
         """
-        moving = moving_part(router, self._options)
+        failover = self._failover(router)
         had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
-        if moving is not None:
-            directory = self._state / HA / router.id
-            directory.mkdir(parents=True, exist_ok=True)
+        if failover is not None:
             fifo = self.fifo(router.id)
-            if not fifo.exists():
+            fifo.parent.mkdir(parents=True, exist_ok=True)
+            if not fifo.exists():  # keepalived would write its state to a regular file
                 os.mkfifo(fifo, 0o600)
-            text = render_keepalived(moving, self._options, str(fifo))
-            daemon = self._keepalived(router.id, moving.namespace)
-            if not had_keepalived:
-                Path(daemon.log_file).unlink(missing_ok=True)  # what is in it is then of this start
-            await self._keep(daemon, self._keepalived_file(router.id), text, complete, heard_when=READY)
-        announces = active or router.distributed
-        text = render_radvd(router, self._options) if announces else ""
-        if text:
-            await self._keep(self._radvd(router.id), self._radvd_file(router.id), text, complete)
-        elif complete or (had_keepalived and not announces):
-            await self._end_radvd(router.id)
+            await self._supervisor.ensure(self._keepalived_service(router.id, failover), complete=complete)
+        sends_ras = active or router.distributed
+        radvd = self._radvd_service(router) if sends_ras else None
+        if radvd is not None:
+            await self._supervisor.ensure(radvd, complete=complete)
+        elif complete or (had_keepalived and not sends_ras):
+            await self._stop_radvd(router.id)
 
     def orphans(self) -> list[str]:
-        """HA routers whose keepalived has ended without us, as with a host that was lost. Blocking."""
+        """HA routers whose keepalived has exited without us, as after a reboot of the host. Blocking."""
         directory = self._state / HA
         known = [path.name for path in directory.iterdir()] if directory.is_dir() else []
         return [router_id for router_id in known if not self.has_keepalived(router_id)]
 
     def has_keepalived(self, router_id: str) -> bool:
-        """Whether it runs. Blocking."""
-        daemon = self._keepalived(router_id)
-        return self._processes.find(daemon.name, daemon.pid_file) is not None
+        """Whether it is running. Blocking."""
+        return self._supervisor.is_running(self._keepalived(router_id))
 
     def find(self, router: Router, *, active: bool) -> list[str]:
-        """What `ensure` would do, a line for each. Blocking."""
-        wanted = []
-        moving = moving_part(router, self._options)
-        if moving is not None:
-            text = render_keepalived(moving, self._options, str(self.fifo(router.id)))
-            wanted.append((self._keepalived(router.id, moving.namespace), self._keepalived_file(router.id), text))
-        if (active or router.distributed) and (text := render_radvd(router, self._options)):
-            wanted.append((self._radvd(router.id), self._radvd_file(router.id), text))
-        lines = []
-        for daemon, path, text in wanted:
-            if self._processes.find(daemon.name, daemon.pid_file) is None:
-                lines.append(f"start {daemon.name}")
-            elif _read(path) != text or _read(_loaded(path)) != _digest(text):
-                lines.append(f"load {path}")
-        return lines
+        """What `ensure` would start or reload, a line for each. Blocking."""
+        failover = self._failover(router)
+        lines = self._supervisor.plan(self._keepalived_service(router.id, failover)) if failover is not None else []
+        radvd = self._radvd_service(router) if active or router.distributed else None
+        return lines + (self._supervisor.plan(radvd) if radvd is not None else [])
 
     async def stop(self, router_id: str) -> None:
-        await self._end_radvd(router_id)
-        await self._end_keepalived(router_id)
+        await self._stop_radvd(router_id)
+        await self._stop_keepalived(router_id)
 
-    async def _keep(self, daemon: Daemon, path: Path, text: str, complete: bool, heard_when: str = "") -> None:
-        before = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
-        if before is not None and not complete and _read(path) != text:
-            return  # what it has loaded may be newer than the cache
-        await asyncio.to_thread(_write, path, text)
-        process = await self._watch.keep(daemon)
-        digest, loaded = _digest(text), _loaded(path)
-        if process == before and _read(loaded) != digest:
-            await until_it_hears(process, Path(daemon.log_file), heard_when)
-            await asyncio.to_thread(self._processes.send, process, signal.SIGHUP)
-        await asyncio.to_thread(_write, loaded, digest)
+    async def _stop_radvd(self, router_id: str) -> None:
+        directory, daemon = self._state / ADVERTISING, self._radvd(router_id)
+        # The configuration shows that one was started: most routers have no IPv6, and need no look at processes.
+        if (directory / f"{router_id}.radvd.conf").exists():
+            await self._supervisor.stop(daemon.name, pid_file=daemon.pid_file)
+            for path in directory.glob(f"{router_id}.radvd.*"):
+                path.unlink(missing_ok=True)
 
-    async def _end_radvd(self, router_id: str) -> None:
-        path = self._radvd_file(router_id)
-        if path.exists():
-            await self._watch.drop(f"radvd {router_id}", pid_file=self._radvd(router_id).pid_file)
-            for each in (path, _loaded(path), *(Path(name) for name in self._radvd_files(router_id))):
-                each.unlink(missing_ok=True)
-
-    def _radvd_files(self, router_id: str) -> tuple[str, ...]:
-        daemon = self._radvd(router_id)
-        return daemon.log_file, daemon.pid_file, str(self._state / ADVERTISING / f"{router_id}.radvd.own.pid")
-
-    async def _end_keepalived(self, router_id: str) -> None:
-        directory = self._state / HA / router_id
+    async def _stop_keepalived(self, router_id: str) -> None:
+        directory, daemon = self._state / HA / router_id, self._keepalived(router_id)
         if directory.exists():
-            await self._watch.drop(f"keepalived {router_id}", pid_file=self._keepalived(router_id).pid_file)
+            await self._supervisor.stop(daemon.name, pid_file=daemon.pid_file)
             for path in directory.iterdir():
                 path.unlink(missing_ok=True)
             directory.rmdir()
 
-    def _keepalived_file(self, router_id: str) -> Path:
-        return self._state / HA / router_id / "keepalived.conf"
-
-    def _radvd_file(self, router_id: str) -> Path:
-        return self._state / ADVERTISING / f"{router_id}.radvd.conf"
+    def _radvd_service(self, router: Router) -> Service | None:
+        text = render_radvd(router, self._options)
+        path = str(self._state / ADVERTISING / f"{router.id}.radvd.conf")
+        return Service(self._radvd(router.id), {path: text}) if text else None
 
     def _radvd(self, router_id: str) -> Daemon:
-        directory = self._state / ADVERTISING
-        own = str(directory / f"{router_id}.radvd.own.pid")
+        base = str(self._state / ADVERTISING / f"{router_id}.radvd")
         return Daemon(
             name=f"radvd {router_id}",
-            argv=("radvd", "-n", "-C", str(self._radvd_file(router_id)), "-p", own, "-m", "stderr"),
+            argv=("radvd", "-n", "-C", f"{base}.conf", "-p", f"{base}.own.pid", "-m", "stderr"),
             namespace=router_namespace(router_id),
-            pid_file=str(directory / f"{router_id}.radvd.pid"),
-            log_file=str(directory / f"{router_id}.radvd.log"),
+            pid_file=f"{base}.pid",
+            log_file=f"{base}.log",
         )
 
+    def _keepalived_service(self, router_id: str, failover: Failover) -> Service:
+        daemon = self._keepalived(router_id, failover.namespace)
+        path = str(self._state / HA / router_id / "keepalived.conf")
+        text = render_keepalived(failover, self._options, str(self.fifo(router_id)))
+        # The log is emptied: a line READY in it then is of this start.
+        clear = Path(daemon.log_file).unlink
+        return Service(daemon, {path: text}, reloadable_after=READY, before_start=lambda: clear(missing_ok=True))
+
     def _keepalived(self, router_id: str, namespace: str = "") -> Daemon:
-        """Without a namespace it is only looked for, or ended."""
+        """Without a namespace: only to look for it, or to stop it."""
         directory = self._state / HA / router_id
         return Daemon(
             name=f"keepalived {router_id}",
             argv=(
                 *("keepalived", "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),
-                *("--use-file", str(self._keepalived_file(router_id))),
+                *("--use-file", str(directory / "keepalived.conf")),
                 *("--pid", str(directory / "parent.pid"), "--vrrp_pid", str(directory / "vrrp.pid")),
             ),
             namespace=namespace,
             pid_file=str(directory / "keepalived.pid"),
             log_file=str(directory / "keepalived.log"),
         )
-
-
-async def until_it_hears(process: Process, log: Path, word: str) -> None:
-    """Until the daemon has said the word that it is ready, or must be, by its age."""
-    while word and _age(process) < YOUNG_SECONDS and word not in (_read(log) or ""):
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-def _age(process: Process) -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
-
-
-def _loaded(path: Path) -> Path:
-    return path.with_name(f"{path.name}.loaded")
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if _read(path) == text:
-        return
-    new = path.with_name(f"{path.name}.new")
-    new.touch(mode=0o600)
-    new.write_text(text)
-    new.replace(path)

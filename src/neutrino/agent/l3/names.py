@@ -1,11 +1,12 @@
-"""The names of namespaces and devices, as operators know them: a prefix, and the first eleven characters of a port's id."""
+"""Names of a router's namespaces and devices, as in Neutron: a prefix and the first eleven characters of a port's
+id."""
 
 from __future__ import annotations
 
 ROUTER, SNAT, FIP = "qrouter-", "snat-", "fip-"
 INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY = "qr-", "qg-", "ha-", "sg-", "fg-"
 TO_FIP, TO_ROUTER = "rfp-", "fpr-"
-_LENGTH = 14
+_LENGTH = 14  # one less than the kernel allows
 
 
 def device(prefix: str, port_id: str) -> str:
@@ -13,7 +14,7 @@ def device(prefix: str, port_id: str) -> str:
 
 
 def plugged(name: str) -> str:
-    """The end of a veth pair that is plugged into the bridge, by the name of the other."""
+    """The end of a veth pair that is plugged into the bridge, by the name of the end in the namespace."""
     return "tap" + name.partition("-")[2]
 
 
@@ -27,8 +28,3 @@ def snat_namespace(router_id: str) -> str:
 
 def fip_namespace(network_id: str) -> str:
     return FIP + network_id
-
-
-def router_of(namespace: str) -> str | None:
-    """The router whose namespace this is, if it is one's."""
-    return namespace.removeprefix(ROUTER) if namespace.startswith(ROUTER) else None

@@ -1,5 +1,5 @@
-"""The metadata role: instances ask 169.254.169.254 who they are, and Nova answers.
+"""The metadata role: instances request 169.254.169.254, and Nova answers.
 
-One process a host serves all namespaces (`proxy/`), and the role of the agent gives it what it needs (`role.py`): sockets
-that were opened inside the namespaces, and who has which address.
+One unprivileged proxy process per host serves all namespaces (`proxy/`); the role (`role.py`) gives it listening sockets
+opened inside the namespaces, and the instances with their addresses.
 """

@@ -1,4 +1,4 @@
-"""The metadata role from the configuration."""
+"""Builds the metadata role from the configuration."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from oslo_config import cfg
 
 from neutrino import private
 from neutrino.agent.config import RefusedToStart
-from neutrino.agent.dhcp.settings import Settings as DhcpSettings
-from neutrino.agent.metadata.messages import RateLimit, Settings, Timeouts
-from neutrino.agent.metadata.role import MetadataRole, Options
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
+from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
-from neutrino.agent.processes import ProcessWatch
-from neutrino.agent.role import Speaker
+from neutrino.agent.role import RoleFeed
+from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.model import agents
 
 NAME = "metadata"
-NOTE = "neutrino-metadata"
+MONITOR_FILE = "neutrino-metadata"
 NOBODY = "nobody"
 
 
-def build(conf: cfg.ConfigOpts, feed: Speaker, news: Callable[[], None]) -> MetadataRole:
+def build(conf: cfg.ConfigOpts, feed: RoleFeed, report_soon: Callable[[], None]) -> MetadataRole:
     namespaces = Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     return MetadataRole(
         feed,
         read_options(conf),
         daemon(conf),
-        ProcessWatch(processes, action=conf.agent.check_child_processes_action),
+        Supervisor(processes, action=conf.agent.check_child_processes_action),
         NamespaceSockets(namespaces, conf.metadata_backlog),
         describe(conf),
-        news,
+        report_soon,
     )
 
 
-def read_options(conf: cfg.ConfigOpts) -> Options:
-    return Options(
+def read_options(conf: cfg.ConfigOpts) -> MetadataOptions:
+    return MetadataOptions(
         host=conf.host,
         socket=os.path.abspath(conf.metadata_proxy_socket),
         metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
@@ -64,18 +64,18 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
     uid, gid = user_and_group(conf.metadata_proxy_user, conf.metadata_proxy_group)
     socket = Path(conf.metadata_proxy_socket).absolute()
     state = Path(conf.state_path).absolute()
-    for directory in (socket.parent, state):
+    for directory in (socket.parent, state):  # the proxy opens files here before it drops its privileges
         private.make_directory(directory, passable=True)
-    note = []
+    monitor = []
     if conf.monitor_file_dir:
         Path(conf.monitor_file_dir).mkdir(parents=True, exist_ok=True)
-        note = ["--monitor-file", str(Path(conf.monitor_file_dir).absolute() / NOTE)]
-        note += ["--monitor-interval", str(conf.monitor_file_interval)]
+        monitor = ["--monitor-file", str(Path(conf.monitor_file_dir).absolute() / MONITOR_FILE)]
+        monitor += ["--monitor-interval", str(conf.monitor_file_interval)]
     return Daemon(
         name=NAME,
         argv=(
             *(sys.executable, "-m", "neutrino.cli.main", "metadata", "--socket", str(socket)),
-            *("--user", str(uid), "--group", str(gid), *note),
+            *("--user", str(uid), "--group", str(gid), *monitor),
         ),
         pid_file=str(state / "metadata.pid"),
         log_file=str(state / "metadata.log"),
@@ -83,7 +83,7 @@ def daemon(conf: cfg.ConfigOpts) -> Daemon:
 
 
 def user_and_group(user: str, group: str) -> tuple[int, int]:
-    """Whom the process becomes; nobody, where an agent that is root is told nothing else."""
+    """The user and group of the proxy; by default nobody, or the agent's own user if that is not root."""
     if not user:
         found = pwd.getpwnam(NOBODY) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     else:
@@ -99,13 +99,13 @@ def user_and_group(user: str, group: str) -> tuple[int, int]:
         raise RefusedToStart(f"metadata_proxy_group={group}: there is no such group") from None
 
 
-def read_settings(conf: cfg.ConfigOpts) -> Settings:
+def read_settings(conf: cfg.ConfigOpts) -> ProxySettings:
     limit, times = conf.metadata_rate_limiting, conf.metadata_haproxy
     tls = conf.nova_metadata_protocol == "https"
     certificate = ""
     if tls and conf.nova_client_cert:
         certificate = _read(conf, "nova_client_cert") + _read(conf, "nova_client_priv_key")
-    return Settings(
+    return ProxySettings(
         nova_host=conf.nova_metadata_host,
         nova_port=conf.nova_metadata_port,
         tls=tls,

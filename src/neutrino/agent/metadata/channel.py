@@ -1,4 +1,4 @@
-"""A connection between agent and metadata process: whole messages, with descriptors, in order."""
+"""The control channel between agent and metadata proxy: whole messages with descriptors, in order."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import msgspec
 
 from neutrino.feed.address import short_path
 
-MOST_BYTES = 1 << 18
-MOST_DESCRIPTORS = 16
+MAX_BYTES = 1 << 18
+MAX_DESCRIPTORS = 16
 T = TypeVar("T")
 
 
 class ChannelClosed(Exception):
-    """The other side is gone, or does not speak as it should."""
+    """The peer is gone, or sent an invalid message."""
 
 
 class Channel(Generic[T]):
-    """`hears` reads what comes in. Close it when done."""
+    """`decoder` is for incoming messages. The user has to close the channel."""
 
-    def __init__(self, connection: socket.socket, hears: msgspec.json.Decoder[T]) -> None:
+    def __init__(self, connection: socket.socket, decoder: msgspec.json.Decoder[T]) -> None:
         connection.setblocking(False)
         self._socket = connection
-        self._decoder = hears
+        self._decoder = decoder
 
     async def send(self, message: msgspec.Struct, descriptors: Sequence[int] = ()) -> None:
         data = msgspec.json.encode(message)
@@ -36,17 +36,17 @@ class Channel(Generic[T]):
             try:
                 socket.send_fds(self._socket, [data], list(descriptors))
                 return
-            except BlockingIOError:
+            except BlockingIOError:  # the peer reads slowly
                 await self._ready(asyncio.get_running_loop().add_writer, asyncio.get_running_loop().remove_writer)
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
 
     async def receive(self) -> tuple[T, list[int]]:
-        """A message, with descriptors that are the caller's from now on."""
+        """The next message; the caller has to close its descriptors."""
         while True:
             try:
                 data, descriptors, _, _ = socket.recv_fds(
-                    self._socket, MOST_BYTES, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                    self._socket, MAX_BYTES, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
                 )
                 break
             except BlockingIOError:
@@ -54,13 +54,13 @@ class Channel(Generic[T]):
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
         if not data:
-            raise ChannelClosed("the other side has closed it")
+            raise ChannelClosed("closed by the peer")
         try:
             return self._decoder.decode(data), descriptors
         except msgspec.MsgspecError as error:
-            for descriptor in descriptors:
+            for descriptor in descriptors:  # the caller never gets them
                 os.close(descriptor)
-            raise ChannelClosed(f"what it says is not understood: {error}") from None
+            raise ChannelClosed(f"invalid message: {error}") from None
 
     async def _ready(self, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
         number, ready = self._socket.fileno(), asyncio.Event()
@@ -68,7 +68,7 @@ class Channel(Generic[T]):
         try:
             await ready.wait()
         finally:
-            if self._socket.fileno() == number:
+            if self._socket.fileno() == number:  # else `close` has removed it, and the number may be another file
                 remove(number)
 
     def close(self) -> None:
@@ -82,11 +82,11 @@ class Channel(Generic[T]):
 
 
 def listen(path: str) -> socket.socket:
-    """Where agents connect; for root, or whoever we are, alone. What a process that was killed has left is replaced."""
+    """The control socket, accessible only to our own user. The file of a killed process is replaced."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    before = os.umask(0o177)
+    before = os.umask(0o177)  # the mode must be right from the start, not only after a chmod
     try:
         with short_path(path) as short:
             made.bind(short)
@@ -97,8 +97,8 @@ def listen(path: str) -> socket.socket:
     return made
 
 
-def connect(path: str, hears: msgspec.json.Decoder[T]) -> Channel[T]:
-    """OSError if nobody listens there."""
+def connect(path: str, decoder: msgspec.json.Decoder[T]) -> Channel[T]:
+    """OSError if no process listens there."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         with short_path(path) as short:
@@ -106,4 +106,4 @@ def connect(path: str, hears: msgspec.json.Decoder[T]) -> Channel[T]:
     except BaseException:
         made.close()
         raise
-    return Channel(made, hears)
+    return Channel(made, decoder)

@@ -1,7 +1,8 @@
-"""What the agent and the metadata process say to each other, one packet of a Unix socket each. Pure.
+"""Messages between the agent and the metadata proxy: one packet of a Unix socket each. Pure.
 
-The process speaks first: what it listens on (`Has`, several), then `Hello`. An agent answers `Take` and is from then on
-the one that steers it; somebody who only looks says nothing. Descriptors travel with `Listen`, in the order of `sockets`.
+The proxy sends first: its listeners (`ListenerStates`, several), then `Hello`. An agent replies `TakeOver` and controls the
+proxy from then on; a client that only reads (`--dry-run`) sends nothing. Descriptors travel with `Listen`, in the order of
+`sockets`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ WELL_KNOWN_PORT: Final = 80
 
 SocketKind = Literal["ipv4", "ipv6", "netlink"]
 ANY_DEVICE: Final = ""
-MOST_PORTS: Final = 200  # in one message: a packet has room for a few hundred
-MOST_LISTENING: Final = 200
+MAX_PORTS: Final = 200  # in one message: a packet has room for a few hundred
+MAX_LISTENERS: Final = 200
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A port that may ask, and who it is to Nova."""
+    """A port of an instance, with the identity that Nova knows it by."""
 
     port_id: str
     network_id: str
@@ -32,10 +33,10 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """For each source: at most so many requests in so many seconds, twice."""
+    """Limits per source, in two windows: requests and seconds."""
 
-    versions: tuple[int, ...] = ()  # of the address that is asked; none: no limit
-    base: tuple[int, int] = (10, 10)  # requests, seconds
+    versions: tuple[int, ...] = ()  # IP versions that are limited; empty: none
+    base: tuple[int, int] = (10, 10)
     burst: tuple[int, int] = (10, 10)
 
 
@@ -47,8 +48,8 @@ class Timeouts(msgspec.Struct, frozen=True):
     keep_alive: float = 30
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """All that the operator says of it. Secrets and keys travel here, and are in no file of the process and no argument."""
+class ProxySettings(msgspec.Struct, frozen=True):
+    """The configuration. Secrets and keys are only sent here, never in a file or argument of the process."""
 
     nova_host: str = "127.0.0.1"
     nova_port: int = 8775
@@ -59,39 +60,39 @@ class Settings(msgspec.Struct, frozen=True):
     secret: str = ""
     timeouts: Timeouts = Timeouts()
     limit: RateLimit = RateLimit()
-    connections: int = 1024  # of one namespace at a time
+    connections: int = 1024  # of one namespace
 
     def __repr__(self) -> str:
-        return f"Settings({self.nova_host}:{self.nova_port})"  # it may be printed: secrets are not
+        return f"ProxySettings({self.nova_host}:{self.nova_port})"  # no secrets in logs
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Whose requests are answered in a namespace.
+    """The networks whose instances are served in a namespace.
 
-    The network of a source is that of the device its packets arrive by. An address says nothing of it: whoever may add
-    routes to a router can have the answers to another network's address sent to an instance of their own.
+    The network of a source is that of the device that its packets arrive by. An address alone proves nothing: a tenant
+    who may add routes to a router can direct the responses to another network's address to an own instance.
     """
 
-    links: dict[str, str]  # device, or ANY_DEVICE where there is only one, to its network
-    routed: tuple[str, ...] = ()  # further networks, whose instances ask through a router
-    project_id: str = ""  # of these networks, the instances of this project alone
+    links: dict[str, str]  # device, or ANY_DEVICE where there is only one → network
+    routed: tuple[str, ...] = ()  # further networks, whose instances come through a router
+    project_id: str = ""  # of `routed`, only instances of this project are served
 
     def network(self, device: str) -> str | None:
         return self.links.get(device, self.links.get(ANY_DEVICE))
 
 
-class Listening(msgspec.Struct, frozen=True):
-    """What the process has of a namespace: which one of that name, which sockets, and whose requests are answered."""
+class ListenerState(msgspec.Struct, frozen=True):
+    """The proxy's listeners in one namespace; its inode tells it from a deleted one of the same name."""
 
     inode: int
     port: int
-    ipv6: bool  # whether that was asked for; a host may have none
+    ipv6: bool  # whether that was requested; a host may have none
     sockets: tuple[SocketKind, ...]
     sources: Sources
 
 
-class Has(msgspec.Struct, frozen=True, tag="has"):
-    listening: dict[str, Listening]  # by key
+class ListenerStates(msgspec.Struct, frozen=True, tag="has"):
+    listening: dict[str, ListenerState]  # by namespace
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -99,23 +100,23 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     ports: int = 0
 
 
-class Take(msgspec.Struct, frozen=True, tag="take"):
-    """I am the agent, from now on."""
+class TakeOver(msgspec.Struct, frozen=True, tag="take"):
+    """The sender is the agent from now on; an earlier one is disconnected."""
 
 
 class Configure(msgspec.Struct, frozen=True, tag="configure"):
-    settings: Settings
+    settings: ProxySettings
 
 
 class Listen(msgspec.Struct, frozen=True, tag="listen"):
-    """In place of what is there under this key, if anything is."""
+    """Replaces existing listeners of the namespace `key`."""
 
     key: str
-    listening: Listening
+    listening: ListenerState
 
 
 class SetSources(msgspec.Struct, frozen=True, tag="sources"):
-    """The same sockets, but other sources are answered."""
+    """Keeps the sockets."""
 
     key: str
     sources: Sources
@@ -125,15 +126,15 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
     key: str
 
 
-class Ports(msgspec.Struct, frozen=True, tag="ports"):
-    """`begin`: what follows is all there is, up to `end`; what was known serves until then."""
+class UpdatePorts(msgspec.Struct, frozen=True, tag="ports"):
+    """`begin`: a snapshot of all ports follows, up to `end`; the old ones are served until then."""
 
     put: tuple[Instance, ...] = ()
     gone: tuple[str, ...] = ()
     step: Literal["", "begin", "end"] = ""
 
 
-Said = Has | Hello
-Asked = Take | Configure | Listen | SetSources | Close | Ports
-SAID: Final[msgspec.json.Decoder[Said]] = msgspec.json.Decoder(Said)
-ASKED: Final[msgspec.json.Decoder[Asked]] = msgspec.json.Decoder(Asked)
+ProxyMessage = ListenerStates | Hello
+AgentMessage = TakeOver | Configure | Listen | SetSources | Close | UpdatePorts
+PROXY_MESSAGES: Final[msgspec.json.Decoder[ProxyMessage]] = msgspec.json.Decoder(ProxyMessage)
+AGENT_MESSAGES: Final[msgspec.json.Decoder[AgentMessage]] = msgspec.json.Decoder(AgentMessage)

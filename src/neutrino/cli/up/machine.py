@@ -103,11 +103,11 @@ class Machine:
 
     def _issue_credential(self, server_files: Sequence[str]) -> None:
         """Issue a new credential at each start: the existing file may belong to another database or to other roles."""
+        from neutrino.server.backend import configuration
         from neutrino.server.config import database_url
         from neutrino.server.db import schema
         from neutrino.server.db.session import Database
         from neutrino.server.feed.credentials import Credentials
-        from neutrino.server.feed.main import configuration
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)

@@ -1,21 +1,24 @@
-"""Connections as values, and what can be done with them.
+"""Connections as values, the drivers of connection trackers, and the selection of connections to flush.
 
 There are two trackers on a host: the switch's, for ports that it filters itself (with the kernel's datapath this is the
-kernel's), and the kernel's, for ports that are filtered on a Linux bridge. Both tell connections apart by zone and by
-the addresses and ports of the first packet.
+kernel's), and the kernel's, for ports that are filtered on a Linux bridge. Both identify a connection by its zone and by
+the addresses and ports of its first packet.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
 
 ICMP, TCP, UDP, ICMPV6, SCTP = 1, 6, 17, 58, 132
 
 
 class ConntrackError(Exception):
-    """The connection tracker could not be asked, or refused a change."""
+    """The connection tracker cannot be reached, or rejected a change."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -31,23 +34,17 @@ class ConntrackFlush:
     port_min: int = -1  # of the first packet's destination; of ICMP, the type
     port_max: int = -1  # of ICMP, the code
 
-    def text(self) -> str:
-        """A line of a plan."""
-        protocol = "any protocol" if self.protocol < 0 else f"protocol {self.protocol}"
-        ports = "" if self.port_min < 0 else f" {self.port_min}:{self.port_max}"
-        return f"flush zone {self.zone} {self.direction} {self.local or 'any'} {self.remote or 'any'} {protocol}{ports}"
-
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Connection:
-    """A connection by its first packet. Of protocols without ports, both are 0."""
+    """A connection by its first packet. Both ports are 0 for protocols without ports."""
 
     zone: int
     family: int
     protocol: int
     source: str
     destination: str
-    source_port: int = 0  # of ICMP, the number that question and answer share
+    source_port: int = 0  # of ICMP, the id of request and reply
     destination_port: int = 0
     icmp_type: int = -1
     icmp_code: int = -1
@@ -56,15 +53,78 @@ class Connection:
 
 class Conntrack(Protocol):
     def flush(self, entries: Iterable[ConntrackFlush]) -> None:
-        """Forget the connections that any of the entries describes."""
+        """Remove the connections that any of the entries describes."""
         ...
 
 
 class MarkingConntrack(Conntrack, Protocol):
-    """A tracker whose connections can be looked at and marked."""
+    """A tracker whose connections can be read and marked."""
 
     def read(self, zones: Iterable[int]) -> tuple[Connection, ...]: ...
 
     def mark(self, connections: Iterable[Connection], mark: int) -> None:
-        """Mark connections; those that have ended meanwhile are left out."""
+        """Mark connections; those that have ended meanwhile are skipped."""
         ...
+
+
+_Place = tuple[int, int, str]
+"""Zone, family, direction."""
+
+
+class Selection:
+    """The connections that a number of flushes describe.
+
+    A group that loses its members gives a flush for each of them, and a tracker has many connections: flushes with a single
+    remote address are found by that address, and only the others are tried one after the other.
+    """
+
+    def __init__(self, entries: Iterable[ConntrackFlush]) -> None:
+        self._by_remote: defaultdict[tuple[_Place, str], list[ConntrackFlush]] = defaultdict(list)
+        self._others: defaultdict[_Place, list[ConntrackFlush]] = defaultdict(list)
+        zones = set()
+        for entry in entries:
+            zones.add(entry.zone)
+            place = (entry.zone, entry.family, entry.direction)
+            network = _network(entry.remote) if entry.remote else None
+            if network is not None and network.prefixlen == network.max_prefixlen:
+                self._by_remote[place, str(network.network_address)].append(entry)
+            else:
+                self._others[place].append(entry)
+        self.zones = tuple(sorted(zones))
+
+    def includes(self, connection: Connection) -> bool:
+        return self._seen_as("ingress", connection.destination, connection.source, connection) or self._seen_as(
+            "egress", connection.source, connection.destination, connection
+        )
+
+    def _seen_as(self, direction: str, local: str, remote: str, connection: Connection) -> bool:
+        place = (connection.zone, connection.family, direction)
+        named = self._by_remote.get((place, remote), ())
+        return any(holds(entry.local, local) and _same_kind(entry, connection) for entry in named) or any(
+            holds(entry.local, local) and holds(entry.remote, remote) and _same_kind(entry, connection)
+            for entry in self._others.get(place, ())
+        )
+
+
+@lru_cache(maxsize=65536)
+def holds(prefix: str, address: str) -> bool:
+    """Whether an address is in a prefix; an empty prefix has all addresses, one of the other family none."""
+    return not prefix or ip_address(address) in _network(prefix)
+
+
+@lru_cache(maxsize=65536)
+def _network(prefix: str) -> IPv4Network | IPv6Network:
+    return ip_network(prefix, strict=False)
+
+
+def _same_kind(entry: ConntrackFlush, connection: Connection) -> bool:
+    if entry.protocol < 0:
+        return True
+    return entry.protocol == connection.protocol and within(connection, entry.port_min, entry.port_max)
+
+
+def within(connection: Connection, low: int, high: int) -> bool:
+    """Whether a connection's destination port is in a range, or its ICMP type and code are these; -1 is any."""
+    if connection.protocol in (ICMP, ICMPV6):
+        return low in (-1, connection.icmp_type) and high in (-1, connection.icmp_code)
+    return low < 0 or low <= connection.destination_port <= (high if high >= 0 else low)

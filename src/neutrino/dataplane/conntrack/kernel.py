@@ -1,28 +1,37 @@
-"""The kernel's connections, for ports that are filtered on a Linux bridge.
+"""The kernel's connection tracker, for ports that are filtered on a Linux bridge, and for routers.
 
-They are read through the `conntrack` program, which prints thousands of them in the time that netlink in Python takes for a
-hundred, and changed through netlink, as the program cannot mark the connections of a zone. The library for that is loaded
-when there is the first one to change: it is a third of what an agent loads, and many hosts never need it.
+Connections are read through the `conntrack` program, which prints thousands of them in the time that netlink in Python
+takes for a hundred, and changed through netlink, as the program rejects a zone in an update. The messages are few and the
+format is the kernel's ABI, so they are packed here.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
-from socket import AF_INET, AF_INET6
-from typing import Any
 
-from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, Connection, ConntrackError, ConntrackFlush
-from neutrino.dataplane.conntrack.match import Selection
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, Connection, ConntrackError, ConntrackFlush, Selection
+from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.netlink.namespaces import Namespaces
 
-_WITHOUT_PORTS = (ICMP, ICMPV6)
-_GONE = 2  # ENOENT
-_FAMILIES = {4: AF_INET, 6: AF_INET6}
+_NETLINK_NETFILTER = 12
+_NEW, _DELETE = 0x100, 0x102  # IPCTNL_MSG_CT_NEW and _DELETE of NFNL_SUBSYS_CTNETLINK; a new one that exists is updated
+_REQUEST_ACK = 0x5
+_TUPLE_ORIG, _MARK, _ZONE = 1, 8, 18
+_TUPLE_IP, _TUPLE_PROTO = 1, 2
+_IP_ADDRESSES = {4: (1, 2), 6: (3, 4)}  # source, destination
+_PROTO_NUM, _SRC_PORT, _DST_PORT = 1, 2, 3
+_ICMP_FIELDS = {ICMP: (4, 5, 6), ICMPV6: (7, 8, 9)}  # id, type, code
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class KernelConntrack:
-    """Implements `MarkingConntrack`. `namespace` is the path of a network namespace; empty for the one we are in."""
+    """Implements `MarkingConntrack`. `namespace` is the path of a network namespace; empty for the current one."""
 
     def __init__(self, namespace: str = "", *, program: Sequence[str] = ("conntrack",), timeout: float = 60) -> None:
         self._namespace = namespace
@@ -32,8 +41,7 @@ class KernelConntrack:
     def flush(self, entries: Iterable[ConntrackFlush]) -> None:
         selection = Selection(entries)
         if selection.zones:
-            chosen = [entry for entry in self.read(selection.zones) if selection.includes(entry)]
-            self._change("del", chosen)
+            self._change(_DELETE, (entry for entry in self.read(selection.zones) if selection.includes(entry)))
 
     def read(self, zones: Iterable[int]) -> tuple[Connection, ...]:
         wanted = set(zones)
@@ -44,38 +52,22 @@ class KernelConntrack:
         return tuple(entry for entry in found if entry.zone in wanted)
 
     def mark(self, connections: Iterable[Connection], mark: int) -> None:
-        self._change("set", connections, mark=mark)
+        self._change(_NEW, connections, _attribute(_MARK, struct.pack("!I", mark)))
 
-    def _change(self, command: str, connections: Iterable[Connection], **values: int) -> None:
+    def _change(self, command: int, connections: Iterable[Connection], more: bytes = b"") -> None:
         chosen = list(connections)
-        if chosen:
-            self._change_some(command, chosen, **values)
-
-    def _change_some(self, command: str, connections: Iterable[Connection], **values: int) -> None:
-        from pyroute2.netlink.exceptions import NetlinkError
-
-        sockets: dict[int, Any] = {}
+        if not chosen:
+            return
+        directory, name = os.path.split(self._namespace)
         try:
-            for connection in connections:
-                family = connection.family
-                if family not in sockets:
-                    sockets[family] = self._open(_FAMILIES[family])
-                try:
-                    sockets[family].entry(command, zone=connection.zone, tuple_orig=_tuple(connection), **values)
-                except NetlinkError as error:
-                    if error.code != _GONE:  # it has ended by itself
-                        raise ConntrackError(f"conntrack: {command} {connection}: {error}") from error
-        except OSError as error:
+            with Namespaces(directory).run(name, _open) as netlink:
+                netlink.settimeout(self._timeout)
+                for connection in chosen:
+                    code = _request(netlink, command, connection, more)
+                    if code not in (0, errno.ENOENT):  # ENOENT: it has ended meanwhile
+                        raise ConntrackError(f"conntrack: {connection} cannot be changed: {os.strerror(code)}")
+        except (OSError, NetlinkError) as error:
             raise ConntrackError(f"conntrack: {error}") from error
-        finally:
-            for opened in sockets.values():
-                opened.close()
-
-    def _open(self, family: int) -> Any:
-        from pyroute2.netlink.nfnetlink.nfctsocket import NFCTSocket
-
-        where = {"netns": self._namespace} if self._namespace else {}
-        return NFCTSocket(nfgen_family=family, **where)
 
     def _run(self, arguments: list[str]) -> str:
         try:
@@ -85,29 +77,53 @@ class KernelConntrack:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConntrackError(f"conntrack: {error}") from error
         if done.returncode != 0:
-            raise ConntrackError(done.stderr.strip() or f"conntrack ended with {done.returncode}")
+            raise ConntrackError(done.stderr.strip() or f"conntrack exited with status {done.returncode}")
         return done.stdout
 
 
-def _tuple(connection: Connection) -> Any:
-    from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
+def _open() -> socket.socket:
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
 
-    values: dict[str, object] = {
-        "family": _FAMILIES[connection.family],
-        "saddr": connection.source,
-        "daddr": connection.destination,
-        "proto": connection.protocol,
-    }
-    if connection.protocol in _WITHOUT_PORTS:
-        values |= {"icmp_id": connection.source_port, "icmp_type": connection.icmp_type}
-        values |= {"icmp_code": connection.icmp_code}
+
+def _request(netlink: socket.socket, command: int, connection: Connection, more: bytes) -> int:
+    """Send one message and wait for its acknowledgement; the error number, 0 for none."""
+    zone = _attribute(_ZONE, struct.pack("!H", connection.zone))
+    header = struct.pack("=BBH", _FAMILIES[connection.family], 0, 0)
+    body = header + _tuple(connection) + zone + more
+    netlink.send(struct.pack("=IHHII", 16 + len(body), command, _REQUEST_ACK, 0, 0) + body)
+    code: int = struct.unpack_from("=i", netlink.recv(8192), 16)[0]
+    return -code
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
+
+
+def _nested(kind: int, *attributes: bytes) -> bytes:
+    return _attribute(kind | 0x8000, b"".join(attributes))
+
+
+def _tuple(connection: Connection) -> bytes:
+    """The tuple of the first packet, by which the kernel finds the connection."""
+    source, destination = _IP_ADDRESSES[connection.family]
+    protocol = [_attribute(_PROTO_NUM, struct.pack("B", connection.protocol))]
+    if connection.protocol in _ICMP_FIELDS:
+        number, kind, code = _ICMP_FIELDS[connection.protocol]
+        protocol.append(_attribute(number, struct.pack("!H", connection.source_port)))
+        protocol.append(_attribute(kind, struct.pack("B", connection.icmp_type)))
+        protocol.append(_attribute(code, struct.pack("B", connection.icmp_code)))
     elif connection.source_port or connection.destination_port:
-        values |= {"sport": connection.source_port, "dport": connection.destination_port}
-    return NFCTAttrTuple(**values)
+        protocol.append(_attribute(_SRC_PORT, struct.pack("!H", connection.source_port)))
+        protocol.append(_attribute(_DST_PORT, struct.pack("!H", connection.destination_port)))
+    addresses = (
+        _attribute(source, ip_address(connection.source).packed),
+        _attribute(destination, ip_address(connection.destination).packed),
+    )
+    return _nested(_TUPLE_ORIG, _nested(_TUPLE_IP, *addresses), _nested(_TUPLE_PROTO, *protocol))
 
 
 def parse_connections(dump: str) -> Iterator[Connection]:
-    """The lines of `conntrack -L -o extended`: the first packet's values stand before those of the answer."""
+    """The connections of `conntrack -L -o extended`, which prints the first packet's values before the reply's."""
     for line in dump.splitlines():
         words = line.split()
         if len(words) < 5 or words[0] not in ("ipv4", "ipv6"):

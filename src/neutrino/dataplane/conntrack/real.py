@@ -1,8 +1,7 @@
-"""The connections of the switch, by way of its control socket.
+"""The switch's connection tracker, over its control socket.
 
-The switch takes no prefixes, and a tuple with parts left out makes it go through all its connections for each command. So
-the connections of a zone are read once, those that a flush describes are chosen here, and each is forgotten by its exact
-tuple.
+The switch takes no prefixes, and for a partial tuple it goes through all its connections with each command. So the
+connections of a zone are read once, those to flush are selected here, and each is flushed by its exact tuple.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from neutrino.dataplane.conntrack.api import (
     Connection,
     ConntrackError,
     ConntrackFlush,
+    Selection,
 )
-from neutrino.dataplane.conntrack.match import Selection
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
 
-_DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 _NAMES = {"icmp": ICMP, "igmp": 2, "tcp": TCP, "udp": UDP, "dccp": 33, "icmpv6": ICMPV6, "sctp": SCTP, "udplite": 136}
 _PORTS = (TCP, UDP, SCTP)
 _LINE = re.compile(r"^(?P<protocol>\w+),orig=\((?P<orig>[^)]*)\),reply=\([^)]*\)(?P<rest>.*)$")
@@ -32,10 +30,10 @@ _GONE = "No such file or directory"
 
 
 class OvsConntrack:
-    """`run_directory` is where ovs-vswitchd keeps its sockets; `datapath` matters where the switch has several."""
+    """Implements `Conntrack`. `run_directory`: where ovs-vswitchd has its sockets; `datapath`: if it has several."""
 
     def __init__(self, run_directory: str = "", *, datapath: str = "", timeout: float = 30) -> None:
-        self._run_directory = run_directory or _DEFAULT_RUN_DIRECTORY
+        self._run_directory = run_directory or DEFAULT_RUN_DIRECTORY
         self._datapath = datapath
         self._timeout = timeout
 
@@ -50,7 +48,7 @@ class OvsConntrack:
                     dump = control.call("dpctl/dump-conntrack", *datapath, f"zone={zone}")
                     for connection in parse_connections(dump):
                         if selection.includes(connection):
-                            _forget(control, datapath, connection)
+                            _flush(control, datapath, connection)
         except ControlError as error:
             raise ConntrackError(str(error)) from error
 
@@ -60,15 +58,15 @@ class OvsConntrack:
         if len(known) <= 1:
             return ()
         if self._datapath not in known:
-            wanted = f"none of them is {self._datapath}" if self._datapath else "say which"
-            raise ConntrackError(f"the switch has the datapaths {', '.join(known)}: {wanted}")
+            wanted = f"none of them is {self._datapath}" if self._datapath else "the configuration does not name one"
+            raise ConntrackError(f"the switch has several datapaths, {', '.join(known)}: {wanted}")
         return (self._datapath,)
 
 
-def _forget(control: ControlConnection, datapath: tuple[str, ...], connection: Connection) -> None:
+def _flush(control: ControlConnection, datapath: tuple[str, ...], connection: Connection) -> None:
     if connection.protocol == ICMPV6:
-        # ovs-vswitchd aborts when told the tuple of an ICMPv6 connection on the userspace datapath. Such a connection is
-        # an echo: every answer follows a question, and the flows ask the rules for every question.
+        # ovs-vswitchd aborts on the tuple of an ICMPv6 connection of the userspace datapath. Such a connection is an echo:
+        # each reply follows a request, and every request needs a rule.
         return
     try:
         control.call("dpctl/flush-conntrack", *datapath, f"zone={connection.zone}", render_tuple(connection))
@@ -78,7 +76,7 @@ def _forget(control: ControlConnection, datapath: tuple[str, ...], connection: C
 
 
 def parse_connections(dump: str) -> Iterator[Connection]:
-    """The lines of `dpctl/dump-conntrack`."""
+    """The connections in the output of `dpctl/dump-conntrack`."""
     for line in dump.splitlines():
         found = _LINE.match(line.strip())
         if found is None:

@@ -1,1 +1,1 @@
-"""The kernel's packet filter by way of iptables and ipset: rules, sets of addresses, and bridges that pass through it."""
+"""The kernel's packet filter through iptables and ipset: rules, address sets, and the sysctls of br_netfilter."""

@@ -1,8 +1,8 @@
-"""Rules and sets of addresses as values, and what can be done with them.
+"""Rules and address sets as values, and the driver of iptables and ipset.
 
-Rules are changed by texts that `iptables-restore --noflush` takes: a chain that a text declares is made, or emptied if it
-is there, and what a text does not name stays. All of a text's changes to one table are in force at once, or none. Sets
-are changed by texts that `ipset restore` takes, line by line.
+Rules are changed by texts for `iptables-restore --noflush`: a chain that a text declares is created, or emptied if it
+exists; what a text does not name stays. A text changes one table in one transaction. Sets are changed by texts for `ipset
+restore`, line by line.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ipaddress import ip_network
 from typing import Protocol
 
 SETTINGS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")
-"""What sends packets that cross a Linux bridge through the filter; each network namespace has its own."""
+"""The sysctls that send packets across a Linux bridge through iptables; each network namespace has its own."""
 
 _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))')
 _TARGET = re.compile(r"(?:^| )(?:-j|-g|--jump|--goto) (\S+)")
 
 
 class IptablesError(Exception):
-    """The filter refused a change, or could not be asked."""
+    """The kernel rejected a change, or a program could not be run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What follows `-A chain`, as it was written or as the kernel's rules are printed."""
+    """A rule without its `-A chain`, as rendered or as iptables-save prints it."""
 
     text: str
 
@@ -38,7 +38,7 @@ class Rule:
 
     @property
     def target(self) -> str:
-        """The verdict, or the chain that it leads to."""
+        """The verdict, or the chain that the rule jumps to."""
         found = _TARGET.search(self.text)
         return found[1] if found else ""
 
@@ -61,7 +61,7 @@ class AddressSet:
 
 class Iptables(Protocol):
     def read_rules(self, family: int) -> Tables:
-        """The chains of every table that has any, those of others included."""
+        """The chains of all tables, those of other programs included."""
         ...
 
     def restore_rules(self, family: int, text: str) -> None: ...
@@ -69,18 +69,18 @@ class Iptables(Protocol):
     def read_sets(self) -> Mapping[str, AddressSet]: ...
 
     def restore_sets(self, text: str) -> None:
-        """Adding what is there and removing what is not is no error; a line that is refused ends the rest."""
+        """Adding an existing member or removing a missing one is no error. Lines after a rejected one are not applied."""
         ...
 
     def read_settings(self) -> Mapping[str, bool]:
-        """Whether each of SETTINGS is on; an error if this kernel has none."""
+        """Whether each of SETTINGS is on; an error if the kernel has no br_netfilter."""
         ...
 
     def enable(self, settings: Iterable[str]) -> None: ...
 
 
 def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
-    """What `iptables-save` prints."""
+    """The output of `iptables-save`."""
     tables: dict[str, dict[str, list[Rule]]] = {}
     chains: dict[str, list[Rule]] = {}
     for line in saved.splitlines():
@@ -95,7 +95,7 @@ def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
 
 
 def parse_sets(saved: str) -> dict[str, AddressSet]:
-    """What `ipset save` prints; sets of other things than addresses and prefixes are left out."""
+    """The output of `ipset save`, without sets of other types than addresses and prefixes."""
     found: dict[str, AddressSet] = {}
     members: dict[str, set[str]] = {}
     for line in saved.splitlines():
@@ -116,6 +116,6 @@ def parse_sets(saved: str) -> dict[str, AddressSet]:
 
 @lru_cache(maxsize=65536)
 def canonical_member(text: str) -> str:
-    """One spelling of an address or prefix: without the length of a single address."""
+    """The canonical text of an address or prefix: a single address has no length."""
     network = ip_network(text, strict=False)
     return str(network.network_address if network.prefixlen == network.max_prefixlen else network)

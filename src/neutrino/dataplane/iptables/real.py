@@ -1,4 +1,4 @@
-"""The filter of a real kernel, through iptables-save, iptables-restore and ipset."""
+"""The driver of a real kernel, through iptables-save, iptables-restore and ipset."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from neutrino.dataplane.iptables.api import (
-    SETTINGS,
-    AddressSet,
-    IptablesError,
-    Rule,
-    parse_rules,
-    parse_sets,
-)
+from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule, parse_rules, parse_sets
 
 _PREFIX = {4: "iptables", 6: "ip6tables"}
 _LINE_NUMBER = re.compile(r"line:? (\d+)")
-_LOCK_SECONDS = "10"  # how long to wait for others who change rules
+_LOCK_SECONDS = "10"  # to wait for other programs that change rules
 
 
 class RealIptables:
-    """Implements `Iptables`. `namespace` is the path of a network namespace; empty for the one we are in."""
+    """Implements `Iptables`. `namespace` is the path of a network namespace; empty for the current one."""
 
     def __init__(self, namespace: str = "", *, timeout: float = 60) -> None:
         self._enter = ["nsenter", f"--net={namespace}"] if namespace else []
@@ -47,7 +40,7 @@ class RealIptables:
 
     def enable(self, settings: Iterable[str]) -> None:
         for name in settings:
-            # Written inside the namespace: the file shows that of whoever opens it.
+            # Written by a process in the namespace: the file shows the setting of the namespace of whoever opens it.
             self._run(["tee", _file(name)], "1\n")
 
     def _run(self, command: list[str], text: str = "") -> str:
@@ -58,8 +51,8 @@ class RealIptables:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise IptablesError(f"{command[0]}: {error}") from error
         if done.returncode != 0:
-            told = (line.strip() for line in done.stderr.splitlines() if not line.startswith("Try "))
-            reason = "; ".join(filter(None, told)) or f"ended with {done.returncode}"
+            lines = (line.strip() for line in done.stderr.splitlines() if not line.startswith("Try "))
+            reason = "; ".join(filter(None, lines)) or f"exited with status {done.returncode}"
             raise IptablesError(f"{command[0]}: {reason}{_quoted(reason, text)}")
         return done.stdout
 
@@ -75,7 +68,7 @@ def _file(setting: str) -> str:
 
 
 def _quoted(reason: str, text: str) -> str:
-    """The line that an error speaks of: the programs say its number only."""
+    """The line of the input that an error message refers to by number."""
     found = _LINE_NUMBER.search(reason)
     lines = text.splitlines()
     if found is None or not 0 < int(found[1]) <= len(lines):

@@ -1,7 +1,7 @@
-"""Telling a link that an address is here now: gratuitous ARP, and unsolicited neighbour advertisements.
+"""Announces addresses on a link by gratuitous ARP and unsolicited neighbour advertisements.
 
-Whoever has talked to the address before sends to the MAC that had it then, until told. For IPv4 both forms are sent, a
-question and an answer about oneself, as there are switches and systems that heed only one of them.
+Without them, neighbours send to the MAC that had the address before until their cache expires. For IPv4 both a request
+and a reply are sent, because some switches and systems handle only one of them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _TARGET_LINK_ADDRESS = 2
 
 class Announcer(Protocol):
     def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
-        """Once for each address, without a prefix length. `router`: whoever has them forwards packets.
+        """Once for each address (without prefix length). `router` sets the router flag of neighbour advertisements.
 
-        The device must be up; NetlinkError otherwise.
+        NetlinkError if the device is not up.
         """
         ...
 
 
 def render_announcement(mac: bytes, address: str, *, router: bool = False) -> tuple[bytes, ...]:
-    """The frames to send."""
+    """The Ethernet frames of one announcement."""
     ip = ipaddress.ip_address(address)
     if ip.version == 4:
         ethernet = struct.pack("!6s6sH", _BROADCAST, mac, _ETH_ARP)
         head = struct.pack("!HHBB", 1, 0x0800, 6, 4)
-        # Of a question the target's MAC is unknown; an answer about oneself names oneself.
+        # In a request the target's MAC is empty; in a reply it is the sender's own.
         question = struct.pack("!H6s4s6s4s", _ARP_REQUEST, mac, ip.packed, bytes(6), ip.packed)
         answer = struct.pack("!H6s4s6s4s", _ARP_REPLY, mac, ip.packed, mac, ip.packed)
         return ethernet + head + question, ethernet + head + answer
@@ -78,5 +78,5 @@ class RealAnnouncer:
 
 
 def _packet_socket() -> socket.socket:
-    # Protocol 0: it only sends.
+    # Protocol 0: the socket receives nothing.
     return socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)

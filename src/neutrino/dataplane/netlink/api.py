@@ -1,10 +1,10 @@
-"""The driver of namespaces: what can be asked, and how it should be.
+"""The netlink driver: errors and the protocol.
 
-What is there is read as `values`; `changes` are values too, so that a plan can be printed before it is carried out. Each
-says how things should be, not what to do: applied twice, the second time changes nothing. The kernel knows no transaction
-over several of them: they are carried out in order, and the first that is refused ends it.
+Actual state is read as `values`; `changes` are values too, so that a plan can be printed before it is applied. Each
+change names the state to reach. The kernel has no transaction over several of them: they are applied in order, and the
+first that is refused ends it.
 
-The namespace `""` is the one that the agent itself is in.
+The namespace `""` is the agent's own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from neutrino.dataplane.netlink.changes import Change
-from neutrino.dataplane.netlink.values import Device, NamespaceState, Neighbour
+from neutrino.dataplane.netlink.values import Device, NamespaceState
 
 
 class NetlinkError(Exception):
-    """The kernel refused a change or a question. Of several changes, those before it are in force."""
+    """The kernel refused a request. Of several changes, those before it are in force."""
 
 
 class NamespaceMissing(NetlinkError):
@@ -27,20 +27,18 @@ class NamespaceMissing(NetlinkError):
 class Netlink(Protocol):
     """All calls may block for some milliseconds, and may be made from any thread."""
 
-    def namespaces(self) -> frozenset[str]:
-        """The names of those that have one."""
-        ...
+    def namespaces(self) -> frozenset[str]: ...
 
     def create_namespace(self, name: str) -> None:
-        """Nothing happens if it is there."""
+        """No error if it exists."""
         ...
 
     def delete_namespace(self, name: str) -> None:
-        """Take the name away; what is in it goes when no process is in it any more."""
+        """Removes the name; the kernel destroys the namespace when no process is in it any more."""
         ...
 
     def read(self, namespace: str, sysctls: Iterable[str] = ()) -> NamespaceState:
-        """`sysctls` that this kernel does not have are not in the answer."""
+        """`sysctls` that this kernel does not have are missing from the result."""
         ...
 
     def read_device(self, namespace: str, name: str) -> Device | None:
@@ -49,6 +47,10 @@ class Netlink(Protocol):
 
     def apply(self, namespace: str, changes: Iterable[Change]) -> None: ...
 
-    def read_learned(self, namespace: str) -> frozenset[Neighbour]:
-        """Who has which address, as the kernel has found out by asking."""
-        ...
+
+def check_sysctl(name: str) -> str:
+    """The name, if it is a path such as net/ipv4/ip_forward; ValueError otherwise."""
+    parts = name.split("/")
+    if parts[0] != "net" or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"{name}: not a path such as net/ipv4/ip_forward")
+    return name

@@ -1,9 +1,9 @@
-"""Named network namespaces, and doing something inside one.
+"""Named network namespaces, and running code inside one.
 
-A name is a file in a directory on which the namespace is mounted, as `ip netns` has it. A thread can be in another
-namespace than the rest of its process, and what it opens or starts there (a socket, a file under /proc/sys, a process)
-belongs to that namespace for good. So work inside a namespace is done by a thread made for it, which never has to find its
-way back: it ends. That takes a tenth of a millisecond, and nothing forks.
+A name is a file on which the namespace is mounted, as with `ip netns`. A thread can be in another namespace than the
+rest of its process, and a socket, a file under /proc/sys or a process that it opens or starts there belongs to that
+namespace for good. So code runs inside a namespace in a thread of its own, which ends there and never has to switch
+back. That takes a tenth of a millisecond, and nothing forks.
 """
 
 from __future__ import annotations
@@ -28,19 +28,17 @@ DIRECTORY = "/run/netns"
 _CLONE_NEWNET = 0x40000000
 _MS_BIND, _MS_REC, _MS_SHARED = 1 << 12, 1 << 14, 1 << 20
 _MNT_DETACH = 2
-_MOST_MOUNTS = 16  # of one name upon itself, which only a race between two creators leaves
+_MOST_MOUNTS = 16  # of one name over itself, which a race between two creators leaves
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Namespaces:
-    """`directory` is where the names are."""
-
     def __init__(self, directory: str = DIRECTORY) -> None:
         self.directory = directory
 
     def names(self) -> frozenset[str]:
-        """A name whose making was cut short, with no namespace on it, is not there."""
+        """Without files on which no namespace is mounted, as a creator that was killed leaves them."""
         try:
             return frozenset(entry.name for entry in os.scandir(self.directory) if _is_namespace(entry.path))
         except FileNotFoundError:
@@ -48,7 +46,7 @@ class Namespaces:
 
     def path(self, name: str) -> str:
         if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
-            raise NetlinkError(f"{name!r} is no name for a namespace")
+            raise NetlinkError(f"{name!r} is not a valid name of a namespace")
         return f"{self.directory}/{name}"
 
     def create(self, name: str) -> None:
@@ -59,11 +57,12 @@ class Namespaces:
                     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
                     _in_thread(lambda: _mount_new(path))
         except OSError as error:
-            raise NetlinkError(f"namespace {name} cannot be made: {error.strerror}") from error
+            raise NetlinkError(f"namespace {name} cannot be created: {error.strerror}") from error
 
     def delete(self, name: str) -> None:
         path = self.path(name)
         try:
+            # Until nothing is mounted: with a mount left, unlink would fail and the name could not be used again.
             for _ in range(_MOST_MOUNTS):
                 if _libc.umount2(os.fsencode(path), _MNT_DETACH) < 0:
                     break
@@ -74,15 +73,15 @@ class Namespaces:
             raise NetlinkError(f"namespace {name} cannot be deleted: {error.strerror}") from error
 
     def open(self, name: str) -> int:
-        """A descriptor that stands for the namespace; the caller closes it."""
+        """A file descriptor of the namespace; the caller closes it."""
         try:
-            # The host's is that of the process: its first thread is never anywhere else.
+            # The host's is that of the process: its main thread never enters another.
             return os.open(self.path(name) if name else "/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise NamespaceMissing(f"namespace {name} does not exist") from None
 
     def run(self, name: str, work: Callable[[], T]) -> T:
-        """What `work` answers or raises, done inside the namespace; the caller waits."""
+        """Runs `work` inside the namespace, and returns or raises what it does."""
         if name == HOST:
             return work()
         descriptor = self.open(name)
@@ -100,7 +99,7 @@ class Namespaces:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """The directory, made ready for mounts as `ip netns` does it; one creator at a time, in whatever process."""
+        """Locks the directory against other creators, also `ip netns`, and prepares it for mounts as that does."""
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -111,11 +110,11 @@ class Namespaces:
             os.close(descriptor)
 
     def _share(self) -> None:
-        """Namespaces named here are seen by processes with mounts of their own, and deleting one reaches them too."""
+        """Makes the mount shared: processes in other mount namespaces see namespaces created or deleted here."""
         directory = os.fsencode(self.directory)
         if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) == 0:
             return
-        if ctypes.get_errno() != errno.EINVAL:
+        if ctypes.get_errno() != errno.EINVAL:  # EINVAL: the directory is no mount point yet
             _raise()
         if _libc.mount(directory, directory, b"none", _MS_BIND | _MS_REC, None) < 0:
             _raise()
@@ -124,7 +123,7 @@ class Namespaces:
 
 
 def _mount_new(path: str) -> None:
-    """This thread's namespace becomes a new one, and gets the name."""
+    """Moves this thread into a new namespace and mounts that on the path."""
     if _libc.unshare(_CLONE_NEWNET) < 0:
         _raise()
     if _libc.mount(b"/proc/thread-self/ns/net", os.fsencode(path), b"none", _MS_BIND, None) < 0:

@@ -1,7 +1,6 @@
-"""What the kernel says of a namespace, as values.
+"""Reads a namespace by rtnetlink and decodes the messages into values.
 
-`Reader` asks on one socket, in the order in which the answers need each other: addresses and routes name devices by
-number. Everything below it takes messages apart.
+`Reader` dumps on one socket, devices first: addresses, routes, neighbours and qdiscs name devices by index.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 
 from neutrino.dataplane.netlink import constants as linux
-from neutrino.dataplane.netlink.values import Address, Device, Neighbour, Route, Rule
-from neutrino.dataplane.netlink.wire import (
+from neutrino.dataplane.netlink import tc
+from neutrino.dataplane.netlink.rtnetlink import (
     RouteSocket,
     as_number,
     as_text,
@@ -21,12 +20,12 @@ from neutrino.dataplane.netlink.wire import (
     read_attributes,
     text,
 )
+from neutrino.dataplane.netlink.values import Address, Device, Neighbour, Route, Rule
 
 LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
 ADDRESS = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
-ROUTE = struct.Struct(
-    "=BBBBBBBBI"
-)  # family, lengths of destination and source, tos, table, protocol, scope, type, flags
+# Family, lengths of destination and source, tos, table, protocol, scope, type, flags.
+ROUTE = struct.Struct("=BBBBBBBBI")
 RULE = struct.Struct("=BBBBBxxBI")  # family, lengths of destination and source, tos, table, action, flags
 NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
 
@@ -39,23 +38,19 @@ SCOPES = {
 _VERSIONS = {socket.AF_INET: 4, socket.AF_INET6: 6}
 _EVERYWHERE = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 nothing listens there
 _BITS = {socket.AF_INET: 32, socket.AF_INET6: 128}
-_LEARNED = linux.NUD_REACHABLE | linux.NUD_STALE | linux.NUD_DELAY | linux.NUD_PROBE
 _IPV6_METRIC = 1024  # what the kernel takes for 0
 
 _ANY_LINK = LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
 _NO_STATISTICS = number(linux.IFLA_EXT_MASK, linux.RTEXT_FILTER_SKIP_STATS)
 
-PlaceOf = Callable[[int], str | None]
-"""The number of another namespace, as this one counts them, to its name."""
-
 
 class Reader:
-    """`place_of` names the namespace in which the other end of a pair is; `here` is the name of this one."""
+    """`here` is the name of the namespace; `name_of` finds the name of another one by its id here."""
 
-    def __init__(self, route_socket: RouteSocket, here: str, place_of: PlaceOf) -> None:
+    def __init__(self, route_socket: RouteSocket, here: str, name_of: Callable[[int], str | None]) -> None:
         self._socket = route_socket
         self._here = here
-        self._place_of = place_of
+        self._name_of = name_of
         self._names: dict[int, str] = {}
         self._macs: dict[int, str] = {}
 
@@ -71,7 +66,7 @@ class Reader:
         return self._device(content, read_attributes(content, LINK.size)) if content else None
 
     def _link(self, question: bytes) -> bytes:
-        """The answer about one device; nothing where there is none, or where we may not look."""
+        """The answer about one device; empty where there is none, or it is in a namespace that we may not read."""
         try:
             return self._socket.get(linux.RTM_GETLINK, question + _NO_STATISTICS)
         except OSError:
@@ -80,7 +75,7 @@ class Reader:
     def _device(self, content: bytes, found: Mapping[int, bytes]) -> Device:
         _, _, index, flags, _ = LINK.unpack_from(content)
         kind = as_text(read_attributes(found.get(linux.IFLA_LINKINFO, b""), 0).get(linux.IFLA_INFO_KIND))
-        peer, place = self._peer(found) if kind == "veth" else ("", None)
+        peer, peer_namespace = self._peer(found) if kind == "veth" else ("", None)
         self._macs[index] = found.get(linux.IFLA_ADDRESS, b"").hex(":")
         return Device(
             name=as_text(found[linux.IFLA_IFNAME]),
@@ -89,9 +84,8 @@ class Reader:
             mtu=as_number(found.get(linux.IFLA_MTU)),
             up=bool(flags & linux.IFF_UP),
             carrier=bool(as_number(found.get(linux.IFLA_CARRIER))),
-            master=self._name(as_number(found.get(linux.IFLA_MASTER))),
             peer=peer,
-            peer_namespace=place,
+            peer_namespace=peer_namespace,
             alias=as_text(found.get(linux.IFLA_IFALIAS)),
             index=index,
         )
@@ -101,13 +95,15 @@ class Reader:
         elsewhere = found.get(linux.IFLA_LINK_NETNSID)
         if elsewhere is None:
             return self._name(index), self._here
-        (place,) = struct.unpack("=i", elsewhere)
-        if place < 0:
-            return "", None  # in a namespace that is going
-        answer = self._link(LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0) + number(linux.IFLA_TARGET_NETNSID, place))
+        (namespace_id,) = struct.unpack("=i", elsewhere)
+        if namespace_id < 0:
+            return "", None  # its namespace is being deleted
+        answer = self._link(
+            LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0) + number(linux.IFLA_TARGET_NETNSID, namespace_id)
+        )
         if not answer:
-            return "", None  # it went meanwhile
-        return as_text(find_attribute(answer, LINK.size, linux.IFLA_IFNAME)), self._place_of(place)
+            return "", None  # deleted since this end was listed
+        return as_text(find_attribute(answer, LINK.size, linux.IFLA_IFNAME)), self._name_of(namespace_id)
 
     def _name(self, index: int) -> str:
         if index and index not in self._names:
@@ -125,18 +121,14 @@ class Reader:
         packed = found.get(linux.IFA_LOCAL) or found.get(linux.IFA_ADDRESS)
         if packed is None or index not in self._names or family not in _VERSIONS:
             return None
-        flags = as_number(found.get(linux.IFA_FLAGS))
-        preferred = as_number(found[linux.IFA_CACHEINFO][:4]) if linux.IFA_CACHEINFO in found else 1
+        flags = as_number(found.get(linux.IFA_FLAGS))  # the header's flags have no room for newer ones
         ipv6 = family == socket.AF_INET6
         return Address(
             device=self._names[index],
             address=f"{socket.inet_ntop(family, packed)}/{length}",
             scope=SCOPES.get(scope, str(scope)),
             nodad=ipv6 and bool(flags & linux.IFA_F_NODAD),
-            deprecated=preferred == 0,
             by_kernel=_by_kernel(packed, flags if ipv6 else 0, found.get(linux.IFA_PROTO), self._macs.get(index, "")),
-            tentative=ipv6 and bool(flags & linux.IFA_F_TENTATIVE),
-            duplicate=ipv6 and bool(flags & linux.IFA_F_DADFAILED),
         )
 
     def read_routes(self) -> frozenset[Route]:
@@ -151,6 +143,7 @@ class Reader:
 
     def _route(self, content: bytes) -> Route | None:
         family, length, _, _, table, protocol, _, type_, flags = ROUTE.unpack_from(content)
+        # Cloned routes are the cache of IPv6 (path MTUs, redirects).
         if type_ != linux.RTN_UNICAST or flags & linux.RTM_F_CLONED or family not in _VERSIONS:
             return None
         found = read_attributes(content, ROUTE.size)
@@ -170,19 +163,36 @@ class Reader:
         contents = self._socket.list(linux.RTM_GETRULE, RULE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0))
         return frozenset(found for found in map(_rule, contents) if found is not None)
 
-    def read_neighbours(self, *, learned: bool = False) -> frozenset[Neighbour]:
+    def read_neighbours(self) -> frozenset[Neighbour]:
+        """The permanent ones."""
         neighbours = set()
         for content in self._socket.list(linux.RTM_GETNEIGH, NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
             family, index, state, _, _ = NEIGHBOUR.unpack_from(content)
             found = read_attributes(content, NEIGHBOUR.size)
-            if state & (_LEARNED if learned else linux.NUD_PERMANENT) and index in self._names and family in _VERSIONS:
+            if state & linux.NUD_PERMANENT and index in self._names and family in _VERSIONS:
                 mac = found.get(linux.NDA_LLADDR, b"").hex(":")
                 neighbours.add(Neighbour(self._names[index], _ip(family, found.get(linux.NDA_DST)), mac))
         return frozenset(neighbours)
 
+    def read_tc(self) -> frozenset[tc.TcItem]:
+        """One dump where no device has a qdisc of ours; classes and filters are asked for below those alone."""
+        found: set[tc.TcItem | None] = set()
+        for content in self._socket.list(linux.RTM_GETQDISC, tc.TC_MESSAGE.pack(0, 0, 0, 0, 0)):
+            index = tc.TC_MESSAGE.unpack_from(content)[1]
+            name = self._names.get(index, "")
+            qdisc = tc.decode_qdisc(content, name) if name else None
+            if qdisc is None:
+                continue
+            found.add(qdisc)
+            body = tc.TC_MESSAGE.pack(0, index, 0, qdisc.handle << 16, 0)
+            found |= {tc.decode_class(each, name) for each in self._socket.list(linux.RTM_GETTCLASS, body)}
+            found |= {tc.decode_filter(each, name) for each in self._socket.list(linux.RTM_GETTFILTER, body)}
+        return frozenset(each for each in found if each is not None)
+
 
 def _rule(content: bytes) -> Rule | None:
     family, to_length, from_length, _, table, action, flags = RULE.unpack_from(content)
+    # Inverted rules and those that drop are not ours, and `Rule` cannot represent them.
     if action != linux.FR_ACT_TO_TBL or family not in _VERSIONS or flags & linux.FIB_RULE_INVERT:
         return None
     found = read_attributes(content, RULE.size)
@@ -211,7 +221,7 @@ _LOOPBACK = bytes(15) + b"\1"
 
 
 def _by_kernel(packed: bytes, flags: int, protocol: bytes | None, mac: str) -> bool:
-    """Whether nobody asked for the address. Kernels from 5.18 say so themselves; of older ones it is worked out."""
+    """Whether the kernel added the address by itself. Kernels from 5.18 report it; for older ones it is inferred."""
     if flags & (linux.IFA_F_TEMPORARY | linux.IFA_F_STABLE_PRIVACY | linux.IFA_F_MANAGETEMPADDR):
         return True
     if protocol is not None:
@@ -222,7 +232,7 @@ def _by_kernel(packed: bytes, flags: int, protocol: bytes | None, mac: str) -> b
 
 
 def link_local(mac: str) -> bytes:
-    """The address that the kernel makes from a MAC."""
+    """The IPv6 link-local address that the kernel derives from a MAC (EUI-64)."""
     octets = bytearray(bytes.fromhex(mac.replace(":", "")))
     if len(octets) != 6:
         return b""

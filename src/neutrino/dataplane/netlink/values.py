@@ -1,7 +1,7 @@
-"""What is in a network namespace, as values.
+"""The state of a network namespace, as values.
 
-Addresses are written as the kernel writes them, so that what is read compares with what was wanted: make values with
-`address`, `route`, `rule` and `neighbour`.
+Addresses are written as the kernel writes them, so that actual state compares equal with desired state: construct values
+with `address`, `route`, `rule` and `neighbour`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import dataclasses
 import ipaddress
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
+
+from neutrino.dataplane.netlink.tc import TcItem
 
 HOST = ""
-"""The namespace that the agent itself is in."""
+"""The agent's own namespace."""
 
 MAIN_TABLE = 254
 
 OURS = 78
-"""The protocol number of routes and rules that we make: by it they are known. Nobody else has registered it."""
+"""The protocol number of our routes and rules, by which they are recognised. Nobody else has registered it."""
 
 KERNEL = 2
-"""That of the routes which the kernel makes for addresses."""
+"""The protocol number of routes that the kernel adds with an address."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,26 +34,20 @@ class Device:
     mtu: int = 0
     up: bool = False
     carrier: bool = False
-    master: str = ""
     peer: str = ""  # the other end of a veth pair
-    peer_namespace: str | None = None  # where that is; None: in none that has a name here
+    peer_namespace: str | None = None  # of the other end; None: one without a name here
     alias: str = ""
-    tx_checksum: bool = True  # read for veth alone; others say True
+    tx_checksum: bool = True  # read for veth devices only
     index: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Address:
-    """Make it with `address`."""
-
     device: str
     address: str  # with its prefix length
     scope: str = "global"
-    nodad: bool = False  # IPv6: usable at once, without asking whether somebody has it
-    deprecated: bool = False  # preferred lifetime 0: for what is connected already, not for new connections
-    by_kernel: bool = dataclasses.field(default=False, compare=False)  # such as a link-local one: nobody asked for it
-    tentative: bool = dataclasses.field(default=False, compare=False)  # still asking whether somebody has it
-    duplicate: bool = dataclasses.field(default=False, compare=False)  # somebody has it: it is not in use
+    nodad: bool = False  # IPv6: usable at once, without duplicate address detection
+    by_kernel: bool = dataclasses.field(default=False, compare=False)  # such as a link-local one: the kernel added it
 
     @property
     def version(self) -> int:
@@ -62,14 +59,15 @@ RouteKey = tuple[int, str, int]
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Route:
-    """Make it with `route`. One with several next hops, which we never make, reads as one with neither via nor device."""
+    """Make it with `route`. One with several next hops, which we never make, reads as one with neither via nor
+    device."""
 
     destination: str
     device: str = ""
     via: str = ""
     table: int = MAIN_TABLE
-    metric: int = 0  # 0: what the kernel takes by itself
-    onlink: bool = False  # via is reached directly, though no address of ours says so
+    metric: int = 0  # 0: the kernel's default
+    onlink: bool = False  # via is on the link, though in no subnet of the device
     source: str = ""
     protocol: int = dataclasses.field(default=OURS, compare=False)
 
@@ -85,7 +83,7 @@ class Route:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Rule:
-    """Which table packets look in. Make it with `rule`. Rules that do anything else are others', and not read."""
+    """A policy rule that selects a routing table; rules with other actions are not read."""
 
     priority: int
     version: int = 4
@@ -100,8 +98,6 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Neighbour:
-    """Make it with `neighbour`."""
-
     device: str
     address: str
     mac: str
@@ -109,90 +105,59 @@ class Neighbour:
 
 @dataclasses.dataclass(frozen=True)
 class NamespaceState:
-    """All of a namespace at about one moment. Routes are those that lead somewhere (no local, no broadcast ones)."""
+    """Routes are unicast ones only; neighbours the permanent ones; `sysctls` those that were asked for."""
 
     devices: Mapping[str, Device] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     addresses: frozenset[Address] = frozenset()
     routes: frozenset[Route] = frozenset()
     rules: frozenset[Rule] = frozenset()
-    neighbours: frozenset[Neighbour] = frozenset()  # the permanent ones: what was set, not what was found out
-    sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))  # those asked for
+    neighbours: frozenset[Neighbour] = frozenset()
+    sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    tc: frozenset[TcItem] = frozenset()  # qdiscs other than the kernel's defaults, with their classes and filters
 
 
-# --- making values ---
+# --- canonical values: written as the kernel writes them ---
 
 _IPV6_METRIC = 1024  # what the kernel takes for 0
 
 
-def address(device: str, text: str, *, scope: str = "global", nodad: bool = False, deprecated: bool = False) -> Address:
-    """`text` with its prefix length. IPv6 addresses say themselves what their scope is; IPv4 knows no nodad."""
+def address(device: str, text: str, *, scope: str = "global", nodad: bool = False) -> Address:
+    """`text` with its prefix length. The scope of an IPv6 address follows from it; IPv4 has no DAD."""
     interface = ipaddress.ip_interface(text)
     if interface.version == 6:
         scope = "link" if interface.ip.is_link_local else "host" if interface.ip.is_loopback else "global"
-    return Address(device, str(interface), scope, nodad and interface.version == 6, deprecated)
+    return Address(device, str(interface), scope, nodad and interface.version == 6)
 
 
 def route(
-    destination: str,
-    device: str = "",
-    via: str = "",
-    *,
-    table: int = MAIN_TABLE,
-    metric: int = 0,
-    onlink: bool = False,
-    source: str = "",
-    protocol: int = OURS,
+    destination: str, device: str = "", via: str = "", *, metric: int = 0, source: str = "", **values: Any
 ) -> Route:
+    """`values` are further fields of `Route`."""
     network = ipaddress.ip_network(destination)
-    if network.version == 6 and metric == _IPV6_METRIC:
-        metric = 0
-    return Route(
-        destination=str(network),
-        device=device,
-        via=str(ipaddress.ip_address(via)) if via else "",
-        table=table,
-        metric=metric,
-        onlink=onlink,
-        source=str(ipaddress.ip_address(source)) if source else "",
-        protocol=protocol,
-    )
+    metric = 0 if network.version == 6 and metric == _IPV6_METRIC else metric
+    return Route(str(network), device, _ip(via), metric=metric, source=_ip(source), **values)
 
 
 def rule(
-    priority: int,
-    *,
-    version: int = 4,
-    source: str = "",
-    destination: str = "",
-    iif: str = "",
-    mark: int = 0,
-    mask: int = 0,
-    table: int = MAIN_TABLE,
-    protocol: int = OURS,
+    priority: int, *, version: int = 4, source: str = "", destination: str = "", mark: int = 0, **values: Any
 ) -> Rule:
-    """`version` need only be given where no prefix tells it."""
-    prefixes = [ipaddress.ip_network(text) for text in (source, destination) if text]
-    versions: set[int] = {prefix.version for prefix in prefixes} or {version}
+    """`version` is needed only where no prefix determines it; `values` are further fields of `Rule`."""
+    versions: set[int] = {ipaddress.ip_network(text).version for text in (source, destination) if text} or {version}
     if len(versions) > 1:
         raise ValueError(f"rule from {source} to {destination}: two IP versions")
-    return Rule(
-        priority=priority,
-        version=versions.pop(),
-        source=_prefix(source),
-        destination=_prefix(destination),
-        iif=iif,
-        mark=mark,
-        mask=mask or (0xFFFFFFFF if mark else 0),
-        table=table,
-        protocol=protocol,
-    )
+    values.setdefault("mask", 0xFFFFFFFF if mark else 0)
+    return Rule(priority, versions.pop(), _prefix(source), _prefix(destination), mark=mark, **values)
 
 
 def neighbour(device: str, text: str, mac: str) -> Neighbour:
-    return Neighbour(device, str(ipaddress.ip_address(text)), mac.lower())
+    return Neighbour(device, _ip(text), mac.lower())
+
+
+def _ip(text: str) -> str:
+    return str(ipaddress.ip_address(text)) if text else ""
 
 
 def _prefix(text: str) -> str:
-    """A prefix of length 0 matches everything, as none does."""
+    """Empty for a prefix of length 0, which matches everything."""
     network = ipaddress.ip_network(text) if text else None
     return str(network) if network is not None and network.prefixlen else ""

@@ -1,4 +1,4 @@
-"""Changes as requests to the kernel. What a change asks for and is there already is no error, nor is it changed."""
+"""Carries out changes by rtnetlink. A change that is in force already is no error."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ import struct
 from collections.abc import Iterator
 
 from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.changes import (
+    Change,
     DeleteAddress,
     DeleteDevice,
     DeleteNeighbour,
     DeleteRoute,
     DeleteRule,
+    DeleteTc,
     MoveDevice,
-    RenameDevice,
     SetAddress,
-    SetBridge,
     SetDevice,
     SetNeighbour,
     SetRoute,
     SetRule,
+    SetTc,
     SetVeth,
-    SocketChange,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.reading import ADDRESS, LINK, NEIGHBOUR, ROUTE, RULE, SCOPES, Reader
+from neutrino.dataplane.netlink.rtnetlink import RouteSocket, attribute, nested, number, text
 from neutrino.dataplane.netlink.values import Address, Neighbour, Route, Rule
-from neutrino.dataplane.netlink.wire import RouteSocket, attribute, nested, number, text
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SCOPE_NUMBERS = {name: value for value, name in SCOPES.items()}
 _REPLACE = linux.NLM_F_CREATE | linux.NLM_F_REPLACE
 _NEW = linux.NLM_F_CREATE | linux.NLM_F_EXCL
+# Messages that set traffic control; the type that deletes follows each.
+_TC_TYPES = {tc.Qdisc: linux.RTM_NEWQDISC, tc.Class: linux.RTM_NEWTCLASS, tc.Filter: linux.RTM_NEWTFILTER}
 
 
 class Writer:
@@ -49,11 +52,8 @@ class Writer:
         self._namespaces = namespaces
         self._indices: dict[str, int] = {}
 
-    def carry_out(self, change: SocketChange) -> None:
+    def carry_out(self, change: Change) -> None:
         match change:
-            case SetVeth() | SetBridge() | SetDevice() | RenameDevice() | MoveDevice() | DeleteDevice():
-                self._indices.clear()
-                self._device_change(change)
             case SetAddress(address):
                 self._socket.do(linux.RTM_NEWADDR, _REPLACE, self._address(address))
             case DeleteAddress(address):
@@ -75,22 +75,24 @@ class Writer:
             case DeleteNeighbour(neighbour):
                 with _tolerated(errno.ENOENT, errno.ENODEV):
                     self._socket.do(linux.RTM_DELNEIGH, 0, self._neighbour(neighbour))
+            case SetTc(item):
+                self._socket.do(_TC_TYPES[type(item)], _REPLACE, tc.encode(item, self._index(item.device)))
+            case DeleteTc(item):
+                with _tolerated(errno.ENOENT, errno.EINVAL, errno.ENODEV):
+                    body = tc.encode(item, self._index(item.device), delete=True)
+                    self._socket.do(_TC_TYPES[type(item)] + 1, 0, body)
+            case _:
+                self._device_change(change)
 
     # --- devices ---
 
-    def _device_change(
-        self, change: SetVeth | SetBridge | SetDevice | RenameDevice | MoveDevice | DeleteDevice
-    ) -> None:
+    def _device_change(self, change: Change) -> None:
+        self._indices.clear()  # a device of the same name may be another from now on
         match change:
             case SetVeth():
                 self._set_veth(change)
-            case SetBridge():
-                self._set_bridge(change)
             case SetDevice():
                 self._set_device(change)
-            case RenameDevice(name, new_name):
-                if _find(self._socket, name) or not _find(self._socket, new_name):
-                    self._rename(name, new_name)
             case MoveDevice(name, to):
                 self._move(name, to)
             case DeleteDevice(name):
@@ -98,11 +100,12 @@ class Writer:
                     self._socket.do(linux.RTM_DELLINK, 0, _link() + text(linux.IFLA_IFNAME, name))
 
     def _set_veth(self, change: SetVeth) -> None:
+        # Another device of that name is refused: deleting it could cut off what somebody else plugged.
         there = self._reader.read_device(change.name)
         if there is not None:
             where = (there.peer, there.peer_namespace)
             if there.kind != "veth" or where != (change.peer, change.peer_namespace):
-                raise NetlinkError(f"{change.name} is there, but as {there.kind or 'hardware'} with {where} behind it")
+                raise NetlinkError(f"{change.name} exists as {there.kind or 'hardware'} with peer {where}")
             return
         mtu = number(linux.IFLA_MTU, change.mtu) if change.mtu else b""
         mac = attribute(linux.IFLA_ADDRESS, _mac(change.mac)) if change.mac else b""
@@ -116,14 +119,6 @@ class Writer:
             body = _link() + text(linux.IFLA_IFNAME, change.name) + mac + mtu + info
             self._socket.do(linux.RTM_NEWLINK, _NEW, body)
 
-    def _set_bridge(self, change: SetBridge) -> None:
-        there = self._reader.read_device(change.name)
-        if there is not None and there.kind != "bridge":
-            raise NetlinkError(f"{change.name} is there, but as {there.kind or 'hardware'}")
-        if there is None:
-            info = nested(linux.IFLA_LINKINFO, text(linux.IFLA_INFO_KIND, "bridge"))
-            self._socket.do(linux.RTM_NEWLINK, _NEW, _link() + text(linux.IFLA_IFNAME, change.name) + info)
-
     def _set_device(self, change: SetDevice) -> None:
         flags, mask = (linux.IFF_UP if change.up else 0, linux.IFF_UP) if change.up is not None else (0, 0)
         attributes = b""
@@ -131,26 +126,11 @@ class Writer:
             attributes += attribute(linux.IFLA_ADDRESS, _mac(change.mac))
         if change.mtu:
             attributes += number(linux.IFLA_MTU, change.mtu)
-        if change.master is not None:
-            attributes += number(linux.IFLA_MASTER, self._index(change.master) if change.master else 0)
         if change.alias is not None:
             attributes += attribute(linux.IFLA_IFALIAS, change.alias.encode())
         index = self._index(change.name)
         if attributes or mask:
             self._socket.do(linux.RTM_NEWLINK, 0, _link(index, flags, mask) + attributes)
-
-    def _rename(self, name: str, new_name: str) -> None:
-        index = self._index(name)
-        body = _link(index) + text(linux.IFLA_IFNAME, new_name)
-        try:
-            self._socket.do(linux.RTM_NEWLINK, 0, body)
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            # Before 6.2 the kernel renamed no device that was up.
-            self._socket.do(linux.RTM_NEWLINK, 0, _link(index, 0, linux.IFF_UP))
-            self._socket.do(linux.RTM_NEWLINK, 0, body)
-            self._socket.do(linux.RTM_NEWLINK, 0, _link(index, linux.IFF_UP, linux.IFF_UP))
 
     def _move(self, name: str, to: str) -> None:
         index = _find(self._socket, name)
@@ -158,7 +138,7 @@ class Writer:
             with self._namespace(to) as there:
                 self._socket.do(linux.RTM_NEWLINK, 0, _link(index) + number(linux.IFLA_NET_NS_FD, there))
             return
-        with self._namespaces.run(to, RouteSocket) as elsewhere:
+        with contextlib.closing(self._namespaces.run(to, RouteSocket)) as elsewhere:
             if not _find(elsewhere, name):
                 raise _no_device(name)
 
@@ -188,12 +168,12 @@ class Writer:
         body += attribute(linux.IFA_LOCAL, interface.ip.packed) + attribute(linux.IFA_ADDRESS, interface.ip.packed)
         if only_key:
             return body
-        if interface.version == 4 and length < 31:
+        if interface.version == 4 and length < 31:  # a /31 or /32 has no broadcast address
             body += attribute(linux.IFA_BROADCAST, interface.network.broadcast_address.packed)
         if address.nodad:
             body += number(linux.IFA_FLAGS, linux.IFA_F_NODAD)
-        preferred = 0 if address.deprecated else linux.FOREVER
-        return body + attribute(linux.IFA_CACHEINFO, struct.pack("=IIII", preferred, linux.FOREVER, 0, 0))
+        # Without a lifetime, an address that was deprecated by hand would stay so.
+        return body + attribute(linux.IFA_CACHEINFO, struct.pack("=IIII", linux.FOREVER, linux.FOREVER, 0, 0))
 
     def _route(self, route: Route, *, delete: bool = False) -> bytes:
         network = ipaddress.ip_network(route.destination)
@@ -250,7 +230,7 @@ def _rule(rule: Rule, *, mark: bool) -> bytes:
 
 
 def _find(route_socket: RouteSocket, name: str) -> int:
-    """The number of a device, 0 if there is none of that name."""
+    """The index of a device, 0 if there is none of that name."""
     try:
         answer = route_socket.get(linux.RTM_GETLINK, _link() + text(linux.IFLA_IFNAME, name))
     except OSError as error:
@@ -275,7 +255,7 @@ def _mac(text: str) -> bytes:
 
 @contextlib.contextmanager
 def _tolerated(*numbers: int) -> Iterator[None]:
-    """Errors that mean that it is so already."""
+    """Ignores errors that mean that the change is in force already."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,8 @@
-"""A table of nftables as a value, what of it is there, and what can be done with it.
+"""Tables of nftables as values, their actual state, and the driver's protocol.
 
-One table in a namespace is ours, and nothing outside of it is looked at. A renderer writes it whole, as values; the driver
-puts it in the place of the one that was there, in one transaction. What changes often (floating IPs, members of groups) are
-elements of sets and maps, which can also be added and removed singly.
-
-How an agent without memory knows that a table is as it would render it: see `plan`.
+A table is rendered whole and replaces the actual one in one transaction. What changes often (floating IPs, members of
+groups) are elements of sets and maps, which are also added and removed one by one. `plan` compares a rendered table
+with the actual one.
 """
 
 from __future__ import annotations
@@ -18,8 +16,11 @@ from typing import Protocol
 
 from neutrino.dataplane.nft.elements import canonical_element
 
+TABLE = "neutrino"
+"""The name of our tables, one for each family. Others in the namespace are not touched."""
+
 RENDERED = "rendered"
-"""The name of an empty set of ours in the table, whose comment is the digest of what was rendered."""
+"""An empty set in each table; its comment is the digest of the rendered table."""
 
 
 class NftError(Exception):
@@ -28,7 +29,7 @@ class NftError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Hook:
-    """Where the kernel enters a chain."""
+    """Makes a chain a base chain: where in the kernel packets enter it."""
 
     type: str  # filter, nat, route
     hook: str  # prerouting, input, forward, output, postrouting
@@ -41,7 +42,7 @@ class Hook:
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """Rules as nft reads them, without comments: the driver marks each with one."""
+    """Rules in nft's language, without comments: each gets its checksum as one."""
 
     name: str
     rules: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ class Chain:
                 raise ValueError(f"chain {self.name}: a rule is one line without a comment: {rule}")
 
     def marks(self) -> tuple[str, ...]:
-        """What tells each rule from others. The place does not count: it is told by the order."""
+        """The checksum of each rule, in order."""
         return tuple(f"{zlib.crc32(rule.encode()):08x}" for rule in self.rules)
 
     def text(self) -> str:
@@ -92,13 +93,13 @@ def nft_set(name: str, type_: str, elements: Iterable[str] = (), *, flags: Itera
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """`declarations` are blocks as nft reads them, for what is neither chain nor set, such as a conntrack helper."""
+    """`declarations` are blocks in nft's language, for what is neither chain nor set, such as a conntrack helper."""
 
     chains: tuple[Chain, ...] = ()
     sets: tuple[Set, ...] = ()
     declarations: tuple[str, ...] = ()
     family: str = "inet"
-    name: str = "neutrino"
+    name: str = TABLE
 
     @property
     def path(self) -> str:
@@ -110,15 +111,15 @@ class Table:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def text(self) -> str:
-        """The transaction that puts it in the place of what is there."""
+        """The transaction that replaces the actual table."""
         rendered = _block(f"set {RENDERED}", ["type mark;", f'comment "{self.digest()}"'])
         blocks = [rendered, *self.declarations, *(each.text() for each in self.sets), *map(Chain.text, self.chains)]
-        # Naming it first makes the deletion succeed where there is none.
+        # Declaring the table first makes its deletion succeed where there is none.
         return f"table {self.path}\ndelete table {self.path}\n{_block(f'table {self.path}', blocks)}\n"
 
 
 def _block(head: str, lines: Iterable[str]) -> str:
-    """nft wants a line break before a closing brace."""
+    """A block of lines; nft requires a line break before the closing brace."""
     return "\n".join((f"{head} {{", *lines, "}"))
 
 
@@ -126,12 +127,12 @@ def _block(head: str, lines: Iterable[str]) -> str:
 class ChainState:
     hook: Hook | None = None
     marks: tuple[str, ...] = ()
-    """Of each rule in order; empty for one that has none, and is not ours."""
+    """The comment of each rule, in order; empty for a rule that was added by hand."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TableState:
-    """What of a table can be read back and compared."""
+    """The part of a table that can be read back and compared."""
 
     digest: str = ""
     chains: Mapping[str, ChainState] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
@@ -141,7 +142,7 @@ class TableState:
 
 @dataclasses.dataclass(frozen=True)
 class ElementChange:
-    """Elements of one set or map; one that is there already, or not there, is no error."""
+    """Elements of one set or map to add and remove; one that is so already is no error."""
 
     set: str
     add: frozenset[str] = frozenset()
@@ -153,20 +154,20 @@ class ElementChange:
 
 
 class Nft(Protocol):
-    """Namespaces by name, `""` for the agent's own. A table is named by its family and name, as `Table.path`."""
+    """Namespaces are given by name, `""` for the agent's own; tables by their `Table.path`. All calls block."""
 
-    def read(self, namespace: str, path: str) -> TableState | None:
-        """None where there is no such table."""
+    def read(self, namespace: str) -> Mapping[str, TableState]:
+        """All tables of ours, by path, in one run of nft."""
         ...
 
     def replace(self, namespace: str, table: Table) -> None:
-        """All of it at once, in the place of what was there."""
+        """Replaces the actual table in one transaction."""
         ...
 
     def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
-        """All of them at once. An element with another value than the one that is there takes its place."""
+        """In one transaction. A new value for a key replaces the old one."""
         ...
 
     def delete(self, namespace: str, path: str) -> None:
-        """Nothing happens if it is not there."""
+        """No error if there is none."""
         ...

@@ -1,8 +1,8 @@
-"""Elements of sets and maps in one form, whether we wrote them or nft's JSON did.
+"""The canonical form of elements of sets and maps, so that rendered elements compare equal with those in nft's JSON.
 
-`key` or `key : value`; parts of a concatenation are joined with ` . `. Addresses are as Python writes them, a prefix of one
-address is that address, protocols and marks are decimal numbers, names of devices are in quotes, as some would be words of
-nft's language otherwise.
+`key` or `key : value`; parts of a concatenation are joined with ` . `. Addresses are in Python's notation, a prefix of
+one address as that address, protocols and marks as decimal numbers, and device names in quotes, because some would be
+keywords of nft otherwise.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _side(value: Any) -> str:
         case str() | int():
             return str(value)
         case _:
-            return repr(value)  # of a kind that we never make: it equals nothing
+            return repr(value)  # of a kind that we never render: it equals nothing
 
 
 def type_from_json(found: dict[str, Any]) -> str:

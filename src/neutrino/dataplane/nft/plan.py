@@ -1,57 +1,70 @@
-"""Whether a table is as it would be rendered now, and if not, the least that makes it so. Pure.
+"""Plans the changes of a table: nothing, some elements, or all of it. Pure.
 
-The kernel does not give back the text that it was given, so texts are not compared. Instead
+The kernel does not return the text that it was given, so an agent without memory cannot compare texts. It compares
 
-* the table carries the digest of what was rendered, elements aside, as the comment of an empty set;
-* every rule carries a checksum of its text as its comment: one that was added, removed, moved or replaced by hand shows;
-* the hooks of chains and the elements of sets are compared as they are.
+* the digest of the rendered table without elements, which is the comment of the empty set `rendered`;
+* the checksum of each rule, which is its comment: a rule that was added, removed, moved or replaced by hand shows;
+* hooks of chains, and elements of sets, as they are.
 
-What cannot be seen is a rule that somebody replaced and gave our comment, or a changed flag of a set: nobody does that by
-accident. A digest or rule that differs means the whole table is put in place anew, which is one transaction and takes some
-20 ms; elements that differ are added and removed singly.
+A rule that was replaced by hand and given our comment, and a changed flag of a set, are not noticed. A difference in
+digest or rules replaces the whole table, one transaction of about 20 ms; elements are added and removed one by one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 
 from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Table, TableState
 
 
 @dataclasses.dataclass(frozen=True)
 class TablePlan:
-    """Either the whole table, with the reason, or some elements, or nothing."""
+    """The whole table with the reason, or some elements, or a table to delete, or nothing."""
 
+    path: str
     table: Table | None = None
     reason: str = ""
     elements: tuple[ElementChange, ...] = ()
+    delete: bool = False
 
     def __bool__(self) -> bool:
-        return self.table is not None or bool(self.elements)
+        return self.table is not None or self.delete or bool(self.elements)
 
     def text(self) -> str:
         if self.table is not None:
-            return f"replace table {self.table.path}: {self.reason}"
+            return f"replace table {self.path}: {self.reason}"
+        if self.delete:
+            return f"delete table {self.path}"
         return "\n".join(change.text() for change in self.elements)
+
+
+def plan_tables(desired: Iterable[Table], actual: Mapping[str, TableState]) -> tuple[TablePlan, ...]:
+    """The plans that are not empty; a table of ours that is not desired is deleted."""
+    wanted = {each.path: each for each in desired}
+    plans = [plan_table(each, actual.get(each.path)) for each in wanted.values()]
+    plans += [TablePlan(path, delete=True) for path in sorted(actual.keys() - wanted)]
+    return tuple(filter(None, plans))
 
 
 def plan_table(desired: Table, actual: TableState | None) -> TablePlan:
     reason = _reason(desired, actual)
     if reason or actual is None:
-        return TablePlan(desired, reason)
+        return TablePlan(desired.path, desired, reason)
     changes = (
         ElementChange(each.name, each.elements - there, there - each.elements)
         for each in desired.sets
         for there in (actual.elements.get(each.name, frozenset()),)
     )
-    return TablePlan(elements=tuple(change for change in changes if change.add or change.remove))
+    return TablePlan(desired.path, elements=tuple(change for change in changes if change.add or change.remove))
 
 
 def _reason(desired: Table, actual: TableState | None) -> str:
     if actual is None:
-        return "there is none"
+        return "it does not exist"
     if actual.digest != desired.digest():
-        return "another was rendered" if actual.digest else "it is not ours"
+        return "its rendering changed" if actual.digest else "it was not rendered by this agent"
+    # The same digest, but not the same table: somebody changed it since it was rendered.
     wanted = {each.name: ChainState(each.hook, each.marks()) for each in desired.chains}
     for name in sorted({*wanted, *actual.chains}):
         if wanted.get(name) != actual.chains.get(name):

@@ -1,7 +1,7 @@
-"""A flow as a value, and what can be done with the flows of a bridge.
+"""Flows and meters as values, and the driver of a host's bridges.
 
-A flow stands on a bridge under its key: table, priority and match. Whose it is, its cookie says: readers and writers
-name a cookie and a mask, and never see or touch what others have put there.
+A flow's key on a bridge is its table, priority and match. Its cookie tells whose it is: reads select by cookie and mask, so
+that flows of others are never seen or touched.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-from neutrino.dataplane.openflow.actions import canonical_actions
-from neutrino.dataplane.openflow.match import canonical_match
+from neutrino.dataplane.openflow.text import canonical_actions, canonical_match
 
 FlowKey = tuple[int, int, str]
 
 
 class OpenFlowError(Exception):
-    """The bridge refused a change, or could not be asked; nothing of the change is in force."""
+    """The switch rejected a change or cannot be reached; nothing of the change is in force."""
 
 
 class FlowsRejected(OpenFlowError):
-    """The switch rejected flows of a change and applied none of it; `reasons` has those that it named."""
+    """The switch rejected flows of a bundle and applied none of it; `reasons` has the flows that it named."""
 
     def __init__(self, message: str, reasons: Mapping[FlowKey, str] | None = None) -> None:
         super().__init__(message)
@@ -31,13 +30,35 @@ class FlowsRejected(OpenFlowError):
 
 @dataclasses.dataclass(frozen=True)
 class DatapathFeatures:
-    """What the datapath under a bridge can do, of that in which the kernel's and the userspace datapath differ."""
+    """Features of a bridge's datapath in which the kernel's and the userspace datapath differ."""
 
     nd_extension: bool = True  # set the reserved field and the type of the option of a neighbour discovery message
 
 
+class MetersRejected(OpenFlowError):
+    """The switch rejected some meters; the others are applied. `reasons` has the rejected ones by id."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__("; ".join(f"meter {number}: {reason}" for number, reason in sorted(reasons.items())))
+        self.reasons = reasons
+
+
+@dataclasses.dataclass(frozen=True)
+class Meter:
+    """A rate above which packets are dropped; in one band, as the kernel's datapath has no more."""
+
+    rate: int
+    unit: Literal["pktps", "kbps"] = "pktps"
+    burst: int = 0  # packets or kilobits; 0: the switch's default
+
+    def text(self) -> str:
+        """In the syntax of ovs-ofctl, without the id."""
+        burst, size = (",burst", f",burst_size={self.burst}") if self.burst else ("", "")
+        return f"{self.unit}{burst},band=type=drop,rate={self.rate}{size}"
+
+
 class Flow(NamedTuple):
-    """One flow, its texts in canonical form; make it with `flow`. Hosts have thousands: a tuple is compared quickly."""
+    """A flow with its texts in canonical form; create it with `flow`. A tuple, as hosts compare thousands of them."""
 
     table: int
     priority: int
@@ -52,7 +73,7 @@ class Flow(NamedTuple):
         return self[:3]
 
     def text(self) -> str:
-        """As ovs-ofctl reads it."""
+        """In the syntax of ovs-ofctl."""
         parts = [f"cookie={self.cookie:#x}", f"table={self.table}", f"priority={self.priority}"]
         if self.idle_timeout:
             parts.append(f"idle_timeout={self.idle_timeout}")
@@ -74,7 +95,7 @@ def flow(table: int, priority: int, match: str, actions: str, *, cookie: int = 0
     )
 
 
-# What stands before the match: numbers that are the flow's, then statistics and flags that are not.
+# Before the match: numbers of the flow, then statistics and flags, which are not part of it.
 _BEFORE_MATCH = re.compile(
     r"\s*(?:(cookie|table|priority|idle_timeout|hard_timeout)=(\w+)"
     r"|(?:duration|n_packets|n_bytes|idle_age|hard_age|importance)=[^,\s]*"
@@ -84,7 +105,7 @@ _BEFORE_MATCH = re.compile(
 
 
 def parse_flow(line: str) -> Flow:
-    """A line of `ovs-ofctl dump-flows`, or of what `Flow.text` wrote."""
+    """A flow from a line of `ovs-ofctl dump-flows` or of `Flow.text`."""
     head, _, actions = line.strip().partition(" actions=")
     numbers: dict[str, int] = {}
     start = 0
@@ -104,20 +125,30 @@ def parse_flow(line: str) -> Flow:
 
 
 class OpenFlow(Protocol):
-    """The flows of the bridges of one host."""
+    """The flows and meters of the bridges of one host."""
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
-        """The flows whose cookie, under the mask, is the one given."""
+        """The flows whose cookie equals this one under the mask."""
         ...
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
-        """How many these are; far cheaper than reading them."""
+        """The number of these flows; far cheaper than reading them."""
         ...
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
-        """Delete by key, then add or replace by key, all of it at once or not at all."""
+        """Delete by key, then add or replace by key, in one transaction."""
         ...
 
     def read_features(self, bridge: str) -> DatapathFeatures:
-        """What the bridge's datapath supports. It may be another after ovs-vswitchd was restarted."""
+        """The features of the bridge's datapath. They may change when ovs-vswitchd is restarted."""
+        ...
+
+    def read_meters(self, bridge: str) -> dict[int, Meter]:
+        """All meters of the bridge by id."""
+        ...
+
+    def apply_meters(
+        self, bridge: str, *, add: Mapping[int, Meter], change: Mapping[int, Meter], delete: Iterable[int]
+    ) -> None:
+        """Delete, change and add meters; MetersRejected if not all could be. Deleting one deletes the flows that use it."""
         ...

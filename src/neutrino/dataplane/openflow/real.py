@@ -1,40 +1,45 @@
-"""The flows of a real bridge, through ovs-ofctl.
+"""The flows and meters of a real bridge, through ovs-ofctl.
 
-One bundle is one transaction of the switch: a packet sees all of a change or none of it, and a flow that is refused
-undoes the rest. Flows go in on standard input, so their number has no limit. Flows with actions that the datapath cannot
-carry out are all named in the answer; of others, such as one too many for a table, the first alone.
+One bundle is one transaction of the switch: a packet sees all of a change or none of it, and a rejected flow undoes the
+rest. Flows are passed on standard input, so their number has no limit. The switch names all flows whose actions the
+datapath does not support; of other rejections, such as a full table, only the first. Meters cannot be part of a bundle.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
 from neutrino.dataplane.openflow.api import (
     DatapathFeatures,
     Flow,
     FlowKey,
     FlowsRejected,
+    Meter,
+    MetersRejected,
     OpenFlowError,
     parse_flow,
 )
+from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
 
-# The first version with bundles; flows read in one version and written in another would be spelled differently.
+# The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"
 _COUNT = re.compile(r"flow_count=(\d+)")
-_DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
 _ND_EXTENSION = re.compile(r"^nd_ext .*\[run time\]:true", re.MULTILINE)
 # Error OFPBAC_BAD_SET_ARGUMENT for: OFPT_FLOW_MOD (OF1.4) (xid=0x3): ADD table:21 priority=1,arp cookie:0x7 actions=…
 _REJECTED = re.compile(r"^Error (\w+) for: OFPT_FLOW_MOD .*?: ADD (.*?) ?actions=", re.MULTILINE)
 _TABLE = re.compile(r"table:(\d+)")
-_UNREADABLE = re.compile(r"^ovs-ofctl: -:(\d+): (.*)", re.MULTILINE)  # a line of what ovs-ofctl was given
+_UNREADABLE = re.compile(r"^ovs-ofctl: -:(\d+): (.*)", re.MULTILINE)  # a line of standard input
+# meter=40000 pktps burst bands=
+# type=drop rate=100 burst_size=10
+_METER = re.compile(r"meter=(\d+) (pktps|kbps)\b[^\n]*bands=\s*\ntype=drop rate=(\d+)(?: burst_size=(\d+))?")
+_METER_ERROR = re.compile(r"OFPT_ERROR .*?: (\w+)")
 
 
 class OvsOfctl:
-    """`run_directory` is where ovs-vswitchd keeps its sockets; empty for where it does so by default."""
+    """Implements `OpenFlow`. `run_directory`: where ovs-vswitchd has its sockets; empty: the default."""
 
     def __init__(
         self, run_directory: str = "", *, program: Sequence[str] = ("ovs-ofctl",), timeout: float = 60
@@ -52,37 +57,62 @@ class OvsOfctl:
         output = self._run(["dump-aggregate", self._address(bridge), f"cookie={cookie:#x}/{mask:#x}"])
         found = _COUNT.search(output)
         if found is None:
-            raise OpenFlowError(f"ovs-ofctl dump-aggregate said {output.strip()!r}")
+            raise OpenFlowError(f"ovs-ofctl dump-aggregate printed {output.strip()!r}, which has no flow_count")
         return int(found[1])
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
-        gone, new = [*delete], [*add]
-        lines = [*(_delete_line(flow) for flow in gone), *(f"add {flow.text()}" for flow in new)]
+        stale, new = [*delete], [*add]
+        lines = [*(_delete_line(flow) for flow in stale), *(f"add {flow.text()}" for flow in new)]
         if not lines:
             return
         try:
             self._run(["--bundle", "add-flows", self._address(bridge), "-"], "\n".join(lines) + "\n")
         except OpenFlowError as error:
-            reasons = _parse_rejections(str(error), new, first_line=len(gone) + 1)
+            reasons = _parse_rejections(str(error), new, first_line=len(stale) + 1)
             if reasons or "OFP" in str(error):
                 raise FlowsRejected(str(error), reasons) from error
             raise
 
     def read_features(self, bridge: str) -> DatapathFeatures:
-        """Those in force, by which the switch judges flows; `dpif/show-dp-features` shows them without restrictions."""
+        """The features in force. `dpif/show-dp-features` would show the datapath's own, without restrictions."""
         try:
-            path = control_socket(self._run_directory or _DEFAULT_RUN_DIRECTORY)
+            path = control_socket(self._run_directory or DEFAULT_RUN_DIRECTORY)
             with ControlConnection(path, self._timeout) as control:
-                said = control.call("dpif/set-dp-features", bridge, "nd_ext")  # without a value it sets nothing
+                output = control.call("dpif/set-dp-features", bridge, "nd_ext")  # without a value: no change
         except ControlError as error:
             raise OpenFlowError(f"the features of the datapath under {bridge} cannot be read: {error}") from error
-        return DatapathFeatures(nd_extension=_ND_EXTENSION.search(said) is not None)
+        return DatapathFeatures(nd_extension=_ND_EXTENSION.search(output) is not None)
+
+    def read_meters(self, bridge: str) -> dict[int, Meter]:
+        output = self._run(["dump-meters", self._address(bridge)])
+        return {
+            int(number): Meter(int(rate), "pktps" if unit == "pktps" else "kbps", int(burst or 0))
+            for number, unit, rate, burst in _METER.findall(output)
+        }
+
+    def apply_meters(
+        self, bridge: str, *, add: Mapping[int, Meter], change: Mapping[int, Meter], delete: Iterable[int]
+    ) -> None:
+        commands = [(number, "del-meter", "") for number in delete]
+        commands += [(number, "mod-meter", f",{meter.text()}") for number, meter in change.items()]
+        commands += [(number, "add-meter", f",{meter.text()}") for number, meter in add.items()]
+        reasons = {}
+        for number, command, text in commands:
+            try:
+                self._run([command, self._address(bridge), f"meter={number}{text}"])
+            except OpenFlowError as error:
+                found = _METER_ERROR.search(str(error))
+                if found is None:  # not an answer of the switch: it cannot be reached
+                    raise
+                reasons[number] = found[1]
+        if reasons:
+            raise MetersRejected(reasons)
 
     def _address(self, bridge: str) -> str:
         return f"unix:{self._run_directory}/{bridge}.mgmt" if self._run_directory else bridge
 
     def _run(self, arguments: list[str], text: str = "") -> str:
-        # Without --no-names it first asks the switch for the names of all ports and tables: a megabyte, for one flow.
+        # Without --no-names ovs-ofctl first reads the names of all ports and tables: a megabyte, for one flow.
         command = [*self._program, "-O", _VERSION, "--no-names", *arguments]
         try:
             done = subprocess.run(
@@ -101,7 +131,7 @@ def _delete_line(flow: Flow) -> str:
 
 
 def _parse_rejections(text: str, added: Sequence[Flow], first_line: int) -> dict[FlowKey, str]:
-    """The flows that an error message of ovs-ofctl names, with the reason: the switch's by their text, its own by line."""
+    """The flows in an error message of ovs-ofctl, with the reason. The switch quotes a flow, ovs-ofctl itself a line."""
     reasons = {_rejected_key(head): name for name, head in _REJECTED.findall(text)}
     for number, reason in _UNREADABLE.findall(text):
         place = int(number) - first_line
@@ -111,7 +141,7 @@ def _parse_rejections(text: str, added: Sequence[Flow], first_line: int) -> dict
 
 
 def _rejected_key(head: str) -> FlowKey:
-    """The key of a flow in the form of a flow modification: words for its table, match and cookie."""
+    """The key of a flow that is quoted as a flow modification: words for its table, match and cookie."""
     table = _TABLE.search(head)
     match = next((word for word in head.split() if not re.match(r"\w+:", word)), "")
     return parse_flow(f"table={table[1] if table else 0},{match} actions=drop").key

@@ -1,7 +1,7 @@
-"""Whether the switch lives: a connection to a bridge that is held open, and ends when ovs-vswitchd does.
+"""Liveness of ovs-vswitchd: an OpenFlow connection to a bridge that is held open and ends with the process.
 
-A restarted switch has no flows, and the database does not tell of it: its contents are the same as before. Asking now and
-then would leave ports dead for as long as the interval is. The end of a connection is known at once.
+A restarted switch has no flows, and its OVSDB does not change. Polling would leave ports without flows for as long as the
+interval; the end of a connection is noticed at once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class SwitchWatch(Protocol):
         ...
 
     async def gone(self, bridge: str) -> None:
-        """Return when it does so no more."""
+        """Return when the switch does not serve it any more."""
         ...
 
 
 class OvsWatch:
-    """`run_directory` is where ovs-vswitchd keeps its sockets."""
+    """`run_directory`: where ovs-vswitchd has its sockets."""
 
     def __init__(self, run_directory: str) -> None:
         self._run_directory = run_directory
@@ -55,7 +55,7 @@ class OvsWatch:
                 writer.close()
 
     async def _connect(self, bridge: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection over which both sides have greeted: the switch has the bridge and answers."""
+        """A connection after the OpenFlow hello of both sides: the switch serves the bridge."""
         reader, writer = await asyncio.open_unix_connection(f"{self._run_directory}/{bridge}.mgmt")
         try:
             writer.write(_HEADER.pack(_OPENFLOW_14, _HELLO, _HEADER.size, 1))

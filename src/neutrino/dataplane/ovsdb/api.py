@@ -1,7 +1,7 @@
-"""The configuration of Open vSwitch as values: what is there, what to change, and what has changed.
+"""The configuration of Open vSwitch as values: snapshots, changes and events.
 
-Changes are values too, so that a plan can be printed before it is carried out, and each says how things should be, not
-what to do: applied twice, the second time changes nothing. Keys of maps that a change does not name stay as they are.
+A change describes the desired state of a row, not a command: applied twice, the second time changes nothing. Keys of maps
+that a change does not name stay as they are. As changes are values, a plan can be printed before it is applied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from types import MappingProxyType
 from typing import Protocol
 
 NO_TAG = 0
-"""As the tag of a change: take the tag away."""
+"""As the tag of a change: remove the tag."""
+MARK = "neutrino"
+"""The key in `external_ids` that marks a row as ours; its value says what the row is for."""
+EXTENSION = "extension"
+"""The mark of rows that extensions contribute."""
+COLUMNS_KEY = "neutrino-columns"
+"""The key in an interface's `external_ids` that lists the columns set by `PortSettings`."""
 
 Strings = Mapping[str, str]
 
@@ -23,7 +29,7 @@ def _empty() -> Strings:
 
 
 class OvsdbError(Exception):
-    """The database refused a change or could not be reached; nothing of the change is in force."""
+    """The database rejected a transaction or cannot be reached; nothing of the transaction is in force."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +37,50 @@ class Interface:
     name: str
     type: str = ""
     ofport: int | None = None  # None while the switch has not given one; -1 where it could not
-    mac: str = ""
-    error: str = ""
     options: Strings = dataclasses.field(default_factory=_empty)
     external_ids: Strings = dataclasses.field(default_factory=_empty)
+
+
+@dataclasses.dataclass(frozen=True)
+class Queue:
+    other_config: Strings = dataclasses.field(default_factory=_empty)  # such as max-rate
+    dscp: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Qos:
+    """The traffic shaping of a port: packets that leave the switch through it."""
+
+    type: str  # such as linux-htb
+    other_config: Strings = dataclasses.field(default_factory=_empty)
+    queues: Mapping[int, Queue] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+
+
+SETTABLE = (
+    *("ingress_policing_rate", "ingress_policing_burst"),
+    *("ingress_policing_kpkts_rate", "ingress_policing_kpkts_burst"),
+)
+"""Columns of an interface that PortSettings may have, besides keys of its `other_config`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PortSettings:
+    """The settings of a port and its interface that are ours; those that others made are not seen or changed.
+
+    A column is one of SETTABLE, or `other_config:<key>`. The settings carry a mark (the interface's `external_ids` list the
+    columns, QoS and Queue rows have one of their own), so that they are removed when nobody wants them any more.
+    """
+
+    columns: Strings = dataclasses.field(default_factory=_empty)
+    qos: Qos | None = None
+
+    def text(self) -> str:
+        words = [f"{column}={value}" for column, value in sorted(self.columns.items())]
+        if self.qos is not None:
+            words.append(f"qos={self.qos.type} {_words(self.qos, 'other_config')}".strip())
+            for number, queue in sorted(self.qos.queues.items()):
+                words.append(f"queue {number} {_words(queue, 'other_config', 'dscp')}".strip())
+        return " ".join(words) or "none"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +90,8 @@ class Port:
     other_config: Strings = dataclasses.field(default_factory=_empty)
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     interfaces: tuple[Interface, ...] = ()  # more than one for a bond
+    settings: PortSettings = dataclasses.field(default_factory=PortSettings)
+    foreign_qos: bool = False  # it has a QoS row that is not ours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,18 +99,19 @@ class Bridge:
     name: str
     datapath_type: str = ""
     fail_mode: str = ""
-    protocols: tuple[str, ...] = ()
-    controllers: tuple[str, ...] = ()
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     ports: Mapping[str, Port] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """All that is configured, at one moment."""
+    """The whole configuration at one moment."""
 
     bridges: Mapping[str, Bridge] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
-    managers: frozenset[str] = frozenset()  # where the database is served to others, or goes to them
+    managers: frozenset[str] = frozenset()  # addresses where the database is served, or connects to
+    unused: frozenset[str] = (
+        frozenset()
+    )  # QoS and Queue rows of ours that no port uses: the switch does not collect them
 
     def interfaces(self) -> dict[str, tuple[str, Port, Interface]]:
         """Every interface by name, with its bridge and its port."""
@@ -79,19 +128,15 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True)
 class SetBridge:
-    """A bridge, made if it is not there. Empty values are left as they are; a controller is none of ours to have."""
+    """A bridge, created if missing. Empty values are left as they are."""
 
     name: str
     datapath_type: str = ""
     fail_mode: str = ""
-    protocols: tuple[str, ...] = ()
     external_ids: Strings = dataclasses.field(default_factory=_empty)
-    no_controllers: bool = False
 
     def text(self) -> str:
-        return (
-            f"set bridge {self.name} {_words(self, 'datapath_type', 'fail_mode', 'protocols', 'external_ids')}".strip()
-        )
+        return f"set bridge {self.name} {_words(self, 'datapath_type', 'fail_mode', 'external_ids')}".strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +149,9 @@ class DeleteBridge:
 
 @dataclasses.dataclass(frozen=True)
 class SetPort:
-    """A port with one interface of the same name, made if it is not there, unless `make` says otherwise.
+    """A port with one interface of the same name, created if missing unless `make` is false.
 
-    `external_ids` and `options` are the interface's; `tag` and `other_config` the port's. No tag given leaves it.
+    `external_ids` and `options` are the interface's; `tag` and `other_config` the port's. Without a tag, the tag stays.
     """
 
     bridge: str
@@ -116,8 +161,7 @@ class SetPort:
     options: Strings = dataclasses.field(default_factory=_empty)
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     other_config: Strings = dataclasses.field(default_factory=_empty)
-    ofport_request: int | None = None
-    make: bool = True  # False: one that is gone by now stays so
+    make: bool = True  # False: a port that was unplugged meanwhile is not created again
 
     def text(self) -> str:
         names = ("type", "tag", "options", "external_ids", "other_config")
@@ -135,7 +179,7 @@ class DeletePort:
 
 @dataclasses.dataclass(frozen=True)
 class SetManager:
-    """The database is served at this address, such as ptcp:6640:127.0.0.1, beside others."""
+    """An address at which the database is served, such as ptcp:6640:127.0.0.1; others stay."""
 
     target: str
 
@@ -143,7 +187,28 @@ class SetManager:
         return f"set manager {self.target}"
 
 
-Change = SetBridge | DeleteBridge | SetPort | DeletePort | SetManager
+@dataclasses.dataclass(frozen=True)
+class ConfigurePort:
+    """A port's settings become exactly these; of a port that is gone, nothing is done. QoS and queues change in place."""
+
+    name: str
+    settings: PortSettings
+
+    def text(self) -> str:
+        return f"configure port {self.name} {self.settings.text()}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteUnused:
+    """Delete QoS and Queue rows of ours that no port uses any more."""
+
+    rows: frozenset[str]
+
+    def text(self) -> str:
+        return f"delete {len(self.rows)} unused QoS and Queue rows"
+
+
+Change = SetBridge | DeleteBridge | SetPort | DeletePort | SetManager | ConfigurePort | DeleteUnused
 
 
 def _words(change: object, *names: str) -> str:
@@ -153,7 +218,7 @@ def _words(change: object, *names: str) -> str:
         if isinstance(value, Mapping):
             words += [f"{name}:{key}={value[key]}" for key in sorted(value)]
         elif value or (value == NO_TAG and name == "tag"):
-            words.append(f"{name}={','.join(value) if isinstance(value, tuple) else value}")
+            words.append(f"{name}={value}")
     return " ".join(words)
 
 
@@ -168,7 +233,7 @@ class What(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class InterfaceEvent:
-    """An interface came, went, or is another than before, such as when it got its ofport, or its port another tag."""
+    """An interface was added, removed or changed, such as when it got its ofport or its port another tag."""
 
     what: What
     bridge: str
@@ -180,7 +245,7 @@ Listener = Callable[[tuple[InterfaceEvent, ...]], None]
 
 
 def compare(before: Snapshot, after: Snapshot) -> tuple[InterfaceEvent, ...]:
-    """What has happened to interfaces between two moments; what is gone shows as it last was."""
+    """The events between two snapshots; a removed interface is shown as it last was."""
     old, new = before.interfaces(), after.interfaces()
     events = [InterfaceEvent(What.REMOVED, *old[name]) for name in sorted(old) if name not in new]
     for name in sorted(new):
@@ -195,15 +260,15 @@ class Ovsdb(Protocol):
     def read(self) -> Snapshot: ...
 
     def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
-        """All changes in one transaction. The number of a new port may come later, with an event.
+        """Commit all changes in one transaction. The ofport of a new port may come later, with an event.
 
-        `settle` is how many seconds to wait for the switch to have carried them out, and no error if it has not. A port
-        that is deleted and made again needs it: a switch that sees both at once keeps the device that it had.
+        `settle`: seconds to wait for the switch to apply them; a timeout is no error. Deleting a port and creating it again
+        needs it: a switch that sees both at once keeps the old device.
         """
         ...
 
     def subscribe(self, listener: Listener) -> None:
-        """Tell of every later event, from the driver's own thread: a listener notes it and returns."""
+        """Notify of all later events, in the driver's thread: a listener must return at once."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""A quick reader of JSON for the `ovs` library, in the place that it keeps for one.
+"""A fast JSON parser for the `ovs` library, installed as its optional C parser.
 
-The library comes with a parser in C where its headers were there when it was built, else with one that takes every
-character by itself: 0.2 s for the ports of a busy host. This one only looks for the end of a message and leaves the reading
-to the standard library.
+The library is built with a parser in C only where Open vSwitch's headers are installed; otherwise it parses character by
+character, 0.2 s for the ports of a busy host. This one only finds the end of a message and leaves the parsing to the
+standard library.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import re
 import sys
 from types import ModuleType
 
-_OUTSIDE = re.compile(r'["{}\[\]]')  # what matters outside of a string
+_OUTSIDE = re.compile(r'["{}\[\]]')  # significant characters outside of a string
 _INSIDE = re.compile(r'\\.?|"', re.DOTALL)  # and inside of one
 
 
 class Parser:
-    """As the library uses it: fed until it is done, then asked for what it has read."""
+    """The interface that the library expects: `feed` until `is_done`, then `finish`."""
 
     def __init__(self, check_trailer: bool = False) -> None:
         self._check_trailer = check_trailer
@@ -29,7 +29,7 @@ class Parser:
         self._done = False
 
     def feed(self, text: str) -> int:
-        """Take what belongs to this message; how many bytes that were."""
+        """Take the part of `text` that belongs to this message; its number of bytes."""
         if self._done:
             end = len(text) if self._check_trailer else 0
         else:
@@ -39,7 +39,7 @@ class Parser:
 
     def _find_end(self, text: str) -> int:
         if self._depth == 0 and text.lstrip()[:1] not in ("", "{", "["):
-            self._done = True  # this is no message, and has no end to wait for
+            self._done = True  # not a message: there is no end to wait for
             return len(text)
         at = 1 if self._escaped and text else 0
         self._escaped = False
@@ -57,14 +57,14 @@ class Parser:
                 if self._depth <= 0:
                     self._done = True
                     return at if not self._check_trailer else len(text)
-            elif len(sign) == 1:  # a backslash, and what it belongs to has not come yet
+            elif len(sign) == 1:  # a backslash at the end: the escaped character follows in the next text
                 self._escaped = True
 
     def is_done(self) -> bool:
         return self._done
 
     def finish(self) -> object:
-        """What was read; a text that says what is wrong with it otherwise."""
+        """The parsed message, or an error as text, as the library expects it."""
         try:
             read = json.loads("".join(self._parts))
         except ValueError as error:
@@ -73,7 +73,7 @@ class Parser:
 
 
 def install() -> None:
-    """Before the library is loaded, and not where it has its own."""
+    """Must be called before the library is imported; does nothing if it has its C parser."""
     import ovs
 
     if importlib.util.find_spec("ovs._json") is None:

@@ -1,67 +1,82 @@
-"""Open vSwitch's database, through its own replica kept by the `ovs` library in a thread of its own.
+"""Open vSwitch's database, through a replica that the `ovs` library keeps in a thread of its own.
 
-The database sends what changes as it changes; there is nothing to poll. The replica holds only the columns that we read,
-so that the counters of interfaces, which change all the time, wake nobody. A lost connection is made again by the library;
-what changed meanwhile arrives as one difference.
+The database pushes changes; nothing is polled. The replica has only the columns that we read, as the counters of
+interfaces change all the time. The library reconnects after a lost connection; the changes in between arrive as one update.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from neutrino.dataplane.ovsdb import json_parser
 
-# The `ovs` library loads eventlet where it finds one, which puts its own threads in the place of Python's.
+# The `ovs` library imports eventlet where it is installed, and then uses its green threads instead of Python's.
 sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]
 json_parser.install()
 
 from ovsdbapp import exceptions  # noqa: E402
-from ovsdbapp.backend.ovs_idl import connection, idlutils  # noqa: E402
+from ovsdbapp.backend.ovs_idl import command, connection, idlutils  # noqa: E402
 from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
 
 from neutrino.dataplane.ovsdb.api import (  # noqa: E402
+    COLUMNS_KEY,
+    EXTENSION,
+    MARK,
     NO_TAG,
+    SETTABLE,
+    Bridge,
     Change,
+    ConfigurePort,
     DeleteBridge,
     DeletePort,
+    DeleteUnused,
+    Interface,
     Listener,
     OvsdbError,
+    Port,
+    PortSettings,
+    Qos,
+    Queue,
     SetBridge,
     SetManager,
     SetPort,
     Snapshot,
     compare,
 )
-from neutrino.dataplane.ovsdb.reading import Reading  # noqa: E402
 
 _COLUMNS = {
     "Open_vSwitch": ["bridges", "manager_options", "cur_cfg", "next_cfg"],
     "Manager": ["target"],
-    "Bridge": ["name", "datapath_type", "fail_mode", "protocols", "controller", "external_ids", "ports"],
-    "Controller": ["target"],
-    "Port": ["name", "tag", "other_config", "external_ids", "interfaces"],
-    "Interface": ["name", "type", "ofport", "ofport_request", "mac_in_use", "error", "options", "external_ids"],
+    "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
+    "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
+    "Interface": [
+        *("name", "type", "ofport", "options", "other_config", "external_ids"),
+        *SETTABLE,
+    ],
+    "QoS": ["type", "other_config", "queues", "external_ids"],
+    "Queue": ["other_config", "dscp", "external_ids"],
 }
 
 
 class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
-    """Says when it has changed, once for all that one message from the database brought."""
+    """Calls `on_change` once for each message from the database, however many rows it changes."""
 
     on_change: Callable[[], None] | None = None
 
     def __init__(self, *arguments: Any) -> None:
-        self.reading = Reading()
+        self.cache = _RowCache()
         super().__init__(*arguments)
 
     def read(self) -> Snapshot:
-        bridges, managers = (list(self.tables[name].rows.values()) for name in ("Bridge", "Manager"))
-        return self.reading.read(bridges, managers)
+        names = ("Bridge", "Manager", "Port", "QoS", "Queue")
+        return self.cache.read({name: list(self.tables[name].rows.values()) for name in names})
 
     def carried_out(self) -> int:
-        """How far the switch is with what it was told."""
+        """The configuration number that the switch has applied."""
         return max((row.cur_cfg for row in list(self.tables["Open_vSwitch"].rows.values())), default=0)
 
     def run(self) -> bool:
@@ -71,21 +86,21 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         return changed
 
     def notify(self, event: Any, row: Any, updates: Any = None) -> None:
-        """Noted, and no more: a port may be there before its interface."""
-        self.reading.changed(row)
+        """Invalidates the row, and no more: it is called while the rows that a row refers to may be missing yet."""
+        self.cache.changed(row)
 
 
 class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
-    """One that ends when the database has it. The switch may be down for long; what it does with it, events tell."""
+    """A transaction that ends when the database has committed it: the switch, which applies it, may be down for long."""
 
-    number = 0  # the switch has carried it out when it says that it is this far, or further
+    number = 0  # the switch has applied it when its configuration number is this or higher
 
     def post_commit(self, txn: Any) -> None:
         self.number = txn.get_increment_new_value()
 
 
 class _Commands(impl_idl.OvsdbIdl):  # type: ignore[misc]
-    """The library's commands on a connection of their own: it would keep one for the whole process."""
+    """The library's commands on one connection of ours: by default it keeps one for the whole process."""
 
     ovsdb_connection = None
 
@@ -151,16 +166,13 @@ class RealOvsdb:
         match change:
             case SetBridge():
                 transaction.add(api.add_br(change.name, may_exist=True, datapath_type=change.datapath_type or None))
-                _set(api, transaction, "Bridge", change.name, _bridge_columns(change))
-                if change.no_controllers:
-                    transaction.add(api.db_clear("Bridge", change.name, "controller"))
+                columns = {"fail_mode": change.fail_mode, "external_ids": change.external_ids}
+                _set(api, transaction, "Bridge", change.name, columns)
             case DeleteBridge():
                 transaction.add(api.del_br(change.name, if_exists=True))
             case SetPort():
                 self._check_place(change)
                 attributes = {"type": change.type} if change.type else {}
-                if change.ofport_request is not None:
-                    attributes["ofport_request"] = change.ofport_request  # type: ignore[assignment]
                 if change.make:
                     transaction.add(api.add_port(change.bridge, change.name, may_exist=True, **attributes))
                 columns = {"type": change.type, "options": change.options, "external_ids": change.external_ids}
@@ -173,6 +185,10 @@ class RealOvsdb:
             case SetManager():
                 if change.target not in self.read().managers:
                     transaction.add(api.add_manager(change.target))
+            case ConfigurePort():
+                transaction.add(_ConfigurePort(api, change))
+            case DeleteUnused():
+                transaction.add(_DeleteUnused(api, change))
 
     def _check_place(self, change: SetPort) -> None:
         for bridge in self.read().bridges.values():
@@ -180,17 +196,163 @@ class RealOvsdb:
                 raise OvsdbError(f"port {change.name} is on bridge {bridge.name}")
 
 
-def _bridge_columns(change: SetBridge) -> dict[str, object]:
-    return {
-        "fail_mode": change.fail_mode,
-        "protocols": list(change.protocols),
-        "external_ids": change.external_ids,
-    }
-
-
 def _set(api: Any, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
-    """Set the columns that have a value; of a map, the keys that are given."""
+    """Set the columns that have a value; of a map, the given keys."""
     given = {column: value for column, value in columns.items() if value}
     for column, value in given.items():
         plain = dict(value) if hasattr(value, "items") else value
         transaction.add(api.db_set(table, name, (column, plain), if_exists=True))
+
+
+class _ConfigurePort(command.BaseCommand):  # type: ignore[misc]
+    def __init__(self, api: Any, change: ConfigurePort) -> None:
+        super().__init__(api)
+        self._change = change
+
+    def run_idl(self, txn: Any) -> None:
+        port = idlutils.row_by_value(self.api.idl, "Port", "name", self._change.name, None)
+        if port is not None:
+            for interface in port.interfaces:
+                self._set_columns(interface, self._change.settings.columns)
+            self._set_qos(txn, port, self._change.settings.qos)
+
+    def _set_columns(self, interface: Any, wanted: Mapping[str, str]) -> None:
+        for name in (*_columns(interface).keys() - wanted.keys(), *wanted):
+            column, _, key = name.partition(":")
+            if not key:
+                setattr(interface, column, int(wanted.get(name, 0)))
+            elif name in wanted:
+                interface.setkey(column, key, wanted[name])
+            else:
+                interface.delkey(column, key)
+        if wanted:
+            interface.setkey("external_ids", COLUMNS_KEY, ",".join(sorted(wanted)))
+        else:
+            interface.delkey("external_ids", COLUMNS_KEY)
+
+    def _set_qos(self, txn: Any, port: Any, wanted: Qos | None) -> None:
+        row = next((qos for qos in port.qos if _is_ours(qos)), None)
+        if wanted is None:
+            if row is not None:
+                port.qos = []
+                for each in (*row.queues.values(), row):
+                    each.delete()
+            return
+        row = row or txn.insert(self.api.idl.tables["QoS"])
+        queues = dict(getattr(row, "queues", {}))
+        for number in queues.keys() - wanted.queues.keys():
+            queues.pop(number).delete()
+        for number, queue in wanted.queues.items():
+            each = queues[number] = queues.get(number) or txn.insert(self.api.idl.tables["Queue"])
+            each.other_config, each.external_ids = dict(queue.other_config), {MARK: EXTENSION}
+            each.dscp = [] if queue.dscp is None else [queue.dscp]
+        row.type, row.other_config, row.external_ids = wanted.type, dict(wanted.other_config), {MARK: EXTENSION}
+        row.queues, port.qos = queues, [row]
+
+
+class _DeleteUnused(command.BaseCommand):  # type: ignore[misc]
+    def __init__(self, api: Any, change: DeleteUnused) -> None:
+        super().__init__(api)
+        self._rows = change.rows
+
+    def run_idl(self, txn: Any) -> None:
+        for table in ("QoS", "Queue"):
+            for row in list(self.api.idl.tables[table].rows.values()):
+                if str(row.uuid) in self._rows:
+                    row.delete()
+
+
+class _RowCache:
+    """Ports as values, each read again only after its row has changed.
+
+    The database sends an update for each port that is plugged, and a host has hundreds: reading all of them each time
+    would cost more than wiring them.
+    """
+
+    def __init__(self) -> None:
+        self._ports: dict[object, Port] = {}  # by the row's uuid
+        self._holders: dict[object, object] = {}  # the row of an interface, QoS or Queue, to that of its port
+
+    def changed(self, row: Any) -> None:
+        self._ports.pop(row.uuid, None)
+        self._ports.pop(self._holders.pop(row.uuid, None), None)
+
+    def read(self, tables: dict[str, list[Any]]) -> Snapshot:
+        known, self._ports = self._ports, {}  # deleted rows are in no bridge, so they leave the cache
+        bridges = {row.name: self._bridge(row, known) for row in tables["Bridge"]}
+        used = {qos.uuid for row in tables["Port"] for qos in row.qos}
+        used |= {queue.uuid for qos in tables["QoS"] if qos.uuid in used for queue in qos.queues.values()}
+        unused = (row for row in (*tables["QoS"], *tables["Queue"]) if _is_ours(row) and row.uuid not in used)
+        managers = frozenset(row.target for row in tables["Manager"])
+        return Snapshot(bridges, managers, frozenset(str(row.uuid) for row in unused))
+
+    def _bridge(self, row: Any, known: dict[object, Port]) -> Bridge:
+        ports = [self._port(port, known) for port in row.ports]
+        return Bridge(
+            name=row.name,
+            datapath_type=row.datapath_type,
+            fail_mode=_first(row.fail_mode) or "",
+            external_ids=dict(row.external_ids),
+            ports={port.name: port for port in ports},
+        )
+
+    def _port(self, row: Any, known: dict[object, Port]) -> Port:
+        port = known.get(row.uuid)
+        if port is None:
+            interfaces = row.interfaces
+            shaped = [each for qos in row.qos for each in (qos, *qos.queues.values())]
+            self._holders.update((part.uuid, row.uuid) for part in (*interfaces, *shaped))
+            port = _port(row, interfaces)
+        self._ports[row.uuid] = port
+        return port
+
+
+def _port(row: Any, interfaces: Iterable[Any]) -> Port:
+    return Port(
+        name=row.name,
+        tag=_first(row.tag),
+        other_config=dict(row.other_config),
+        external_ids=dict(row.external_ids),
+        interfaces=tuple(sorted((_interface(each) for each in interfaces), key=lambda each: each.name)),
+        settings=PortSettings(
+            {column: value for each in interfaces for column, value in _columns(each).items()},
+            next((_qos(qos) for qos in row.qos if _is_ours(qos)), None),
+        ),
+        foreign_qos=any(not _is_ours(qos) for qos in row.qos),
+    )
+
+
+def _is_ours(row: Any) -> bool:
+    return bool(row.external_ids.get(MARK) == EXTENSION)
+
+
+def _columns(interface: Any) -> dict[str, str]:
+    """The columns that we have set, as they are now."""
+    found = {}
+    for name in filter(None, interface.external_ids.get(COLUMNS_KEY, "").split(",")):
+        column, _, key = name.partition(":")
+        value = interface.other_config.get(key, "") if key else getattr(interface, column)
+        found[name] = str(value)
+    return found
+
+
+def _qos(row: Any) -> Qos:
+    queues = {number: Queue(dict(each.other_config), _first(each.dscp)) for number, each in row.queues.items()}
+    return Qos(row.type, dict(row.other_config), queues)
+
+
+def _interface(row: Any) -> Interface:
+    return Interface(
+        name=row.name,
+        type=row.type,
+        ofport=_first(row.ofport),
+        options=dict(row.options),
+        external_ids=dict(row.external_ids),
+    )
+
+
+def _first(values: Any) -> Any:
+    """The value of a column that holds one or none."""
+    with contextlib.suppress(IndexError):
+        return values[0]
+    return None

@@ -1,8 +1,8 @@
-"""Daemons as values: what should run, what runs, and how one has ended.
+"""Daemons of a host as values: what should run, what runs, and how a daemon has exited.
 
-A daemon runs in the foreground, in a session of its own, and goes on when the agent ends. It carries marks in its
-environment, by which an agent without memory finds it again: whose it is, its name, and a digest of how it was started. A
-pid file is written too, for operators; it is never believed by itself, as numbers are used again.
+A daemon runs in the foreground, in a session of its own, and outlives the agent. Marks in its environment identify it to
+an agent that has lost its memory: the owner, the daemon's name, and a digest of how it was started. A pid file only makes
+finding it quick; it is never trusted alone, since the kernel reuses pids.
 """
 
 from __future__ import annotations
@@ -18,48 +18,45 @@ from neutrino.dataplane.netlink.values import HOST
 
 
 class ProcessError(Exception):
-    """A daemon cannot be started, or not be ended."""
+    """A daemon cannot be started or stopped."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Daemon:
-    """What should run. `name` is what it is known by, such as `dnsmasq qdhcp-…`; `argv` keeps it in the foreground."""
+    """A daemon that should run. `argv` must keep it in the foreground; `name` is unique, such as `radvd <router>`."""
 
     name: str
     argv: tuple[str, ...]
     namespace: str = HOST
     pid_file: str = ""
-    log_file: str = ""  # what it prints is added here; empty: it is thrown away
+    log_file: str = ""  # its output is appended here; empty: discarded
     environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    writes_pid_file: bool = False
+    """The daemon writes `pid_file` itself once its sockets are open: a start is complete when the file is there."""
 
     def __post_init__(self) -> None:
         if not self.argv or "\0" in "".join((self.name, *self.argv)) or not self.name:
-            raise ValueError(f"daemon {self.name!r}: it needs a name and a program")
+            raise ValueError(f"daemon {self.name!r} needs a name and a program")
 
     def digest(self) -> str:
-        """Another one means that it would be started otherwise today."""
-        parts = [
-            self.namespace,
-            *self.argv,
-            "",
-            *(f"{key}={self.environment[key]}" for key in sorted(self.environment)),
-        ]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        """A running process with another digest was started in another way, and has to be restarted."""
+        environment = (f"{key}={self.environment[key]}" for key in sorted(self.environment))
+        return hashlib.sha256("\0".join([self.namespace, *self.argv, "", *environment]).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A daemon that runs, or ran: a number alone does not say which, as it may be another's by now."""
+    """A running or exited daemon; pid and start time together identify it, as pids are reused."""
 
     name: str
     pid: int
-    started: int  # in clock ticks since the machine started
+    started: int  # clock ticks since boot
     digest: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
-    """How it ended: a status, or a signal, or neither where it was not our child and nobody can know."""
+class ExitStatus:
+    """A status or a signal; neither where the process was not our child, so that nobody can know."""
 
     status: int | None = None
     signal: int | None = None
@@ -67,36 +64,36 @@ class Ended:
     def text(self) -> str:
         if self.signal is not None:
             try:
-                return f"ended by {signal.Signals(self.signal).name}"
+                return f"killed by {signal.Signals(self.signal).name}"
             except ValueError:
-                return f"ended by signal {self.signal}"
-        return "ended" if self.status is None else f"ended with status {self.status}"
+                return f"killed by signal {self.signal}"
+        return "exited" if self.status is None else f"exited with status {self.status}"
 
 
 class Processes(Protocol):
     def running(self) -> dict[str, Process]:
-        """All of ours by name, whoever started them."""
+        """All daemons of this owner by name, whichever agent started them."""
         ...
 
     def find(self, name: str, pid_file: str = "") -> Process | None:
-        """Quick where the pid file is right; all processes are looked at otherwise."""
+        """Quick where the pid file is right; scans all processes otherwise."""
         ...
 
     def start(self, daemon: Daemon) -> Process:
-        """ProcessError if one of that name runs already, or if it cannot be started."""
+        """ProcessError if the daemon cannot be started, or one of that name is running."""
         ...
 
     def send(self, process: Process, number: int) -> bool:
-        """Send a signal, such as SIGHUP; False if it does not run any more. Never to another that got its number."""
+        """Send a signal, such as SIGHUP; False if the process has exited. Never signals another one with its pid."""
         ...
 
     def stop(self, process: Process, *, patience: float = 5.0, pid_file: str = "") -> None:
-        """SIGTERM, and SIGKILL to it and all that it has started if it runs on after `patience` seconds.
+        """SIGTERM; after `patience` seconds SIGKILL to the daemon and its children. Removes the pid file.
 
-        Returns when it is gone; ProcessError if even that does not help. The pid file is removed.
+        Returns when the process has exited; ProcessError if even SIGKILL does not end it.
         """
         ...
 
-    async def wait(self, process: Process) -> Ended:
-        """Returns when it has ended, be it our child or not."""
+    async def wait(self, process: Process) -> ExitStatus:
+        """Wait for the exit, whether the process is our child or not."""
         ...

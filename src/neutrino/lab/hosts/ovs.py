@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from neutrino.dataplane.conntrack.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import (

@@ -1,10 +1,10 @@
-"""RBAC policies: an object's owner lets another project, or all, use it.
+"""RBAC policies: the owner of an object lets another project, or all, use it.
 
-A policy is taken away, or given to another project, only while nobody needs it: who uses the object must still be let
-by another policy. Who uses what is told by `USERS`, one query or more per kind of object.
+A policy is deleted or changed to another project only if nobody depends on it: every project that uses the object must
+still have access by another policy. `USERS` has the queries for the projects that use an object, by object type.
 
-A policy on a network is part of what the network shows (`shared`, `router:external`), so it raises the network's
-revision. The first policy for external access makes a network external, and the last one's end makes it internal.
+A network shows its policies (`shared`, `router:external`), so they increment the network's revision. The first policy for
+external access makes a network external, and deleting the last one makes it internal.
 """
 
 from __future__ import annotations
@@ -26,19 +26,14 @@ from neutrino.server.db.objects import as_row, new_id
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 Users = Callable[[str], sa.Select[Any]]
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
-VIEW = View(
-    t.rbac_policies,
-    columns=("id", "project_id", "object_type", "object_id", "action", "target_project"),
-    renamed=RENAMED,
-    hidden=("target_project",),
-)
+VIEW = View(t.rbac_policies, renamed=RENAMED)
 TABLES: Mapping[str, sa.Table] = {
     "network": t.networks,
     "security_group": t.security_groups,
@@ -58,12 +53,12 @@ def _ports_with_group(key: str) -> sa.Select[Any]:
     )
 
 
-# Which projects use an object, by its kind and the action that lets them.
+# Queries for the projects that use an object, by its type and the action that they need.
 USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
     ("network", SHARED): (lambda key: sa.select(_p.project_id).where(_p.network_id == key),),
     ("network", EXTERNAL): (
         lambda key: sa.select(_p.project_id).where(_p.network_id == key, _p.device_owner.in_(GATEWAYS)),
-        # Those ports are nobody's; who uses the network through them is said by what they are for.
+        # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
         lambda key: sa.select(t.routers.c.project_id).where(t.routers.c.gw_network_id == key),
         lambda key: sa.select(t.floatingips.c.project_id).where(t.floatingips.c.floating_network_id == key),
     ),
@@ -80,8 +75,7 @@ USERS: Mapping[tuple[str, str], tuple[Users, ...]] = {
 }
 
 
-class RbacPolicies:
-    resources = (RBAC_POLICY,)
+class RbacPolicies(ViewCollection):
     extensions = (
         Extension("rbac-policies", "RBAC Policies", "Sharing single objects with single projects."),
         Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
@@ -93,27 +87,18 @@ class RbacPolicies:
     def __init__(
         self, db: Database, quotas: Quotas, more_users: Mapping[tuple[str, str], Iterable[Users]] | None = None
     ) -> None:
-        """`more_users`: further queries for who uses an object, each a select of project ids."""
-        self._db = db
+        """`more_users`: further queries for the projects that use an object."""
+        super().__init__(db, VIEW)
+        self.collections = ((RBAC_POLICY, self),)
         self._quotas = quotas
         more = more_users or {}
         self._users = {key: (*USERS.get(key, ()), *more.get(key, ())) for key in {*USERS, *more}}
 
-    def get_rbac_policies(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def get_rbac_policy(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
-    def create_rbac_policy(self, context: Context, values: Object) -> Object:
-        return self.create_rbac_policy_bulk(context, [values])[0]
-
-    def create_rbac_policy_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        """All of them or none."""
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        """Create all of them, or none."""
         for values in several:
             _check_action(values)
 
@@ -135,7 +120,7 @@ class RbacPolicies:
 
         return self._db.retrying(attempt)
 
-    def update_rbac_policy(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _existing(connection, key)
@@ -152,6 +137,7 @@ class RbacPolicies:
                     .where(_c.id == key, _c.target_project == before["target_tenant"])
                     .values(target_project=after["target_tenant"])
                 )
+                # Changed or deleted by another request since it was read.
                 if done.rowcount != 1:
                     raise Stale
                 _touch(tx, after)
@@ -159,7 +145,7 @@ class RbacPolicies:
 
         return self._db.retrying(attempt)
 
-    def delete_rbac_policy(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 before = _existing(connection, key)
@@ -174,10 +160,10 @@ class RbacPolicies:
 
         self._db.retrying(attempt)
 
-    # --- may it go? ---------------------------------------------------------------------------------------------------
+    # --- policies in use ----------------------------------------------------------------------------------------------
 
     def _check_unused(self, connection: Connection, policy: Object, new_target: str | None = None) -> None:
-        """Refuse to take access from a project that needs it and gets it from no other policy."""
+        """Refuse to remove the access of a project that uses the object and has no other policy for it."""
         targets = _other_targets(connection, policy)
         if new_target is not None:
             targets.add(new_target)
@@ -185,21 +171,24 @@ class RbacPolicies:
         if EVERYONE in targets:
             return
         if action == EXTERNAL and policy["target_tenant"] == EVERYONE and _is_default(connection, object_id):
-            raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is for all.")
+            raise errors.RbacPolicyInUse(
+                object_id=object_id, details="The default external network is shared with all."
+            )
         table = TABLES[kind]
         owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == object_id)).scalar()
         left_out = self._users_of(connection, kind, action, object_id) - targets - {owner}
+        # A policy for one project can only affect that project.
         if policy["target_tenant"] != EVERYONE:
             left_out &= {policy["target_tenant"]}
         if left_out:
             raise errors.RbacPolicyInUse(
-                object_id=object_id, details=f"Projects that use it: {', '.join(sorted(left_out)[:10])}."
+                object_id=object_id, details=f"These projects use it: {', '.join(sorted(left_out)[:10])}."
             )
         if action == EXTERNAL and not targets and _has_gateways(connection, object_id):
-            raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have their gateway on this network.")
+            raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have gateways on this network.")
 
     def _users_of(self, connection: Connection, kind: str, action: str, object_id: str) -> set[str]:
-        """The projects that use the object. What belongs to no project is the server's own."""
+        """The projects that use the object. The empty project is the server itself."""
         found: set[str] = set()
         for users in self._users.get((kind, action), ()):
             found.update(connection.execute(users(object_id).distinct()).scalars())
@@ -222,17 +211,15 @@ def _check_action(values: Object) -> None:
 
 
 def _check_object(connection: Connection, context: Context, policy: Object) -> None:
-    """Who shares an object must own it or be an administrator; others do not even learn whether it is there."""
+    """Only the owner and administrators share an object; others do not even learn whether it exists."""
     table = TABLES[policy["object_type"]]
     owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == policy["object_id"])).scalar()
     if owner is None or (owner != context.project_id and not context.is_admin):
-        raise errors.InvalidInput(
-            error_message=f"there is no {policy['object_type']} {policy['object_id']} of which this project decides"
-        )
+        raise errors.InvalidInput(error_message=f"this project has no {policy['object_type']} {policy['object_id']}")
 
 
 def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
-    """Who gets a subnet pool must have its address scope too."""
+    """A project that gets a subnet pool must have its address scope too."""
     if policy["object_type"] != "subnetpool":
         return
     pool = t.subnetpools.c
@@ -243,8 +230,8 @@ def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
     owned = sa.select(t.address_scopes.c.id).where(
         t.address_scopes.c.id == scope, t.address_scopes.c.project_id == target
     )
-    let = sa.select(_c.id).where(_c.object_id == scope, _c.target_project.in_({EVERYONE, target}))
-    if connection.execute(owned.union_all(let).limit(1)).first() is None:
+    shared = sa.select(_c.id).where(_c.object_id == scope, _c.target_project.in_({EVERYONE, target}))
+    if connection.execute(owned.union_all(shared).limit(1)).first() is None:
         raise errors.InvalidInput(error_message=f"the pool's address scope {scope} is not shared with {target}")
 
 
@@ -263,7 +250,7 @@ def _check_twice(connection: Connection, policy: Object, made: Sequence[Object] 
 
 
 def _other_targets(connection: Connection, policy: Object) -> set[str]:
-    """Whom the object's other policies for the same action let."""
+    """The projects that have access by other policies for the same action."""
     others = sa.select(_c.target_project).where(
         _c.object_type == policy["object_type"],
         _c.object_id == policy["object_id"],
@@ -283,7 +270,7 @@ def _has_gateways(connection: Connection, network_id: str) -> bool:
 
 
 def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:
-    """Tell that the object's access changed: a network also shows it, and so gets a new revision."""
+    """Raise the revision of a network whose sharing changed, because the network shows it; other objects do not."""
     kind, key = policy["object_type"], policy["object_id"]
     table = TABLES[kind]
     if kind == "network":
@@ -292,7 +279,7 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
             change["external"] = external
         tx.execute(sa.update(t.networks).where(_n.id == key).values(change))
     revision = tx.execute(sa.select(table.c.revision_number).where(table.c.id == key)).scalar()
-    if revision is not None:
-        tx.record(kind, key, revision)
-    elif must_exist:  # deleted since it was looked at
+    if revision is None and must_exist:  # deleted since it was read
         raise Stale
+    if revision is not None and kind == "network":
+        tx.record(kind, key, revision)

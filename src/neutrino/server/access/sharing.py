@@ -1,4 +1,4 @@
-"""An object shared with every project is one with an RBAC policy for all: `shared` is another word for that policy."""
+"""The `shared` attribute: an object is shared with every project by an RBAC policy whose target is all projects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHARED, EXTERNAL = "access_as_shared", "access_as_external"
 EVERYONE = "*"
 
 
-def open_to_all(tx: Transaction, kind: str, object_id: str, project_id: str, action: str = SHARED) -> None:
+def share_with_all(tx: Transaction, kind: str, object_id: str, project_id: str, action: str = SHARED) -> None:
     tx.execute(
         sa.insert(t.rbac_policies).values(
             id=new_id(),
@@ -23,16 +23,16 @@ def open_to_all(tx: Transaction, kind: str, object_id: str, project_id: str, act
             target_project=EVERYONE,
         )
     )
-    tx.use("rbac_policy", project_id, 1)  # counted, but an administrator's sharing is never refused for it
+    tx.use("rbac_policy", project_id, 1)  # counted without a limit: only administrators set `shared`
 
 
-def close_to_all(tx: Transaction, kind: str, object_id: str, action: str = SHARED) -> None:
+def unshare_with_all(tx: Transaction, kind: str, object_id: str, action: str = SHARED) -> None:
     c = t.rbac_policies.c
     _delete(tx, c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE)
 
 
 def forget(tx: Transaction, object_id: str) -> None:
-    """The object goes, and with it every policy on it and every tag."""
+    """Delete the policies and tags of an object that is deleted."""
     _delete(tx, t.rbac_policies.c.object_id == object_id)
     tx.execute(sa.delete(t.tags).where(t.tags.c.object_id == object_id))
 

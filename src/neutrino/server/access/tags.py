@@ -1,18 +1,19 @@
-"""Tags: words that a project puts on its objects and lists them by.
+"""Tags of objects.
 
-    GET /v2.0/things/{parent}/tags       all of them      GET    …/tags/{key}   204 if it is there
-    PUT                                  replace them     PUT                   add it
-    POST                                 add several      DELETE                take it away
-    DELETE                               take all away
+    GET /v2.0/things/{parent}/tags       list             GET    …/tags/{key}   204 if the object has it
+    PUT                                  replace all      PUT                   add it
+    POST                                 add several      DELETE                remove it
+    DELETE                               remove all
 
-An object's row has its tags as JSON, for showing it; the table `tags` has them as rows, for finding it. Both change in
-one transaction, on the condition that the object has not changed since its tags were read.
+An object's row has its tags as JSON, to show them; the table `tags` has them as rows, to filter by them. Both change in one
+transaction, on the condition that the object has not changed since its tags were read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import EXTERNAL
 from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Reply, Request
-from neutrino.server.api.resources.common import MOST_TAGS
+from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.routes import PREFIX, Handler, Route
 from neutrino.server.api.stages.body import decode
 from neutrino.server.api.types import Invalid, ListOf, Text
@@ -37,10 +38,11 @@ from neutrino.server.policy.authorizer import Authorizer
 Object = dict[str, Any]
 Change = Callable[[list[str]], Iterable[str]]
 TAG = Text(255)
+LOGGED = frozenset({"network", "subnet", "port", "router", "security_group"})  # tagged kinds whose revision hosts get
 
 
 def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: Iterable[str] = ()) -> None:
-    """Write the rows by which an object is found; `before` are the tags it has. The object's row is the caller's."""
+    """Write an object's rows in `tags`; `before` are the tags that it has. The caller writes the object's own row."""
     new, old = set(tags), set(before)
     gone = old - new
     if gone:
@@ -51,7 +53,7 @@ def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: It
 
 @dataclass(frozen=True)
 class Taggable:
-    """A resource whose objects have tags, and the query for what is needed of one of them."""
+    """A resource whose objects have tags, with the query that reads an object for a request about its tags."""
 
     resource: Resource
     table: sa.Table
@@ -66,7 +68,7 @@ class Taggable:
 
 
 def taggable(resource: Resource, table: sa.Table) -> Taggable:
-    """The object's tags with what policy rules ask: owner, sharing, and the same of its network."""
+    """The query reads the tags and what policy rules depend on: owner and sharing of the object and of its network."""
     columns: list[sa.ColumnElement[Any]] = [table.c[n] for n in ("id", "project_id", "revision_number", "tags")]
     source: sa.FromClause = table
     network_id = table.c.id if table is t.networks else table.c.get("network_id")
@@ -86,8 +88,39 @@ def taggable(resource: Resource, table: sa.Table) -> Taggable:
     return Taggable(resource, table, statement)
 
 
+def _without(given: Sequence[str], old: Sequence[str]) -> list[str]:
+    if given[0] not in old:
+        raise errors.TagNotFound(tag=given[0])
+    return [tag for tag in old if tag != given[0]]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A request about tags: its policy rule, and the new tags from the given and the old ones."""
+
+    method: str
+    action: str
+    status: int
+    change: Callable[[list[str], list[str]], Iterable[str]] | None = None
+    single: bool = False  # about the tag in the path
+
+    @property
+    def takes_tags(self) -> bool:
+        return not self.single and self.method in ("PUT", "POST")
+
+
+VERBS = (
+    Verb("GET", "get", 200),
+    Verb("PUT", "update", 200, lambda given, old: given),
+    Verb("POST", "create", 201, lambda given, old: [*old, *given]),
+    Verb("DELETE", "delete", 204, lambda given, old: []),
+    Verb("GET", "get", 204, single=True),
+    Verb("PUT", "update", 201, lambda given, old: [*old, *given], single=True),
+    Verb("DELETE", "delete", 204, _without, single=True),
+)
+
+
 class Tags:
-    resources = ()
     extensions = (
         Extension(
             "standard-attr-tag",
@@ -104,98 +137,57 @@ class Tags:
         return [route for one in tagged for route in self._routes(authorizer, taggable(*one))]
 
     def _routes(self, authorizer: Authorizer, kind: Taggable) -> list[Route]:
-        def rule(action: str) -> str:
-            name = f"{action}_{kind.resource.name}:tags"
-            # Adding several is an update where the policy has no rule of its own for it.
-            if action == "create" and not authorizer.has_rule(name):
-                name = f"update_{kind.resource.name}:tags"
-            return name
-
-        def allowed(action: str, handler: Callable[[Request, Object], Reply]) -> Handler:
-            def check(request: Request) -> Reply:
-                # That an object is there is no secret here: the answer is a refusal by policy, not a 404.
-                found = kind.load(self._db, request.parent, request.context.project_id)
-                authorizer.require(request.context, rule(action), found)
-                return handler(request, found)
-
-            return check
-
-        def several(action: str, change: Callable[[list[str]], Change], status: int) -> Handler:
-            def handle(request: Request) -> Reply:
-                tags = _tags_of(request.raw)
-
-                def write(_: Request, found: Object) -> Reply:
-                    self.change(kind, request.context, request.parent, change(tags))
-                    return Reply(status, {"tags": tags})
-
-                return allowed(action, write)(request)
-
-            return handle
-
-        def single(action: str, handler: Callable[[Request, Object], Reply]) -> Handler:
-            def check(request: Request) -> Reply:
-                _checked_tag(request.key)
-                return allowed(action, handler)(request)
-
-            return check
-
         base = f"{PREFIX}/{kind.resource.url}/{{parent}}/tags"
-        one = f"{base}/{{key}}"
         return [
-            Route("GET", base, allowed("get", lambda r, found: Reply(200, {"tags": found["tags"]}))),
-            Route("PUT", base, several("update", lambda tags: lambda old: tags, 200)),
-            Route("POST", base, several("create", lambda tags: lambda old: [*old, *tags], 201)),
-            Route("DELETE", base, allowed("delete", lambda r, found: self._clear(kind, r))),
-            Route("GET", one, single("get", _has_tag)),
-            Route("PUT", one, single("update", lambda r, found: self._add(kind, r))),
-            Route("DELETE", one, single("delete", lambda r, found: self._remove(kind, r))),
+            Route(verb.method, f"{base}/{{key}}" if verb.single else base, self._handler(authorizer, kind, verb))
+            for verb in VERBS
         ]
 
+    def _handler(self, authorizer: Authorizer, kind: Taggable, verb: Verb) -> Handler:
+        def handle(request: Request) -> Reply:
+            given = [_checked_tag(request.key)] if verb.single else _tags_of(request.raw) if verb.takes_tags else []
+            # As in Neutron, a tag request discloses that an object exists: 403 instead of 404.
+            found = kind.load(self._db, request.parent, request.context.project_id)
+            authorizer.require(request.context, rule(), found)
+            if verb.change is not None:
+                self.change(kind, request.context, request.parent, partial(verb.change, given))
+            elif verb.single and request.key not in found["tags"]:
+                raise errors.TagNotFound(tag=request.key)
+            shown = given if verb.takes_tags else found["tags"]
+            return Reply(verb.status, None if verb.status == 204 or verb.single else {"tags": shown})
+
+        def rule() -> str:
+            name = f"{verb.action}_{kind.resource.name}:tags"
+            # Adding several is an update if the policy has no rule for it.
+            adds = verb.action == "create" and not authorizer.has_rule(name)
+            return f"update_{kind.resource.name}:tags" if adds else name
+
+        return handle
+
     def change(self, kind: Taggable, context: Context, key: str, change: Change) -> list[str]:
-        """Give the object the tags that `change` makes of those it has."""
+        """Replace the object's tags by `change` of them."""
 
         def attempt() -> list[str]:
             before = kind.load(self._db, key, context.project_id)
             tags = sorted(set(change(before["tags"])))
-            if len(tags) > MOST_TAGS:
-                raise errors.BadRequest(resource=kind.resource.name, msg=f"an object has at most {MOST_TAGS} tags")
+            if len(tags) > MAX_TAGS:
+                raise errors.BadRequest(resource=kind.resource.name, msg=f"an object has at most {MAX_TAGS} tags")
             if set(tags) == set(before["tags"]):
                 return tags
             with self._db.transaction() as tx:
+                # On the revision that was read: of two requests that add a tag, neither loses the other's.
                 stamp = update_row(tx, kind.table, before, {"tags": tags})
                 set_tags(tx, key, tags, before=before["tags"])
-                tx.record(kind.resource.name, key, stamp["revision_number"])
+                if kind.resource.name in LOGGED:
+                    tx.record(kind.resource.name, key, stamp["revision_number"])
             return tags
 
         return self._db.retrying(attempt)
 
-    def _add(self, kind: Taggable, request: Request) -> Reply:
-        self.change(kind, request.context, request.parent, lambda old: [*old, request.key])
-        return Reply(201)
 
-    def _remove(self, kind: Taggable, request: Request) -> Reply:
-        def without(old: list[str]) -> list[str]:
-            if request.key not in old:
-                raise errors.TagNotFound(tag=request.key)
-            return [tag for tag in old if tag != request.key]
-
-        self.change(kind, request.context, request.parent, without)
-        return Reply(204)
-
-    def _clear(self, kind: Taggable, request: Request) -> Reply:
-        self.change(kind, request.context, request.parent, lambda old: [])
-        return Reply(204)
-
-
-def _has_tag(request: Request, found: Object) -> Reply:
-    if request.key not in found["tags"]:
-        raise errors.TagNotFound(tag=request.key)
-    return Reply(204)
-
-
-def _checked_tag(tag: str) -> None:
+def _checked_tag(tag: str) -> str:
     try:
-        TAG.parse(tag)
+        return TAG.parse(tag)
     except Invalid as error:
         raise errors.InvalidInput(error_message=str(error)) from None
 
@@ -204,12 +196,9 @@ def _tags_of(raw: bytes) -> list[str]:
     body = decode(raw)
     if not isinstance(body, dict) or "tags" not in body:
         raise errors.InvalidInput(error_message="the body must have a list of tags under 'tags'")
-    if isinstance(body["tags"], list) and len(body["tags"]) > MOST_TAGS:
-        raise errors.BadRequest(resource="tags", msg=f"an object has at most {MOST_TAGS} tags")
+    if isinstance(body["tags"], list) and len(body["tags"]) > MAX_TAGS:
+        raise errors.BadRequest(resource="tags", msg=f"an object has at most {MAX_TAGS} tags")
     try:
         return ListOf(TAG).parse(body["tags"])
     except Invalid as error:
         raise errors.InvalidInput(error_message=str(error)) from None
-
-
-__all__ = ["MOST_TAGS", "Taggable", "Tags", "set_tags", "taggable"]

@@ -1,4 +1,4 @@
-"""The WSGI application: Falcon in front of the routes, errors made into the body that clients parse."""
+"""The WSGI application: Falcon serves the routes and renders errors as clients parse them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from neutrino.server import errors
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Handler, Route
-from neutrino.server.api.stages.present import Parts
 from neutrino.server.api.stages.query_string import pairs_of
+from neutrino.server.api.stages.visible import Parts
 from neutrino.server.context import Context
 
 LOG = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 
 
 class Endpoint:
-    """One path: hands each verb to its handler. Falcon finds `on_get` and the like by name."""
+    """One path: calls the handler of the method. Falcon finds `on_get` and the like by name."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Endpoint:
         typed: bool,
     ) -> None:
         self._handlers = handlers
-        self._names = names  # what the parts of the path are, in their order
+        self._names = names  # what the variable parts of the path are, in order
         self._authentication = authentication
         self._max_body = max_body
         self._typed = typed
@@ -50,10 +50,11 @@ class Endpoint:
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         values = dict(zip(self._names, path.values(), strict=True))
-        if any("\x00" in value for value in values.values()):  # no database takes it, so nothing can be named so
+        if any("\x00" in value for value in values.values()):  # databases refuse NUL, so no such object exists
             raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
         context = self._authentication.context(req.env, request_id)
+        # GET may have a body, which has no meaning; it is drained below.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:
             _drain(req)
@@ -74,7 +75,8 @@ class Endpoint:
             raise errors.HTTPRequestEntityTooLarge(limit=self._max_body)
         if not length and req.get_header("Transfer-Encoding") is None:
             return b""
-        # A page may send a body without a type without asking the server first, so without authentication it is needed.
+        # Browsers send a body without a JSON type with no preflight request. Without authentication (`typed`) any web page
+        # could then write through the user's browser, so the type is required.
         assumed = "" if self._typed else "application/json"
         content_type = (req.content_type or assumed).partition(";")[0].strip().lower()
         if content_type != "application/json":
@@ -106,10 +108,11 @@ class JsonSuffix:
 def build_app(
     routes: Iterable[Route], authentication: Authentication, *, max_body: int, typed: bool, public: Iterable[Route]
 ) -> Any:
-    """`public` routes answer without authentication. `typed`: a body must say that it is JSON."""
+    """`public` routes need no authentication. `typed`: a body must have the content type of JSON."""
     app = falcon.App(middleware=[JsonSuffix()])
     app.req_options.strip_url_path_trailing_slash = True
     paths: dict[str, dict[str, Handler]] = defaultdict(dict)
+    # The first route of a path and method wins, so a plugin cannot replace a core resource.
     for route in routes:
         paths[route.path].setdefault(route.method, route.handler)
     for path, handlers in paths.items():
@@ -118,7 +121,7 @@ def build_app(
             app.add_route(_positional(spelling), endpoint)
     for route in public:
         app.add_route(route.path, _Public(route.handler))
-    app.add_sink(_nothing_here, prefix="/")
+    app.add_sink(_not_found, prefix="/")
     app.add_error_handler(errors.ApiError, _api_error)
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(Exception, _unexpected)
@@ -126,7 +129,7 @@ def build_app(
 
 
 def _spellings(path: str) -> set[str]:
-    """A collection's name may be written with dashes or with underscores."""
+    """The spellings of a path: a collection's name may have dashes or underscores."""
     if not path.startswith(f"{PREFIX}/"):
         return {path}
     name, slash, rest = path.removeprefix(f"{PREFIX}/").partition("/")
@@ -138,7 +141,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 def _positional(path: str) -> str:
-    """Falcon wants one name for a part of the path; here it is a key in one route and a parent in the next."""
+    """Falcon needs the same name for the same part of all paths; here it is a key in one route, a parent in another."""
     counter = itertools.count()
     return _PARAMETER.sub(lambda match: f"{{part{next(counter)}}}", path)
 
@@ -151,19 +154,21 @@ class _Public:
         write(resp, self._handler(Request(Context(None), url=req.prefix, key=path.get("key", ""))))
 
 
-def _nothing_here(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+def _not_found(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
     raise errors.HTTPNotFound()
 
 
-def _refuse(resp: falcon.Response, status: int, type_: str, message: str, detail: str = "") -> None:
+def _write_error(resp: falcon.Response, status: int, type_: str, message: str, detail: str = "") -> None:
     resp.status = status
     resp.data = _encode({"NeutronError": {"type": type_, "message": message, "detail": detail}})
     resp.content_type = "application/json"
 
 
 def _drain(req: falcon.Request) -> None:
-    """Read what is left of the body: the HTTP server closes a connection on which some was left unread, and a client
-    that goes on to use it finds it broken. A body that nobody would have taken is not worth the wait."""
+    """Read the rest of the body: the HTTP server closes a connection with unread bytes, and a client that reuses it fails.
+
+    A body above the limit is not worth the time.
+    """
     if req.content_length and req.content_length <= DRAINED:
         with contextlib.suppress(OSError):
             req.bounded_stream.exhaust()
@@ -171,7 +176,7 @@ def _drain(req: falcon.Request) -> None:
 
 def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: Any) -> None:
     _drain(req)
-    _refuse(resp, error.status, error.type, error.message)
+    _write_error(resp, error.status, error.type, error.message)
 
 
 HTTP_NAMES = {404: "HTTPNotFound", 405: "HTTPMethodNotAllowed", 413: "HTTPRequestEntityTooLarge"}
@@ -182,16 +187,16 @@ def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPEr
     status = falcon.http_status_to_code(error.status)
     if error.headers:
         resp.set_headers(error.headers)
-    _refuse(resp, status, HTTP_NAMES.get(status, "HTTPBadRequest"), error.description or error.title or "")
+    _write_error(resp, status, HTTP_NAMES.get(status, "HTTPBadRequest"), error.description or error.title or "")
 
 
 def _unexpected(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
-    """A defect of ours: told to the log with its cause, to the client without it."""
+    """A defect of this server: logged with its cause; the client gets the request id only."""
     request_id = req.env.get("openstack.request_id", "")
     LOG.exception("%s %s failed (%s)", req.method, req.path, request_id)
-    _refuse(
+    _write_error(
         resp,
         500,
         "HTTPInternalServerError",
-        f"The server failed on this request; its log has the reason under {request_id or 'this time'}.",
+        f"Internal error: the cause is in the server's log under {request_id or 'this time'}.",
     )

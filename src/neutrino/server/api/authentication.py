@@ -1,6 +1,6 @@
-"""Who is asking: from the headers that Keystone's middleware has checked, or else from the client's own.
+"""The caller of a request, from the headers that keystonemiddleware has validated or, without Keystone, the client's own.
 
-Both ways give the same headers, so everything behind sees one kind of caller.
+Both have the same headers, so nothing after this module depends on the way of authentication.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from neutrino.server.context import Context, known
 from neutrino.server.policy.authorizer import Authorizer
 
 KEPT_SECONDS = 1.0
-MOST_KNOWN = 1_000
+MAX_KNOWN = 1_000
 HEADERS = (
     "HTTP_X_IDENTITY_STATUS",
     "HTTP_X_PROJECT_ID",
@@ -31,7 +31,7 @@ HEADERS = (
 SCOPES = ("domain_id", "user_domain_id", "project_domain_id", "system_scope")  # the last four of HEADERS, for rules
 NOAUTH_PROJECT = "admin"
 PROJECT_MAX = 255
-NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is checked, so nobody is held back
+NOAUTH_ROLES = "admin,manager,member,reader,service"  # nobody is authenticated, so every role is granted
 
 
 class Authentication:
@@ -42,11 +42,11 @@ class Authentication:
         self._since = time.monotonic()
 
     def context(self, environ: Mapping[str, Any], request_id: str) -> Context:
-        """The caller of a request. Callers come again: what their headers mean is worked out once a second at most."""
+        """The caller of a request. Contexts are cached by headers for a second, because clients send many requests."""
         headers = tuple(environ.get(name) for name in HEADERS)
         now = time.monotonic()
-        if now - self._since > KEPT_SECONDS or len(self._known) > MOST_KNOWN:
-            self._known.clear()  # the policy, which says who is an administrator, may have changed
+        if now - self._since > KEPT_SECONDS or len(self._known) > MAX_KNOWN:
+            self._known.clear()  # the policy, which decides who is an administrator, may have changed
             self._since = now
         context = self._known.get(headers)
         if context is None:
@@ -63,10 +63,11 @@ class Authentication:
         service_roles: str | None,
         *scopes: str | None,
     ) -> Context:
+        # With delay_auth_decision, keystonemiddleware passes unauthenticated requests on and marks them in this header.
         if self._keystone and status != "Confirmed":
             raise errors.Unauthorized("Authentication required")
         if project is None and tenant is None and not self._keystone:
-            project = NOAUTH_PROJECT  # an empty header says what a token without a project does
+            project = NOAUTH_PROJECT  # an empty header stands for a token without a project
         project = project or tenant or None
         if project is not None and len(project) > PROJECT_MAX:
             raise errors.HTTPBadRequest(f"Invalid input for X-Project-Id: it is longer than {PROJECT_MAX} characters.")

@@ -1,9 +1,24 @@
-"""Which plugin serves which resource: methods are found by rule, once, at the start.
+"""Catalog of the API: binds each resource definition to the collection object that serves it.
 
-For a resource `thing` of collection `things`, a plugin has `get_things`, `get_thing`, `create_thing`, `update_thing`,
-`delete_thing` and, where the resource takes several at once, `create_thing_bulk`; below a parent, `get_parent_things`
-and so on, with the parent's id before the rest. An action is a method of its own name. `thing_target`, where there is one,
-tells what the policy may want to know of the objects that a new `thing` will belong to.
+A plugin has two attributes:
+
+    collections = ((PORT, ports), (BINDING, bindings))     resource definitions with the objects that serve them
+    extensions = (Extension(...), ...)                     aliases for GET /v2.0/extensions
+
+A collection has a method for each verb that its resource allows. For a child resource (`Resource.parent`) the id of the
+parent comes before the other arguments, as in `show(context, parent_id, key, fields, everyone)`:
+
+    index(context, query)                     rows of a list; an iterator is streamed
+    show(context, key, fields, everyone)      one row, or None; `everyone`: not only what the caller's project may see
+    create(context, values)                   the created object
+    create_several(context, list_of_values)   optional, for bulk requests: all objects, or none
+    update(context, key, values, revision)    the object after the update; `revision`: required by If-Match, or None
+    delete(context, key, revision)
+    target(context, values)                   optional: attributes of the parent object, for policy rules
+    <action>(context, key, body)              one method for each `Resource.actions`
+
+Methods may be spread over several objects, `(ROUTER, routers, interfaces)`: the first that has the method is used.
+Missing methods are reported when the server is assembled, not by the first request.
 """
 
 from __future__ import annotations
@@ -16,10 +31,13 @@ from neutrino.server.api.definition import Extension, Resource
 
 
 class Plugin(Protocol):
-    """What a plugin shows of itself; the methods above come with its resources."""
+    """The core plugin, or a service plugin (`neutrino.service_plugins`)."""
 
-    resources: Sequence[Resource]
-    extensions: Sequence[Extension]
+    @property
+    def collections(self) -> Sequence[tuple[Any, ...]]: ...
+
+    @property
+    def extensions(self) -> Sequence[Extension]: ...
 
 
 Method = Callable[..., Any]
@@ -27,11 +45,13 @@ Method = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Served:
+    """A resource with the methods that serve it; None where the resource does not have the verb."""
+
     resource: Resource
     index: Method | None = None
     show: Method | None = None
     create: Method | None = None
-    create_bulk: Method | None = None
+    create_several: Method | None = None
     update: Method | None = None
     delete: Method | None = None
     target: Method | None = None
@@ -39,34 +59,27 @@ class Served:
 
 
 class MissingMethod(Exception):
-    """A plugin declares a resource and lacks a method for it."""
+    """A plugin offers a resource with a collection that lacks a method for it."""
 
 
-def serve(plugins: Iterable[Any]) -> list[Served]:
-    return [_served(plugin, resource) for plugin in plugins for resource in plugin.resources]
+def serve(plugins: Iterable[Plugin]) -> list[Served]:
+    return [bind(resource, *objects) for plugin in plugins for resource, *objects in plugin.collections]
 
 
-def _served(plugin: Any, resource: Resource) -> Served:
-    infix = f"{resource.parent.name}_" if resource.parent else ""
-    single = f"{infix}{resource.name}".replace("-", "_")
-    several = f"{infix}{resource.collection}".replace("-", "_")
+def bind(resource: Resource, *objects: Any) -> Served:
+    def optional(name: str) -> Method | None:
+        return next((getattr(one, name) for one in objects if hasattr(one, name)), None)
 
-    def method(name: str, verb: str) -> Method | None:
-        if verb not in resource.verbs:
-            return None
-        found: Method | None = getattr(plugin, name, None)
-        if found is None:
-            raise MissingMethod(f"{type(plugin).__name__} serves {resource.collection} without {name}()")
-        return found
+    def required(name: str) -> Method:
+        method = optional(name)
+        if method is None:
+            raise MissingMethod(f"{type(objects[0]).__name__} serves {resource.collection} without {name}()")
+        return method
 
     return Served(
         resource,
-        index=method(f"get_{several}", "index"),
-        show=method(f"get_{single}", "show"),
-        create=method(f"create_{single}", "create"),
-        create_bulk=getattr(plugin, f"create_{single}_bulk", None) if resource.bulk else None,
-        update=method(f"update_{single}", "update"),
-        delete=method(f"delete_{single}", "delete"),
-        target=getattr(plugin, f"{single}_target", None),
-        actions={action.name: getattr(plugin, action.name) for action in resource.actions},
+        create_several=optional("create_several") if resource.bulk else None,
+        target=optional("target"),
+        actions={action.name: required(action.name) for action in resource.actions},
+        **{verb: required(verb) for verb in resource.verbs},
     )

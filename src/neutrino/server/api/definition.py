@@ -1,7 +1,7 @@
-"""What a resource is: its attributes and their rules, its verbs, its place in the URL space.
+"""Declaration of a resource: its attributes and their rules, its verbs, its path.
 
-One file in `resources/` declares one resource with these values. Validation, policy, quotas, the extension list, the
-OpenAPI document and the routes are all read from them; nothing about an attribute is written twice.
+The files in `resources/` declare resources with these values. Validation, policy, quotas, the OpenAPI document and the
+routes are all derived from them, so nothing about an attribute is written twice.
 """
 
 from __future__ import annotations
@@ -30,19 +30,28 @@ class Attribute:
     type: Type
     post: bool = False
     put: bool = False
-    default: Any = UNSET  # what a create without it means; UNSET: the plugin decides; REQUIRED: it must be given
+    default: Any = UNSET  # the value if a create omits it; UNSET: the plugin decides; REQUIRED: refused
     visible: bool = True
-    shown_null: bool = False  # an answer may have null where a request may not
+    shown_null: bool = False  # a response may contain null where a request may not
     filter: bool = False
-    filter_as: Type | None = None  # what a filter's text is read as, where that is not the type
+    filter_as: Type | None = None  # the type of filter values, if it is another one
     sort: bool = False
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule
-    extension: str = ""
+
+
+def creatable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) -> Attribute:
+    """An attribute that a create request may give; a `searchable` one filters and sorts lists."""
+    return Attribute(name, type_, post=True, **({"filter": searchable, "sort": searchable} | rules))
+
+
+def writable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) -> Attribute:
+    """An attribute that create and update requests may give."""
+    return creatable(name, type_, searchable=searchable, put=True, **rules)
 
 
 @dataclass(frozen=True)
 class Action:
-    """A verb on a member, such as PUT /address-groups/{id}/add_addresses."""
+    """An action on an object, such as PUT /address-groups/{id}/add_addresses."""
 
     name: str
     policy: str = ""
@@ -62,7 +71,7 @@ class Resource:
     name: str
     collection: str
     attributes: tuple[Attribute, ...]
-    path: str = ""  # in URLs, where it differs from the collection
+    path: str = ""  # in URLs, if it differs from the collection
     parent: Parent | None = None
     verbs: frozenset[str] = ALL_VERBS
     actions: tuple[Action, ...] = ()
@@ -70,13 +79,11 @@ class Resource:
     owned: bool = True  # has a project
     bulk: bool = True
     quota: bool = False
-    foreign_is_hidden: bool = False  # a refused change of another project's object answers that there is none
+    foreign_is_hidden: bool = False  # a refused change of another project's object is answered with 404
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
-    # Objects that the caller may not see are, for the client, not there; some say so in the HTTP layer's words.
-    hidden: type[errors.ApiError] | None = None
-    belongs_to: str = ""  # the attribute that names the object whose owner has a say in the policy
-    extension: str = ""
+    hidden: type[errors.ApiError] | None = None  # the error for an object that the caller may not see, if another one
+    belongs_to: str = ""  # the attribute that names the object on whose owner the policy depends
     extra_filters: tuple[str, ...] = ()
 
     @cached_property

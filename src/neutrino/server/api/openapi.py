@@ -1,15 +1,18 @@
-"""The API as an OpenAPI 3.1 document, made from the definitions and the routes.
+"""The OpenAPI 3.1 document of the API, generated from the definitions and the routes.
 
-Everything about a resource (its attributes, verbs, filters, actions) is read from its definition, so the document says
-what the server does. Only the few paths that are no resource's are described here by hand. Schemas of requests say the
-form to write; where the server reads more than that ("true" for true, "4" for 4), it is for old clients.
+Attributes, verbs, filters and actions come from the definitions of resources, so the document matches the server. The few
+paths that belong to no resource are described here. Request schemas contain the recommended form; the server also accepts
+what older clients send ("true" for true, "4" for 4).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
+
+import msgspec
 
 from neutrino.model.sentinel import UNSET
 from neutrino.server.api.catalog import Served
@@ -26,7 +29,7 @@ STRING: Json = {"type": "string"}
 TAG_SCHEMA: Json = {"type": "string", "maxLength": 255}
 TAG_LIST: Json = {"type": "array", "items": TAG_SCHEMA, "maxItems": 50}
 
-# What a part of a path is called, by the part before it; any other is the id of a member of its collection.
+# Names of path parameters, by the part before them; others are `<singular>_id`.
 PARTS = {
     "tags": "tag",
     "extensions": "alias",
@@ -42,19 +45,19 @@ ERRORS = {
     "400": ("BadRequest", "The request is not valid; the message names the attribute."),
     "401": ("Unauthorized", "The token is missing or not valid."),
     "403": ("Forbidden", "The policy does not allow it."),
-    "404": ("NotFound", "It is not there, or not for this caller to see."),
-    "409": ("Conflict", "It is in use, a quota is exceeded, or it is not possible in the present state."),
-    "412": ("PreconditionFailed", "The object has another revision than If-Match demands."),
-    "413": ("TooLarge", "The body is larger than the server takes."),
+    "404": ("NotFound", "It does not exist, or the caller may not see it."),
+    "409": ("Conflict", "It is in use, a quota is exceeded, or its state does not allow it."),
+    "412": ("PreconditionFailed", "The object has another revision than If-Match requires."),
+    "413": ("TooLarge", "The body is larger than the server accepts."),
     "415": ("UnsupportedMediaType", "The body is not application/json."),
-    "503": ("Busy", "The server could not carry the request out now: try again."),
+    "503": ("Busy", "The server could not execute the request now: try again."),
 }
 READ = ("400", "401", "403", "404", "503")
 WRITE = (*READ, "409", "412", "413", "415")
 
 
 def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequence[Mapping[str, Any]]) -> Json:
-    """The whole document; `routes` say what there is, `served` what it means."""
+    """The document: the paths of `routes`, described by the resources that are `served`."""
     described = _described(served)
     collections = {f"{PREFIX}/{s.resource.url}" for s in served if not s.resource.parent}
     paths: dict[str, Json] = {}
@@ -63,7 +66,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
         operation = described.get(route)
         if operation is None:
             if path in collections and method in ("PUT", "DELETE"):
-                continue  # only there to say that a member's name is missing
+                continue  # exists only to answer that the id is missing
             operation = _operation(path, method, "A route of a plugin.", {"200": {"description": "Done."}})
         public, names = _named(path)
         item = paths.setdefault(public, {"parameters": [_path_parameter(n) for n in names]} if names else {})
@@ -83,7 +86,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
         "paths": paths,
         "components": {
             "schemas": {**_COMMON, **{k: v for s in served for k, v in _schemas(s.resource).items()}},
-            "responses": {name: _error(text) for name, text in ERRORS.values()},
+            "responses": {name: _answer(_schema_ref("Error"), text) for name, text in ERRORS.values()},
             "parameters": _PARAMETERS,
             "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
         },
@@ -94,7 +97,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
 
 
 def _named(path: str) -> tuple[str, list[str]]:
-    """The path with telling names for its parts, and those names."""
+    """The path with descriptive names of its parameters, and those names."""
     parts, names = path.split("/"), []
     for i, part in enumerate(parts):
         if part.startswith("{"):
@@ -110,14 +113,13 @@ def _singular(word: str) -> str:
 
 
 def _path_parameter(name: str) -> Json:
-    # A tag may be empty or have a slash in a body, but not here, where it would be another path.
+    # A tag in a body may be empty or contain a slash; here it would be another path.
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
 def _operation_id(method: str, path: str) -> str:
-    words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix(PREFIX)).strip("_") or ("api" if path else "versions")
-    if path in ("", "/"):
-        words = "versions"
+    words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix(PREFIX)).strip("_")
+    words = words or ("versions" if path in ("", "/") else "api")
     return f"{method.lower()}_{words}"
 
 
@@ -160,24 +162,11 @@ def _object(properties: Json, required: Iterable[str] | None = None) -> Json:
     return {"type": "object", "properties": properties, "required": sorted(required or properties)}
 
 
-def _error(text: str) -> Json:
-    return _answer(_schema_ref("Error"), text)
-
-
 _EMPTY: Json = {"description": "Done."}
+_ERROR_TYPE: Json = {"type": "string", "description": "The type of the error, such as NetworkNotFound."}
 _LINKS: Json = {"type": "array", "items": _schema_ref("Link")}
 _COMMON: Json = {
-    "Error": _object(
-        {
-            "NeutronError": _object(
-                {
-                    "type": {"type": "string", "description": "The kind of refusal, such as NetworkNotFound."},
-                    "message": {"type": "string"},
-                    "detail": {"type": "string"},
-                }
-            )
-        }
-    ),
+    "Error": _object({"NeutronError": _object({"type": _ERROR_TYPE, "message": STRING, "detail": STRING})}),
     "Link": _object({"rel": STRING, "href": {"type": "string", "format": "uri"}}),
     "Extension": _object(
         {"alias": STRING, "name": STRING, "description": STRING, "updated": STRING, "links": {"type": "array"}}
@@ -199,7 +188,7 @@ _PARAMETERS: Json = {
     "limit": _query(
         "limit", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The size of a page; 0: no limit."
     ),
-    "marker": _query("marker", STRING, "The page begins behind the object with this id."),
+    "marker": _query("marker", STRING, "The page begins after the object with this id."),
     "page_reverse": _query("page_reverse", {"type": "boolean"}, "The page before the marker instead."),
     "sort_dir": _query(
         "sort_dir", {"type": "array", "items": {"enum": ["asc", "desc"]}}, "One direction for each sort_key."
@@ -225,7 +214,7 @@ def _title(resource: Resource) -> str:
 
 
 def answered(schema: Json) -> Json:
-    """The schema of an attribute in an answer: a list or an object is never null there, null only meant the empty one."""
+    """The schema of an attribute in a response: a list or an object is never null, which in a request means empty."""
     options = schema.get("anyOf", [])
     if len(options) == 2 and options[1] == {"type": "null"} and options[0].get("type") in ("array", "object"):
         return answered(options[0])
@@ -266,7 +255,7 @@ def _writable(attributes: Sequence[Attribute], names: Mapping[str, Attribute], *
             }
     out: Json = {"type": "object", "properties": properties, "additionalProperties": False}
     required = sorted(a.name for a in attributes if create and a.default is REQUIRED)
-    # A required attribute that has a second name may come under that one.
+    # A required attribute may be given under its deprecated name.
     other = {name: synonym for synonym, name in SYNONYMS.items()}
     plain = [name for name in required if name not in other]
     if plain:
@@ -309,7 +298,7 @@ def _fields(resource: Resource) -> Json:
 
 
 def _described(served: Sequence[Served]) -> dict[tuple[str, str], Json]:
-    out: dict[tuple[str, str], Json] = dict(_by_hand())
+    out: dict[tuple[str, str], Json] = dict(_other_paths())
     for one in served:
         out |= _of_resource(one)
         if one.resource.tagged:
@@ -352,7 +341,7 @@ def _of_resource(one: Served) -> dict[tuple[str, str], Json]:
 
 
 def _links(one: Served, member: str) -> Json:
-    """What can be done with the object that a create has made."""
+    """Links from a create to the operations on the created object."""
     path, names = _named(member)
     values = {name: f"$request.path.{name}" for name in names[:-1]}
     values[names[-1]] = f"$response.body#/{one.resource.name}/{one.resource.key}"
@@ -365,7 +354,7 @@ def _links(one: Served, member: str) -> Json:
 
 
 def _create_body(resource: Resource, title: str) -> Json:
-    if f"{title}Create" not in _schemas(resource):  # always refused, in words of its own
+    if f"{title}Create" not in _schemas(resource):  # always refused by the plugin
         return _object({resource.name: {"type": "object"}})
     single = _object({resource.name: _schema_ref(f"{title}Create")})
     if not resource.bulk:
@@ -390,7 +379,7 @@ _ACTION_BODIES: dict[str, Json] = {
     "add_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
     "remove_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
 }
-# Actions that answer with neither the member nor its envelope.
+# Actions whose response is not the object.
 _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
     ("add_router_interface", "remove_router_interface"),
     _object(
@@ -403,97 +392,90 @@ _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
 )
 
 
-# --- what is no resource's --------------------------------------------------------------------------------------------
+# --- other paths --------------------------------------------------------------------------------------------------
+
+
+def _other(
+    method: str, path: str, summary: str, schema: Json | None = None, body: Json | None = None, status: str = ""
+) -> tuple[tuple[str, str], Json]:
+    """An operation with the schema of its response; None: a response without a body."""
+    status = status or ("201" if method == "POST" else "204" if schema is None else "200")
+    answer = _EMPTY if schema is None else _answer(schema)
+    return (method, path), _operation(path, method, summary, {status: answer}, body)
 
 
 def _of_tags(base: str) -> dict[tuple[str, str], Json]:
     one, tags = f"{base}/{{key}}", _schema_ref("Tags")
-    table: list[tuple[str, str, str, str, Json, Json | None]] = [
-        ("GET", base, "List tags", "200", _answer(tags), None),
-        ("PUT", base, "Replace all tags", "200", _answer(tags), tags),
-        ("POST", base, "Add tags", "201", _answer(tags), tags),
-        ("DELETE", base, "Remove all tags", "204", _EMPTY, None),
-        ("GET", one, "Whether the object has the tag", "204", _EMPTY, None),
-        ("PUT", one, "Add the tag", "201", _EMPTY, None),
-        ("DELETE", one, "Remove the tag", "204", _EMPTY, None),
-    ]
-    return _table(table)
+    return dict(
+        [
+            _other("GET", base, "List tags", tags),
+            _other("PUT", base, "Replace all tags", tags, tags),
+            _other("POST", base, "Add tags", tags, tags),
+            _other("DELETE", base, "Remove all tags"),
+            _other("GET", one, "Whether the object has the tag"),
+            _other("PUT", one, "Add the tag", status="201"),
+            _other("DELETE", one, "Remove the tag"),
+        ]
+    )
 
 
-def _table(table: Iterable[tuple[str, str, str, str, Json, Json | None]]) -> dict[tuple[str, str], Json]:
-    return {
-        (method, path): _operation(path, method, summary, {status: answer}, body)
-        for method, path, summary, status, answer, body in table
-    }
+_PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # without authentication
 
 
-_PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # answered to anyone
-
-
-def _by_hand() -> dict[tuple[str, str], Json]:
+def _other_paths() -> dict[tuple[str, str], Json]:
     anything: Json = {"type": "object"}
     quota, details = _object({"quota": _schema_ref("Quota")}), _object({"quota": _schema_ref("QuotaDetails")})
-    listed = {"quotas": {"type": "array", "items": anything}}
     change = _object({"quota": {"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}}})
-    quotas, of_agent = f"{PREFIX}/quotas", f"{PREFIX}/agents/{{parent}}/dhcp-networks"
-    of_network = f"{PREFIX}/networks/{{parent}}/dhcp-agents"
-    of_l3_agent, of_router = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
-    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
-    made = _answer(
-        _object({"auto_allocated_topology": _object(dict.fromkeys(("id", "project_id", "tenant_id"), STRING))})
-    )
+    extension, null = _schema_ref("Extension"), {"type": "null"}
+    quotas = f"{PREFIX}/quotas"
     member = f"{quotas}/{{key}}"
+    networks, network_agents = f"{PREFIX}/agents/{{parent}}/dhcp-networks", f"{PREFIX}/networks/{{parent}}/dhcp-agents"
+    routers, router_agents = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
+    topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
+    topology_schema = _object(dict.fromkeys(("id", "project_id", "tenant_id"), STRING))
 
     def many(name: str, of: Json) -> Json:
-        return _answer(_object({name: {"type": "array", "items": of}}))
+        return _object({name: {"type": "array", "items": of}})
 
-    def whose(word: str) -> Json:
-        return _answer(_object({word: _object({f"{word}_id": STRING})}))
+    def project(word: str) -> Json:
+        return _object({word: _object({f"{word}_id": STRING})})
 
-    table: list[tuple[str, str, str, str, Json, Json | None]] = [
-        ("GET", "/", "The versions of the API", "200", many("versions", anything), None),
-        ("GET", "/openapi.json", "This document", "200", _answer(anything), None),
-        ("GET", PREFIX, "The core resources", "200", many("resources", anything), None),
-        ("GET", f"{PREFIX}/extensions", "List extensions", "200", many("extensions", _schema_ref("Extension")), None),
-        (
-            *("GET", f"{PREFIX}/extensions/{{key}}", "Show an extension", "200"),
-            *(_answer(_object({"extension": _schema_ref("Extension")})), None),
-        ),
-        ("GET", quotas, "Projects with limits of their own", "200", _answer(_object(listed)), None),
-        ("GET", f"{quotas}/tenant", "The caller's project", "200", whose("tenant"), None),
-        ("GET", f"{quotas}/project", "The caller's project", "200", whose("project"), None),
-        ("GET", member, "A project's limits", "200", _answer(quota), None),
-        ("GET", f"{member}/default", "The server's limits", "200", _answer(quota), None),
-        ("GET", f"{member}/details", "Limits and what is used", "200", _answer(details), None),
-        ("PUT", member, "Set limits; -1 is none", "200", _answer(quota), change),
-        ("DELETE", member, "Back to the server's limits", "204", _EMPTY, None),
-        ("GET", of_agent, "Networks that an agent serves", "200", many("networks", _schema_ref("Network")), None),
-        ("POST", of_agent, "Give a network", "201", _answer({"type": "null"}), _object({"network_id": STRING})),
-        ("DELETE", f"{of_agent}/{{key}}", "Take a network away", "204", _EMPTY, None),
-        ("GET", of_network, "Agents of a network", "200", many("agents", _schema_ref("Agent")), None),
-        ("GET", of_l3_agent, "Routers that an agent serves", "200", many("routers", _schema_ref("Router")), None),
-        ("POST", of_l3_agent, "Give a router", "201", _answer({"type": "null"}), _object({"router_id": STRING})),
-        ("DELETE", f"{of_l3_agent}/{{key}}", "Take a router away", "204", _EMPTY, None),
-        ("GET", of_router, "Agents of a router", "200", many("agents", _schema_ref("Agent")), None),
-        ("GET", topology, "A project's network, made where there is none", "200", made, None),
-        ("DELETE", topology, "Take it away", "204", _EMPTY, None),
-    ]
-    out = _table(table)
-    out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # a look that makes something
+    out = dict(
+        [
+            _other("GET", "/", "The versions of the API", many("versions", anything)),
+            _other("GET", "/openapi.json", "This document", anything),
+            _other("GET", PREFIX, "The core resources", many("resources", anything)),
+            _other("GET", f"{PREFIX}/extensions", "List extensions", many("extensions", extension)),
+            _other("GET", f"{PREFIX}/extensions/{{key}}", "Show an extension", _object({"extension": extension})),
+            _other("GET", quotas, "Projects with limits of their own", many("quotas", anything)),
+            _other("GET", f"{quotas}/tenant", "The caller's project", project("tenant")),
+            _other("GET", f"{quotas}/project", "The caller's project", project("project")),
+            _other("GET", member, "A project's limits", quota),
+            _other("GET", f"{member}/default", "The default limits", quota),
+            _other("GET", f"{member}/details", "Limits and usage", details),
+            _other("PUT", member, "Set limits; -1 is unlimited", quota, change),
+            _other("DELETE", member, "Reset to the default limits"),
+            _other("GET", networks, "Networks that an agent serves", many("networks", _schema_ref("Network"))),
+            _other("POST", networks, "Add a network to an agent", null, _object({"network_id": STRING})),
+            _other("DELETE", f"{networks}/{{key}}", "Remove a network from an agent"),
+            _other("GET", network_agents, "Agents of a network", many("agents", _schema_ref("Agent"))),
+            _other("GET", routers, "Routers that an agent serves", many("routers", _schema_ref("Router"))),
+            _other("POST", routers, "Add a router to an agent", null, _object({"router_id": STRING})),
+            _other("DELETE", f"{routers}/{{key}}", "Remove a router from an agent"),
+            _other("GET", router_agents, "Agents of a router", many("agents", _schema_ref("Agent"))),
+            _other(
+                *("GET", topology, "The default network of a project, created on first use"),
+                _object({"auto_allocated_topology": topology_schema}),
+            ),
+            _other("DELETE", topology, "Delete the topology"),
+        ]
+    )
+    out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
     for route in _PUBLIC:
         out[route]["security"] = []
     return out
 
 
-def lazily(make: Callable[[], Json]) -> Callable[[], Any]:
-    """The document's JSON, made when it is first asked for: most workers never are."""
-    import msgspec
-
-    made: list[Any] = []
-
-    def get() -> Any:
-        if not made:
-            made.append(msgspec.Raw(msgspec.json.encode(make())))
-        return made[0]
-
-    return get
+def lazily(make: Callable[[], Json]) -> Callable[[], msgspec.Raw]:
+    """The document as JSON, generated on the first request for it: most workers never get one."""
+    return cache(lambda: msgspec.Raw(msgspec.json.encode(make())))

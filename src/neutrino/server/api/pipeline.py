@@ -1,9 +1,9 @@
-"""What happens to a request, in order: the six verbs, each read from top to bottom.
+"""The pipeline of a request: the six verbs, each read from top to bottom.
 
-    authenticate → parse → check against the definition → quota → policy → plugin → what the reader may see → notify
+    authenticate → parse → check against the definition → quota → policy → plugin → hide what is not visible → notify
 
-Authentication has happened before (`authentication.py`); the answer becomes bytes after (`app.py`). Everything between
-is here, the same for every resource of every plugin.
+Authentication happens before (`authentication.py`) and encoding after (`app.py`). Everything in between is here, the
+same for every resource of every plugin.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from neutrino.server import errors
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.stages import body as bodies
-from neutrino.server.api.stages.hidden import filtered_by, matching, page_of, query_seen
-from neutrino.server.api.stages.present import encode_list, in_batches, names_to_fetch, present, visible_names
+from neutrino.server.api.stages import visible
 from neutrino.server.api.stages.query_string import Pairs, page_links, parse_fields, parse_query
 from neutrino.server.context import Context
-from neutrino.server.policy.authorizer import POLICY_NAMES, Authorizer, Sight
+from neutrino.server.policy.authorizer import RELATED_ATTRIBUTES, Authorizer, Visibility
 
 Object = dict[str, Any]
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
@@ -36,7 +35,7 @@ Notify = Callable[[Context, str, dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call, as the HTTP layer understood it."""
+    """A request, independent of HTTP."""
 
     context: Context
     raw: bytes = b""
@@ -50,7 +49,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Reply:
     status: int
-    body: Any = None  # a JSON value, or bytes that are one already
+    body: Any = None  # a JSON value, or its encoding as bytes
 
 
 class Pipeline:
@@ -66,26 +65,29 @@ class Pipeline:
         resource, context = served.resource, request.context
         assert served.index is not None
         query = parse_query(resource, request.pairs, max_limit=self._max_limit)
-        sight = self._sight(resource, context)
+        visibility = self._visibility(resource, context)
         if resource.parent:
             target = served.target(context, request.parent, None) if served.target else {}
             self._authorizer.require(context, self._rule("get", resource), target)
         if query.marker is not None and served.show is not None:
-            self._find(served, replace(request, key=query.marker), sight, names_to_fetch(resource, None, sight))
-        fetched = names_to_fetch(resource, query.fields, sight)
-        if fetched is not None and query.limit is not None:
+            # A marker that the caller may not see is a 404, as if it did not exist.
+            every = visible.names_to_fetch(resource, None, visibility)
+            self._find(served, replace(request, key=query.marker), visibility, every)
+        fetched = visible.names_to_fetch(resource, query.fields, visibility)
+        if fetched is not None and query.limit is not None:  # links to further pages need the key
             fetched = tuple(dict.fromkeys([*fetched, resource.key]))
-        seen = query_seen(query, sight)
         rows: Iterable[Object] = ()
-        if seen is not None:
-            rows = served.index(context, *_parent(request), replace(seen, fields=fetched, everyone=sight.all_rows))
-        if seen is not None and seen.limit is None and filtered_by(query) & sight.sometimes:
-            rows = page_of(matching(rows, filtered_by(query), sight), query)
+        permitted = visible.permitted_query(query, visibility)
+        if permitted is not None:
+            asked = replace(permitted, fields=fetched, everyone=visibility.all_rows)
+            rows = served.index(context, *_parent(request), asked)
+            if permitted.limit is None and visible.filtered_by(query) & visibility.sometimes:
+                rows = visible.page_of(visible.matching(rows, visible.filtered_by(query), visibility), query)
         if isinstance(rows, Iterator) and query.limit is None:
-            batches = (self._present(resource, batch, sight, query.fields) for batch in in_batches(rows))
-            return Reply(200, encode_list(resource.collection, batches))
+            batches = (visible.present(resource, batch, visibility, query.fields) for batch in visible.in_batches(rows))
+            return Reply(200, visible.encode_list(resource.collection, batches))
         rows = list(rows)
-        out: dict[str, Any] = {resource.collection: self._present(resource, rows, sight, query.fields)}
+        out: dict[str, Any] = {resource.collection: visible.present(resource, rows, visibility, query.fields)}
         if query.limit is not None:
             links = page_links(request.url, request.pairs, [row[resource.key] for row in rows], query)
             if links:
@@ -95,28 +97,29 @@ class Pipeline:
     def show(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
         fields = parse_fields(resource, request.pairs)
-        sight = self._sight(resource, context)
-        found = self._find(served, request, sight, names_to_fetch(resource, fields, sight))
-        return Reply(200, {resource.name: self._present(resource, [found], sight, fields)[0]})
+        visibility = self._visibility(resource, context)
+        found = self._find(served, request, visibility, visible.names_to_fetch(resource, fields, visibility))
+        return Reply(200, {resource.name: visible.present(resource, [found], visibility, fields)[0]})
 
     def create(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
         assert served.create is not None
         body = bodies.decode(request.raw)
         items, several = bodies.items_to_create(resource, body, context)
+        # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
             self._quota.check(resource.name, [item.values["project_id"] for item in items])
         self._authorize_create(served, request, items)
         self._notify(context, f"{resource.name}.create.start", body)
         parent = _parent(request)
         values = [item.values for item in items]
-        if several and served.create_bulk is not None:
-            made = served.create_bulk(context, *parent, values)
+        if several and served.create_several is not None:
+            made = served.create_several(context, *parent, values)
         else:
             made = [served.create(context, *parent, one) for one in values]
-        sight = self._sight(resource, context)
-        shown = self._present(resource, made, sight, None, own=True)
-        answer = {resource.collection: shown} if several else {resource.name: shown[0] if shown else {}}
+        visibility = self._visibility(resource, context)
+        shown = [visible.present_own(resource, one, visibility) for one in made]
+        answer = {resource.collection: shown} if several else {resource.name: shown[0]}
         self._notify(context, f"{resource.name}.create.end", answer)
         return Reply(201, answer)
 
@@ -125,8 +128,9 @@ class Pipeline:
         assert served.update is not None
         body = bodies.decode(request.raw)
         item = bodies.item_to_update(resource, body)
-        sight = self._sight(resource, context)
-        found = self._find_for_change(served, request, sight)
+        visibility = self._visibility(resource, context)
+        found = self._find_for_change(served, request, visibility)
+        # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
         rule = self._rule("update", resource)
         self._require_change(resource, context, rule, found)
@@ -134,38 +138,36 @@ class Pipeline:
         self._notify(context, f"{resource.name}.update.start", {**body, "id": request.key})
         revision = _expected_revision(request.if_match, found)
         changed = served.update(context, *_parent(request), request.key, item.values, revision)
-        answer = {resource.name: self._present(resource, [changed], sight, None, own=True)[0]}
+        answer = {resource.name: visible.present_own(resource, changed, visibility)}
         self._notify(context, f"{resource.name}.update.end", answer)
         return Reply(200, answer)
 
     def delete(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
         assert served.delete is not None
-        sight = self._sight(resource, context)
-        found = self._find_for_change(served, request, sight)
+        visibility = self._visibility(resource, context)
+        found = self._find_for_change(served, request, visibility)
         self._require_change(resource, context, self._rule("delete", resource), found)
         self._notify(context, f"{resource.name}.delete.start", {f"{resource.name}_id": request.key})
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
-        shown = self._present(resource, [found], sight, None, own=True)
-        payload = {f"{resource.name}_id": request.key, resource.name: shown[0] if shown else {}}
+        payload = {f"{resource.name}_id": request.key, resource.name: visible.present_own(resource, found, visibility)}
         self._notify(context, f"{resource.name}.delete.end", payload)
         return Reply(204)
 
     def act(self, served: Served, action: str, request: Request) -> Reply:
-        """A member's own verb, such as add_addresses."""
+        """An action on an object, such as add_addresses."""
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw) if request.raw else {}
-        sight = self._sight(resource, context)
-        found = self._find_for_change(served, request, sight)
+        visibility = self._visibility(resource, context)
+        found = self._find_for_change(served, request, visibility)
         policy = next(a.policy for a in resource.actions if a.name == action) or action
         self._require_change(resource, context, policy, found)
         self._notify(context, f"{resource.name}.{action}.start", {"id": request.key, "body": body})
         answer = served.actions[action](context, *_parent(request), request.key, body)
         self._notify(context, f"{resource.name}.{action}.end", answer)
         if isinstance(answer, dict) and resource.name in answer:
-            shown = self._present(resource, [answer[resource.name]], sight, None, own=True)
-            answer = {resource.name: shown[0] if shown else {}}
+            answer = {resource.name: visible.present_own(resource, answer[resource.name], visibility)}
         return Reply(200, answer)
 
     # --- their parts ----------------------------------------------------------------------------------------------
@@ -177,40 +179,40 @@ class Pipeline:
             raise errors.PolicyNotAuthorized(rule=rule)
 
     def _rule(self, action: str, resource: Resource) -> str:
-        """A rule's name; a nested resource has its parent's name in it, where the policy knows it so."""
+        """The name of a rule. That of a nested resource may contain its parent's name: Neutron has both forms."""
         name = f"{resource.parent.name}_{resource.name}" if resource.parent else resource.name
         for rule in (f"{action}_{name}", f"{action}_{resource.collection}", f"{action}_{resource.name}"):
             if self._authorizer.has_rule(rule):
                 return rule
         return f"{action}_{name}"
 
-    def _sight(self, resource: Resource, context: Context) -> Sight:
-        return self._authorizer.sight(context, resource, self._rule("get", resource))
+    def _visibility(self, resource: Resource, context: Context) -> Visibility:
+        return self._authorizer.visibility(context, resource, self._rule("get", resource))
 
-    def _find(self, served: Served, request: Request, sight: Sight, names: Sequence[str] | None) -> Object:
-        """The object with these names, if it is there for this caller."""
+    def _find(self, served: Served, request: Request, visibility: Visibility, names: Sequence[str] | None) -> Object:
+        """The object with these attributes; an error if it does not exist or is hidden from the caller."""
         resource, key = served.resource, request.key
         assert served.show is not None
         about = _about(resource, key, request.parent)
-        # Where hidden objects answer in words of their own, they are looked up for all and hidden here.
-        everyone = sight.all_rows or resource.hidden is not None
+        # If a hidden object has an error of its own, it is read whoever owns it, and hidden here.
+        everyone = visibility.all_rows or resource.hidden is not None
         found: Object | None = served.show(request.context, *_parent(request), key, names, everyone)
         if found is None:
             raise resource.not_found(**about)
-        if sight.names(found) is None:
+        if visibility.hidden(found) is None:
             raise (resource.hidden or resource.not_found)(**about)
         return found
 
-    def _find_for_change(self, served: Served, request: Request, sight: Sight) -> Object:
-        """The object before its change, as the policy wants it: all that is visible, and what rules look at."""
-        if served.show is None:  # only ever changed through its parent
+    def _find_for_change(self, served: Served, request: Request, visibility: Visibility) -> Object:
+        """The object before its change with all that rules may depend on."""
+        if served.show is None:  # written only through its parent
             return dict(served.target(request.context, request.parent, request.key) if served.target else {})
-        return self._find(served, request, sight, (*visible_names(served.resource), *POLICY_NAMES))
+        return self._find(served, request, visibility, (*visible.visible_names(served.resource), *RELATED_ATTRIBUTES))
 
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context
         rule = self._rule("create", resource)
-        known: dict[Any, dict[str, Any]] = {}  # what a bulk request belongs to is looked up once
+        known: dict[Any, dict[str, Any]] = {}  # the objects that a bulk request refers to are read once
         for item in items:
             target = item.values
             if served.target is not None:
@@ -222,26 +224,9 @@ class Pipeline:
             self._authorizer.require(context, rule, target)
             self._authorizer.require_attributes(context, "create", resource, item.given, target)
 
-    def _present(
-        self,
-        resource: Resource,
-        rows: Sequence[Object],
-        sight: Sight,
-        fields: Sequence[str] | None,
-        own: bool = False,
-    ) -> list[Object]:
-        """`own`: the caller has just made or changed it, so it is shown even where reading it is not allowed."""
-        if own:
-            shown = []
-            for row in rows:
-                hidden = sight.names(row) or frozenset()
-                shown.append({n: row[n] for n in visible_names(resource) if n in row and n not in hidden})
-            return shown
-        return present(resource, rows, sight, fields)
-
 
 def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:
-    """What the words of a refusal may name."""
+    """The fields that message templates of errors may use."""
     return {"id": key, "host": key, "address_group_id": key, "object_type": resource.name, "port_id": parent}
 
 
@@ -250,7 +235,7 @@ def _parent(request: Request) -> tuple[str, ...]:
 
 
 def _expected_revision(if_match: str, found: Object) -> int | None:
-    """The revision that `If-Match: revision_number=N` insists on; any other form of the header is not for us."""
+    """The revision that `If-Match: revision_number=N` requires. Other forms are entity tags of proxies: ignored."""
     match = IF_MATCH.fullmatch(if_match.strip()) if if_match else None
     if match is None:
         return None

@@ -6,7 +6,7 @@
     PUT    /v2.0/things/{id}                update     …      /v2.0/quotas…                quotas
     DELETE /v2.0/things/{id}                delete     GET    / /v2.0 /v2.0/extensions /openapi.json
 
-A path may end in `.json`. What is not here is answered 404; a verb that a path does not have, 405.
+A path may end in `.json`. Other paths are answered with 404, other methods of a path with 405.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def _routes(pipeline: Pipeline, served: Served) -> list[Route]:
         routes.append(Route("PUT", member, lambda r: pipeline.update(served, r)))
     if served.delete:
         routes.append(Route("DELETE", member, lambda r: pipeline.delete(served, r)))
+    # Not a lambda here: it would see the last action only.
     for action in served.actions:
         routes.append(Route("PUT", f"{member}/{action}", _action(pipeline, served, action)))
-    if not resource.parent:  # a member's verb without the member
+    if not resource.parent:  # the id is missing
         for method in ("PUT", "DELETE"):
             routes.append(Route(method, base, lambda r: _no_member(served)))
     return routes

@@ -1,8 +1,8 @@
-"""The types that attributes have: each parses one JSON value and describes itself as a JSON schema.
+"""Types of attributes: each parses one JSON value and describes itself as a JSON schema. Pure.
 
-Two kinds of refusal, because clients tell them apart: a value that cannot be turned into the type at all
-(`Unconvertible`, answered as InvalidInput), and one of the right kind that is not allowed (`Invalid`, answered as
-HTTPBadRequest). Types hold no state and know no request.
+There are two kinds of errors, because clients distinguish them: a value that cannot be converted to the type at all
+(`Unconvertible`, answered as InvalidInput) and one of the right kind that is not allowed (`Invalid`, answered as
+HTTPBadRequest).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from neutrino.server import errors
 
 Schema = dict[str, Any]
+# PostgreSQL and MariaDB refuse larger numbers in an INTEGER column, which would be a 500.
 DB_INTEGER_MAX = 2**31 - 1
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
@@ -29,7 +30,7 @@ class Invalid(ValueError):
 
 
 class Unconvertible(ValueError):
-    """The value cannot be read as the type."""
+    """The value cannot be converted to the type."""
 
 
 class Type(Protocol):
@@ -56,11 +57,12 @@ class Text:
 
     def parse(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise Invalid(f"'{value}' is no text")
+            raise Invalid(f"'{value}' is not a string")
         if self.max is not None and len(value) > self.max:
             raise Invalid(f"'{value}' is longer than {self.max} characters")
         if len(value.strip() if not self.blank else value) < self.min:
             raise Invalid(f"'{value}' is too short: at least {self.min} characters are needed")
+        # PostgreSQL refuses NUL, and no database stores half surrogates as UTF-8.
         if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
             raise Invalid("a character in it cannot be stored")
         return value.lower() if self.lower else value
@@ -94,7 +96,7 @@ class Bool:
 class Integer:
     min: int = -DB_INTEGER_MAX
     max: int = DB_INTEGER_MAX
-    as_text: bool = False  # whether answers have it in quotes
+    as_text: bool = False  # responses have it as a string
 
     def parse(self, value: Any) -> int:
         if isinstance(value, bool | float) or not isinstance(value, str | int):
@@ -118,6 +120,7 @@ class OneOf:
 
     def parse(self, value: Any) -> Any:
         for allowed in self.values:
+            # True == 1 in Python, and JSON true is not the number 1.
             if value == allowed and type(value) is type(allowed):
                 return allowed
             if isinstance(allowed, int) and isinstance(value, str) and value == str(allowed):
@@ -150,14 +153,14 @@ class Nullable:
         return {"anyOf": [self.of.schema(), {"type": "null"}]}
 
 
-def check_length(value: Any, most: int | None) -> None:
-    """Refuse a list that is too long before any item of it is looked at: items cost time, and come before the policy."""
-    if most is not None and isinstance(value, list) and len(value) > most:
-        raise Invalid(f"it has {len(value)} items, and at most {most} are allowed")
+def check_length(value: Any, max_items: int | None) -> None:
+    """Refuse a list that is too long before any item is parsed: that takes time, and happens before authorization."""
+    if max_items is not None and isinstance(value, list) and len(value) > max_items:
+        raise Invalid(f"it has {len(value)} items, and at most {max_items} are allowed")
 
 
 def comparable(value: Any) -> Any:
-    """A hashable value that is equal for equal JSON values, so that duplicates are found in one pass."""
+    """A hashable form of a JSON value, so that duplicates are found in one pass instead of comparing all pairs."""
     if isinstance(value, dict):
         return frozenset((name, comparable(part)) for name, part in value.items())
     return tuple(map(comparable, value)) if isinstance(value, list) else value
@@ -176,19 +179,19 @@ def first_duplicate(items: Iterable[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; null is the empty list where `nullable`. One that clients give needs `most`, the greatest length."""
+    """A list; with `nullable`, null is the empty list. A list in requests needs `max_items`."""
 
     of: Type
     nullable: bool = False
     unique: bool = True
-    most: int | None = None
+    max_items: int | None = None
 
     def parse(self, value: Any) -> list[Any]:
         if value is None and self.nullable:
             return []
         if not isinstance(value, list):
             raise Invalid(f"'{value}' is not a list")
-        check_length(value, self.most)
+        check_length(value, self.max_items)
         out = [self.of.parse(item) for item in value]
         if self.unique and (twice := first_duplicate(out)) is not None:
             raise Invalid(f"duplicate items in the list: '{twice}'")
@@ -196,8 +199,8 @@ class ListOf:
 
     def schema(self) -> Schema:
         array: Schema = {"type": "array", "items": self.of.schema()}
-        if self.most is not None:
-            array["maxItems"] = self.most
+        if self.max_items is not None:
+            array["maxItems"] = self.max_items
         return {"anyOf": [array, {"type": "null"}]} if self.nullable else array
 
 
@@ -212,7 +215,7 @@ class Record:
     """A JSON object with known keys."""
 
     keys: Mapping[str, Key]
-    others: bool = False  # whether further keys are passed over
+    others: bool = False  # further keys are ignored
 
     def parse(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -250,7 +253,7 @@ class AnyObject:
 
 
 def ip(value: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if not isinstance(value, str) or "%" in value:  # a zone means nothing beyond the host it was written on
+    if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
         raise ValueError(value)
     return ipaddress.ip_address(value.strip())
 
@@ -291,7 +294,7 @@ class Cidr:
 
 @dataclass(frozen=True, slots=True)
 class Mac:
-    group: bool = False  # whether it may be a multicast one
+    group: bool = False  # may be a multicast address
 
     def parse(self, value: Any) -> str:
         text = value.strip().lower().replace("-", ":") if isinstance(value, str) else ""
@@ -307,13 +310,13 @@ class Mac:
 
 @dataclass(frozen=True, slots=True)
 class DnsName:
-    """A host name or a domain; an empty one means none."""
+    """A host name or a domain; empty means none."""
 
     domain: bool = False
 
     def parse(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise Invalid(f"'{value}' is no text")
+            raise Invalid(f"'{value}' is not a string")
         text = value.lower()
         if len(text) > 255:
             raise Invalid(f"'{value}' is longer than 255 characters")
@@ -321,11 +324,11 @@ class DnsName:
             return text
         labels = (text[:-1] if text.endswith(".") else text).split(".")
         if not all(DNS_LABEL.fullmatch(label) for label in labels):
-            raise Invalid(f"'{value}' is no DNS name")
+            raise Invalid(f"'{value}' is not a DNS name")
         if len(labels) > 1 and labels[-1].isdigit():
-            raise Invalid(f"'{value}' is no DNS name: its last label is a number")
+            raise Invalid(f"'{value}' is not a DNS name: its last label is a number")
         if self.domain and not text.endswith("."):
-            raise Invalid(f"'{value}' is no full domain: it must end with a dot")
+            raise Invalid(f"'{value}' is not a fully qualified domain: it must end with a dot")
         return text
 
     def schema(self) -> Schema:
@@ -334,33 +337,33 @@ class DnsName:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A type made of a plain function, for values with rules of their own. Where it is a list, `most` is needed."""
+    """A type that parses with a function, for values with rules of their own. A list needs `max_items`."""
 
     function: Callable[[Any], Any]
     json_schema: Schema | None = None
-    most: int | None = None
+    max_items: int | None = None
 
     def parse(self, value: Any) -> Any:
-        check_length(value, self.most)
+        check_length(value, self.max_items)
         return self.function(value)
 
     def schema(self) -> Schema:
         schema = dict(self.json_schema or {})
-        return schema if self.most is None else _with_length(schema, self.most)
+        return schema if self.max_items is None else _with_length(schema, self.max_items)
 
 
-def _with_length(schema: Schema, most: int) -> Schema:
-    """The schema with the greatest length of its array, which may be one of alternatives."""
+def _with_length(schema: Schema, max_items: int) -> Schema:
+    """The schema with the maximum length of its array, which may be one of several alternatives."""
     if "anyOf" in schema:
-        return {**schema, "anyOf": [_with_length(part, most) for part in schema["anyOf"]]}
-    return {**schema, "maxItems": most} if schema.get("type") == "array" else schema
+        return {**schema, "anyOf": [_with_length(part, max_items) for part in schema["anyOf"]]}
+    return {**schema, "maxItems": max_items} if schema.get("type") == "array" else schema
 
 
 NAME = Text(255)
 
 
 def parse_attribute(name: str, type_: Type, value: Any) -> Any:
-    """Parse one attribute's value; a refusal names the attribute."""
+    """Parse the value of an attribute; an error names the attribute."""
     try:
         return type_.parse(value)
     except Invalid as error:

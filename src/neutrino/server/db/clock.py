@@ -1,4 +1,4 @@
-"""The time as the API shows it."""
+"""The current time in the format of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing objects: what every insert, update and delete has in common."""
+"""Writing objects: what inserts, updates and deletes have in common."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_id() -> str:
 
 
 def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
-    """A new object: the given values with an id, its times and its first revision."""
+    """A new object: the given values with an id, timestamps and a first revision."""
     at = now()
     return {
         "id": new_id(),
@@ -37,7 +37,7 @@ def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
 
 
 def as_row(table: sa.Table, values: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Object:
-    """The columns of an object: lists and dictionaries as JSON text, names as the table has them."""
+    """The row of an object: its columns under their names, lists and dictionaries as JSON text."""
     row: Object = {}
     columns = _columns(table)
     other = renamed or {}
@@ -51,7 +51,7 @@ def as_row(table: sa.Table, values: Mapping[str, Any], renamed: Mapping[str, str
 
 @cache
 def _columns(table: sa.Table) -> dict[str, bool]:
-    """The names of a table's columns, and which of them are JSON."""
+    """The columns of a table, and whether each is JSON."""
     return {column.name: isinstance(column.type, sa.Text) for column in table.c}
 
 
@@ -67,13 +67,13 @@ def decode(text: str) -> Any:
 
 
 def check_revision(before: Mapping[str, Any], revision: int | None) -> None:
-    """The client's `If-Match`, looked at again when the object is read for its change."""
+    """Check the client's `If-Match` again on the object that is read for the change."""
     if revision is not None and before["revision_number"] != revision:
         raise errors.RevisionNumberConstraintFailed(expected=revision, current=before["revision_number"])
 
 
 def changed(before: Mapping[str, Any], values: Mapping[str, Any], bump: int = 1) -> Object:
-    """An object after a change: its values, one revision on, at this time."""
+    """An object after a change: with the values, the next revision and the current time."""
     return {**before, **values, "updated_at": now(), "revision_number": before["revision_number"] + bump}
 
 
@@ -86,22 +86,23 @@ def update_row(
     renamed: Mapping[str, str] | None = None,
     bump: int = 1,
 ) -> Object:
-    """Change an object if it still is as it was when `before` was read; gives its new revision and time.
+    """Update an object if it has not changed since `before` was read; returns its new revision and time.
 
-    Values that are `changed` already keep their revision.
+    Values from `changed` keep their revision.
     """
     stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
     if values.get("revision_number", 0) > before["revision_number"]:
         stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
     done = tx.execute(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
+    # Changed or deleted by another writer since it was read.
     if done.rowcount != 1:
         raise Stale
     return stamp
 
 
 def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
-    """Delete an object if it still is as it was when `before` was read."""
+    """Delete an object if it has not changed since `before` was read."""
     done = tx.execute(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     if done.rowcount != 1:
         raise Stale

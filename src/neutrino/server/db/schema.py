@@ -1,4 +1,4 @@
-"""The schema's version: brought up to date at the start, by one process while the others wait."""
+"""The schema version: upgraded at the start of a server, by one process while the others wait."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from neutrino import private
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
-HEAD = "0006"  # the newest file in migrations/versions; a test keeps the two together
+HEAD = "0001"  # the newest file in migrations/versions (a test compares)
 LOCK = "neutrino-schema"
 LOCK_NUMBER = 0x6E6575747269
 
 
 class WrongSchema(Exception):
-    """The database is not at this version, and it was not to be changed."""
+    """The database has another schema version, and may not or cannot be upgraded."""
 
 
 def ensure(db: Database, *, upgrade: bool = True) -> None:
-    """Bring the schema to HEAD; costs one query when it is there already."""
+    """Upgrade the schema to HEAD; one query if it is there already."""
     if db.dialect == "sqlite" and db.url.database:
         private.make_directory(Path(db.url.database).parent)
     found = version(db)
     if found == HEAD:
         return
+    # Never downgrade by accident: an older server would not know the new columns and lose their data.
     if found is not None and found > HEAD:
         raise WrongSchema(
-            f"the database was written by a newer release (schema {found}, this release knows {HEAD}): "
-            "run that release, or restore a backup of before its upgrade"
+            f"the database was written by a newer release (schema {found}, this release has {HEAD}): "
+            "run that release, or restore a backup from before its upgrade"
         )
     if not upgrade:
         raise WrongSchema(
-            f"the database is at version {found or 'none'}, this server needs {HEAD}: neutrino db upgrade"
+            f"the database has schema version {found or 'none'}, this server needs {HEAD}: run neutrino db upgrade"
         )
-    with _alone(db):
+    # Checked again under the lock: another process may have upgraded it meanwhile.
+    with _locked(db):
         if version(db) != HEAD:
-            LOG.info("bringing the database from version %s to %s", found or "none", HEAD)
+            LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)
             upgrade_to(db, "head")
 
 
 def ensure_in_child(url: str) -> None:
-    """The same in a child process, so that a server does not keep the memory of what only migrations need.
+    """`ensure` in a child process, so that a server does not keep the memory that only migrations need.
 
-    To be called before the process has threads.
+    Call it before the process has threads.
     """
     db = Database(url)
     needed = version(db) != HEAD if _exists(db) else True
@@ -63,9 +65,9 @@ def ensure_in_child(url: str) -> None:
             ensure(Database(url))
             os._exit(0)
         except BaseException:
-            LOG.exception("the database could not be brought up to date")
+            LOG.exception("the database schema could not be upgraded")
             os._exit(1)
-    os.waitpid(child, 0)  # what went wrong there is found again, and told, by the process that goes on
+    os.waitpid(child, 0)  # an error is found again by the parent, which reports it
 
 
 def _exists(db: Database) -> bool:
@@ -96,8 +98,8 @@ def alembic_config(connection: Connection) -> Any:
 
 
 @contextmanager
-def _alone(db: Database) -> Iterator[None]:
-    """No other process changes the schema meanwhile. The lock goes with its connection, also after a crash."""
+def _locked(db: Database) -> Iterator[None]:
+    """Hold the lock of schema changes. It is released with its connection, even after a crash."""
     if db.dialect == "sqlite":
         import fcntl
 

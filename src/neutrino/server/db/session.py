@@ -1,12 +1,12 @@
-"""The database: reads that hold nothing, and short write transactions that are tried again when another won.
+"""The database: reads without locks, and short optimistic write transactions that are retried on conflict.
 
-A read is an autocommit connection. A write is one transaction which holds the change, its rows in the change log and
-its quota counters, and nothing else: whatever it needs to know was read before. What could have changed in between is
-guarded by a unique constraint, a foreign key or a condition on the revision; when one of them objects, `retrying` reads
-and decides anew, so a conflict is answered by the same checks that answer a plain mistake.
+A read is an autocommit connection. A write transaction contains the change, its rows in the change log and its quota
+counters, and nothing else: what it depends on was read before. What may have changed in between is guarded by a unique
+constraint, a foreign key or a condition on the revision; if one of them fails, `retrying` reads and decides again, so a
+lost race gets the same error as a plain mistake.
 
-SQLite has one writer. Waiting for it by sleeping and trying again starves some and slows all, so writers queue on a
-lock file instead: the kernel wakes the next one at once.
+SQLite has one writer. Retrying with sleeps starves some writers and slows all, so writers queue on a lock file: the kernel
+wakes the next one at once.
 """
 
 from __future__ import annotations
@@ -26,107 +26,108 @@ from sqlalchemy.engine import Connection, Engine, make_url
 
 from neutrino import private
 from neutrino.server import errors
-from neutrino.server.db.announce import Announcer
+from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-ATTEMPTS = 20
-IDLE_SECONDS = 60.0
+ATTEMPTS = 20  # with back-off about half a second: beyond that the client had better retry (503)
+IDLE_SECONDS = 60.0  # below the idle timeouts of databases and load balancers
 CONNECT_SECONDS = 10
 _MYSQL_LOST_RACES = frozenset(
     {
         1213,  # deadlock
         1205,  # lock wait timeout
         1047,  # Galera: the node is not ready
-        1020,  # the row has changed since the snapshot: MariaDB with innodb_snapshot_isolation, on since 11.6.2
+        1020,  # the row has changed since the snapshot: innodb_snapshot_isolation, on since MariaDB 11.6.2
     }
 )
 
 
 class Stale(Exception):
-    """What a write was decided on has changed meanwhile: read again and decide anew."""
+    """What a write depends on has changed since it was read: read and decide again."""
 
 
 class Database:
-    """One database, whichever of the three it is. Safe for threads; connections open on first use."""
+    """A database of any of the three kinds. Thread-safe; connections open on first use."""
 
     def __init__(self, url: str, *, pool_size: int = 10, sqlite_durable: bool = True) -> None:
         self.url = make_url(url)
-        self.announces = True  # whether PostgreSQL is to wake the feed after a commit
+        self.notifies = True  # whether a commit wakes the feed (PostgreSQL)
         self.dialect = self.url.get_backend_name()
-        self._announcer = Announcer(self.url) if self.dialect == "postgresql" else None
+        self._notifier = CommitNotifier(self.url) if self.dialect == "postgresql" else None
         if self.dialect == "sqlite":
             self._reads, self._writes = _sqlite_engines(self.url, sqlite_durable)
             self._writer_queue: _WriterQueue | None = _WriterQueue(f"{self.url.database}.lock")
         else:
             self._reads, self._writes = _server_engines(self.url, pool_size)
             self._writer_queue = None
-        self._threads = threading.local()  # a thread keeps its connection, and saves the pool's work at every read
+        self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
 
     def read(self) -> AbstractContextManager[Connection]:
-        """A connection for reading, where every statement stands for itself."""
+        """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
         return _Read(self._reads, self._threads)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """One write transaction; what it recorded is written with it, or nothing is."""
+        """One write transaction, with its change log rows and quota counters."""
+        # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.begin() as connection:
                     tx = Transaction(connection)
                     yield tx
                     tx.flush()
-                if self._announcer is not None and self.announces and tx.has_changes:
-                    self._announcer.tell()
+                if self._notifier is not None and self.notifies and tx.has_changes:
+                    self._notifier.notify()
             except sa.exc.DBAPIError as error:
-                _tell(error)
+                _raise_api_error(error)
                 raise
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Run `attempt` until no other writer was in its way, a bounded number of times."""
+        """Run `attempt` until it has no conflict with another writer, a bounded number of times."""
         for tries in range(ATTEMPTS):
             try:
                 return attempt()
             except (Stale, sa.exc.IntegrityError, sa.exc.OperationalError, sa.exc.InternalError) as error:
                 if not isinstance(error, Stale | sa.exc.IntegrityError) and not _is_lost_race(error):
                     raise
-                # A little disorder lets writers that collided once not collide again.
+                # Jitter: writers that collided would otherwise collide again.
                 time.sleep(random.random() * 0.002 * (1 << min(tries, 5)))
         raise errors.HTTPServiceUnavailable()
 
     def warm(self, threads: int = 1) -> None:
-        """Open what the first requests need: for each thread a connection to read and one to write, in their pools."""
+        """Open the connections of the first requests: for each thread one to read and one to write, in their pools."""
         for engine in (self._reads, self._writes):
             for connection in [engine.connect() for _ in range(threads)]:
                 connection.close()
 
     def engine(self) -> Engine:
-        """The engine of the write side, for migrations."""
+        """The engine for writes, for migrations."""
         return self._writes
 
     def close(self) -> None:
-        self._threads = threading.local()  # connections of threads go when nobody has them any more
+        self._threads = threading.local()  # drops the threads' read connections
         self._reads.dispose()
         self._writes.dispose()
-        if self._announcer is not None:
-            self._announcer.close()
+        if self._notifier is not None:
+            self._notifier.close()
 
 
 class _Kept:
-    """A thread's connection. It goes back to the pool with its thread, and does not wait for the garbage collector."""
+    """A thread's connection, which returns to the pool when the thread ends."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.used = 0.0
 
     def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be on its way out
+        with suppress(Exception):  # the interpreter may be shutting down
             self.connection.close()
 
 
 class _Read:
-    """One connection for reading; written as a class because every request passes it several times."""
+    """A connection for reading. A class instead of a generator, because every request uses several."""
 
     def __init__(self, engine: Engine, threads: threading.local) -> None:
         self._engine = engine
@@ -135,12 +136,13 @@ class _Read:
     def __enter__(self) -> Connection:
         now = time.monotonic()
         kept: _Kept | None = getattr(self._threads, "kept", None)
-        if kept is None or now - kept.used > IDLE_SECONDS:  # a server may have hung up on it meanwhile
+        if kept is None or now - kept.used > IDLE_SECONDS:  # the server may have closed it
+            # Dropped before connecting: a failed attempt must not leave the old connection in place.
             self._threads.kept = None
             try:
                 kept = self._threads.kept = _Kept(self._engine.connect())
             except sa.exc.DBAPIError as error:
-                _tell(error)
+                _raise_api_error(error)
                 raise
         kept.used = now
         return kept.connection
@@ -149,21 +151,21 @@ class _Read:
         if isinstance(error, sa.exc.SQLAlchemyError):
             self._threads.kept = None
             if isinstance(error, sa.exc.DBAPIError):
-                _tell(error)
+                _raise_api_error(error)
 
 
-def _tell(error: sa.exc.DBAPIError) -> None:
-    """Errors that are no defect of ours, in words for the client: a database that is away, a value beyond all bounds."""
+def _raise_api_error(error: sa.exc.DBAPIError) -> None:
+    """Turn errors that are not defects of this server into API errors: database unreachable, value too large."""
     if isinstance(error, sa.exc.DataError):
         raise errors.InvalidInput("A value in the request is larger than the database can hold.") from error
-    away = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) and not _is_lost_race(error)
-    if away and (error.connection_invalidated or _is_refused(error)):
-        LOG.error("the database cannot be reached: %s", error.orig)
+    unreachable = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) and not _is_lost_race(error)
+    if unreachable and (error.connection_invalidated or _is_refused(error)):
+        LOG.error("the database is unreachable: %s", error.orig)
         raise errors.DatabaseUnreachable() from error
 
 
 def _is_refused(error: sa.exc.DBAPIError) -> bool:
-    """No connection could be had, or it was lost."""
+    """The connection could not be made, or was lost."""
     number = _mysql_number(error)
     if number is not None:  # cannot connect, gone away, lost
         return number in {2002, 2003, 2006, 2013, 1040, 1053}
@@ -172,14 +174,14 @@ def _is_refused(error: sa.exc.DBAPIError) -> bool:
 
 
 def _mysql_number(error: sa.exc.DBAPIError) -> int | None:
-    """The number of an error of MySQL or MariaDB, which PyMySQL gives as the first argument; else None."""
+    """The error number of MySQL or MariaDB, which PyMySQL passes as the first argument; else None."""
     args = getattr(error.orig, "args", ())
     return args[0] if args and isinstance(args[0], int) else None
 
 
 def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
-    """Deadlocks, serialization failures, lock timeouts: the database took the transaction back whole."""
-    # The number comes first: PyMySQL's errors have an SQLSTATE too, and that is HY000 for all of these but a deadlock.
+    """Deadlocks, serialization failures, lock timeouts: the database has rolled the transaction back."""
+    # By number first: PyMySQL's errors have an SQLSTATE too, but it is HY000 for all of these except deadlocks.
     number = _mysql_number(error)
     if number is not None:
         return number in _MYSQL_LOST_RACES
@@ -190,7 +192,7 @@ def _is_lost_race(error: sa.exc.DBAPIError) -> bool:
 
 
 class _WriterQueue:
-    """Writers of one SQLite file, in this process and in others, one after the other."""
+    """The lock file of a SQLite database: its writers, in all threads and processes, run one after the other."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -201,7 +203,7 @@ class _WriterQueue:
     def __enter__(self) -> None:
         self._threads.acquire()
         try:
-            if self._file is None or self._pid != os.getpid():  # a lock is the process's own: never one of a parent
+            if self._file is None or self._pid != os.getpid():  # flock is shared with a forked child
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 self._pid = os.getpid()
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -217,12 +219,15 @@ class _WriterQueue:
 
 def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
     def prepare(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # transactions begin where the code below says, not where the driver guesses
+        connection.isolation_level = None  # BEGIN is explicit, below: the driver's own comes only with the first write
         cursor = connection.cursor()
+        # WAL: readers never wait for the writer. FULL: a commit survives a power failure.
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys=ON")
+        # Writers queue on the lock file, so this timeout is only for checkpoints and for programs such as sqlite3.
         cursor.execute("PRAGMA busy_timeout=30000")
+        # 1 MB: each thread of each worker has its connection, and the operating system caches the file anyway.
         cursor.execute("PRAGMA cache_size=-1000")
         cursor.close()
 
@@ -235,17 +240,18 @@ def _sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     writes = sa.create_engine(url, **(options | {"pool_reset_on_return": "rollback"}))
     for engine in (reads, writes):
-        sa.event.listen(engine, "do_connect", lambda *_: _for_us_alone(url.database or ""))
+        sa.event.listen(engine, "do_connect", lambda *_: _restrict_permissions(url.database or ""))
         sa.event.listen(engine, "connect", prepare)
+    # IMMEDIATE takes the write lock at once: a transaction that begins with a read and then writes could fail as stale.
     sa.event.listen(writes, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return reads, writes
 
 
-def _for_us_alone(path: str) -> None:
-    """The file holds what all projects have, and the hosts' credentials. SQLite gives its log the mode of the file."""
+def _restrict_permissions(path: str) -> None:
+    """Make the file readable by its owner only: it has the data of all projects. SQLite copies the mode to its log."""
     if not path or path == ":memory:" or path.startswith("file:"):
         return
-    with suppress(OSError):  # SQLite will say what is wrong with it
+    with suppress(OSError):  # SQLite reports the same error
         private.make_file(path)
         for more in ("-wal", "-shm"):
             private.close_file(path + more)
@@ -253,10 +259,11 @@ def _for_us_alone(path: str) -> None:
 
 def _server_engines(url: sa.URL, pool_size: int) -> tuple[Engine, Engine]:
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
-    # A transaction here always ends by its own commit or rollback: the pool need not send another to make sure.
+    # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
     if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
-        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # as PyMySQL has it; libpq waits without end
+        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}  # PyMySQL's default; libpq waits without limit
+    # REPEATABLE READ would add serialization failures, and conditions on revisions already detect conflicts.
     writes = sa.create_engine(url, isolation_level="READ COMMITTED", **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     return reads, writes

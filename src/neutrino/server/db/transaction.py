@@ -1,7 +1,7 @@
-"""A write transaction: the connection, and what belongs to every write besides the change itself.
+"""A write transaction: the connection, the change log rows and the quota counters of a write.
 
-`record` notes what changed for the change log; `use` notes what a project's quota gains or loses. Both are written in
-`flush`, at the end, so that the counters' row locks are held only for the commit itself.
+`record` collects changes for the change log, `use` collects changes of quota usage. `flush` writes both at the end, so that
+the row locks of counters, which all writers of a project need, are held only during the commit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 
 UNLIMITED = -1
-UNCOUNTED = -2  # unlimited, and known to have no counter
+UNCOUNTED = -2  # unlimited, and without a counter
 
 
 class Transaction:
@@ -32,7 +32,7 @@ class Transaction:
         return self._connection.execute(statement, parameters)
 
     def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows of one shape; the statement is made once a table, not once a call."""
+        """Insert rows with equal columns. The statement is cached per table."""
         if rows:
             self._connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
 
@@ -41,37 +41,39 @@ class Transaction:
         return self._connection
 
     def record(self, kind: str, object_id: str, revision: int, *, deleted: bool = False) -> None:
-        """Note that an object changed; hosts hear of it through the change log."""
+        """Log a change of an object, for the hosts. Only kinds that the feed reads are logged."""
         self._changes.append(
             {"kind": kind, "object_id": object_id, "revision": revision, "deleted": deleted, "at": now()}
         )
 
     @property
     def has_changes(self) -> bool:
-        """Whether hosts may have something to hear of it."""
+        """Whether the feed has something to read."""
         return bool(self._changes)
 
     def use(self, resource: str, project_id: str, amount: int, limit: int = UNLIMITED) -> None:
-        """Count `amount` more (or less) of a resource against a project; more only up to `limit`."""
+        """Add `amount` (which may be negative) to a project's usage of a resource, up to `limit`."""
         if limit == UNCOUNTED:
             return
         key = (project_id, resource)
         self._usage[key] = self._usage.get(key, 0) + amount
+        # Deleting is possible above the limit, which an administrator may have lowered.
         if amount > 0:
             self._limits[key] = limit
 
     def flush(self) -> None:
         if self._changes:
             if self._connection.dialect.name == "sqlite":
-                self._place_changes()
+                self._assign_positions()
             self.insert(t.changes, self._changes)
-        for key in sorted(self._usage):  # one order for all writers: counters cannot deadlock
+        for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
 
-    def _place_changes(self) -> None:
-        """SQLite has one writer, so the order of commits is known here, and the feed is spared a write of its own."""
-        last = self._connection.execute(_MOVE_HEAD, {"n": len(self._changes)}).scalar()
+    def _assign_positions(self) -> None:
+        """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""
+        last = self._connection.execute(_ADVANCE_HEAD, {"n": len(self._changes)}).scalar()
+        # No head row yet: the feed has never run, and assigns all positions at its start.
         if last is not None:
             for position, change in enumerate(self._changes, last - len(self._changes) + 1):
                 change["position"] = position
@@ -80,18 +82,19 @@ class Transaction:
         project_id, resource = key
         values = {"p": project_id, "r": resource, "n": amount, "limit": limit}
         limited = amount > 0 and limit >= 0
+        # One statement checks the limit and counts: a separate check could be passed by two writers at once.
         if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
             return
         if not limited:
-            return  # nobody counts what has no limit: one row less that all writers of a project would meet at
+            return  # no counter without a limit: it would be a hot row for all writers of the project
         if self._connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None:
-            # It is there: another writer may have made it since, so ask once more before it is called too much.
+            # It exists now: another writer may have created it since, so update once more before refusing.
             if self._connection.execute(_COUNT_LIMITED, values).rowcount:
                 return
             raise errors.OverQuota(overs=[resource])
-        # The first use under a limit: all that the project has is counted, what this transaction adds included.
+        # The first use under a limit: count all objects of the project, those of this transaction included.
         table = t.COUNTED.get(resource)
-        used = amount if table is None else self._connection.execute(_all_of(table), {"p": project_id}).scalar_one()
+        used = amount if table is None else self._connection.execute(_count_all(table), {"p": project_id}).scalar_one()
         if used > limit:
             raise errors.OverQuota(overs=[resource])
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
@@ -103,13 +106,13 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 
 @cache
-def _all_of(table: sa.FromClause) -> sa.Select[Any]:
-    """How many objects of a table a project has."""
+def _count_all(table: sa.FromClause) -> sa.Select[Any]:
+    """The number of objects of a project in a table."""
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 
 
 _h = t.change_head.c
-_MOVE_HEAD = (
+_ADVANCE_HEAD = (
     sa.update(t.change_head)
     .where(_h.id == 1)
     .values(position=_h.position + sa.bindparam("n", type_=sa.Integer))

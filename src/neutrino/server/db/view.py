@@ -1,12 +1,15 @@
-"""Reading objects: how a table's rows become API objects, for one and for many.
+"""Reading objects: how rows of a table become API objects.
 
-A view maps API names to columns or expressions. Only the fields asked for are selected; JSON columns go to the client
-as the text they are (`msgspec.Raw`), without being parsed on the way. A list is one query, however many rows it has.
+A view maps API names to columns or expressions; by default every column is an attribute of the same name. Only the fields
+asked for are selected. JSON columns reach the client as the text they are (`msgspec.Raw`), without being parsed. A list is
+one query, however many rows it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,30 +23,48 @@ Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
-_decode = msgspec.json.decode
 BATCH = 500
-Prepared = tuple[sa.Select[Any], tuple[str, ...], tuple[int, ...]]  # a statement, its names, which of them are JSON
+_decode = msgspec.json.decode
+_EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}  # most JSON columns of most rows
 
 
 def viewed_by(project: str | None) -> dict[str, str | None]:
-    """The parameter of a statement with PROJECT in it. No project is NULL, which equals no row's project, not even the
-    empty one that the server's own ports and networks have.
+    """The parameter of a statement that contains PROJECT.
+
+    No project is NULL, which equals no row's project, not even the empty one of the server's own ports and networks.
     """
     return {"viewer_project": project or None}
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A statement with the API names of its columns. Views keep these, because making one costs more than running it."""
+
+    statement: sa.Select[Any]
+    names: tuple[str, ...]
+    json: tuple[int, ...]  # the positions of JSON columns
+
+    def object(self, row: sa.Row[Any]) -> Object:
+        values: list[Any] = list(row)
+        for i in self.json:
+            text = values[i]
+            values[i] = _EMPTY.get(text) or msgspec.Raw(text)
+        return dict(zip(self.names, values, strict=False))
 
 
 class View:
     """The API's view of one table.
 
-    `scope` says whether a project may see a row, by the parameter PROJECT. `listed` says the same for lists, as ids that
-    are looked up first by their indexes: asking every row with an OR would read the rows of all projects.
+    `renamed` maps API names to columns, `computed` adds expressions, `hidden` attributes are read only when asked for.
+    `scope` is the condition under which the viewer's project (PROJECT) may see a row. `listed` is the same condition for
+    lists, as ids that are looked up by their indexes first: an OR over all rows would read the rows of all projects.
     """
 
     def __init__(
         self,
         table: sa.Table,
         *,
-        columns: Iterable[str] = (),
+        columns: Iterable[str] | None = None,
         renamed: Mapping[str, str] | None = None,
         computed: Mapping[str, sa.ColumnElement[Any]] | None = None,
         filters: Mapping[str, FilterRule] | None = None,
@@ -54,8 +75,11 @@ class View:
     ) -> None:
         self.table = table
         self.key = table.c[key]
-        fields: dict[str, sa.ColumnElement[Any]] = {name: table.c[name] for name in columns}
-        fields |= {name: table.c[column] for name, column in (renamed or {}).items()}
+        other = renamed or {}
+        own = table.c.keys() if columns is None else columns
+        fields: dict[str, sa.ColumnElement[Any]] = {name: table.c[name] for name in own if name not in other.values()}
+        fields |= {name: table.c[column] for name, column in other.items()}
+        # Both names are shown; clients of either age find theirs.
         if "project_id" in fields:
             fields["tenant_id"] = fields["project_id"]
         fields |= computed or {}
@@ -65,8 +89,18 @@ class View:
         self.scope = scope if scope is not None else table.c.project_id == PROJECT
         self.listed = listed if listed is not None else self.scope
         self.names = tuple(name for name in fields if name not in set(hidden))
-        self._shows: dict[tuple[Any, ...], Prepared] = {}
-        self._loads: dict[str, Prepared] = {}
+        self._shows: dict[tuple[Any, ...], _Prepared] = {}
+        self._loads: dict[str, _Prepared] = {}
+
+    def extended(self, computed: Mapping[str, sa.ColumnElement[Any]], filters: Mapping[str, FilterRule]) -> View:
+        """A copy with further attributes."""
+        view = copy(self)
+        view.fields = {**self.fields, **computed}
+        view.json = self.json | {name for name, column in computed.items() if isinstance(column.type, sa.Text)}
+        view.filters = {**self.filters, **filters}
+        view.names = (*self.names, *computed)
+        view._shows, view._loads = {}, {}
+        return view
 
     # --- one object -----------------------------------------------------------------------------------------------
 
@@ -79,42 +113,33 @@ class View:
         everyone: bool,
         fields: Sequence[str] | None = None,
     ) -> Object | None:
-        """The object for the API, or None if it is not there or not for this project to see."""
+        """The object as the API shows it, or None if it does not exist or the project may not see it."""
         wanted = tuple(fields) if fields is not None else self.names
-        cached = self._shows.get((wanted, everyone))
-        if cached is None:
-            names, statement = self._select(wanted)
-            statement = statement.where(self.key == sa.bindparam("key"))
-            if not everyone:
-                statement = statement.where(self.scope)
-            cached = statement, names, self._json_positions(names)
-            self._shows[wanted, everyone] = cached
-        statement, names, positions = cached
-        row = connection.execute(statement, {"key": key, **viewed_by(project)}).first()
-        return None if row is None else _object(names, positions, row)
+        prepared = self._shows.get((wanted, everyone))
+        if prepared is None:
+            where = [self.key == sa.bindparam("key"), *(() if everyone else (self.scope,))]
+            prepared = self._shows[wanted, everyone] = self._select(wanted, *where)
+        row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
+        return None if row is None else prepared.object(row)
 
     def load(self, connection: Connection, key: str, project: str | None = None) -> Object | None:
-        """The object with plain Python values, whoever it belongs to: for the server's own decisions."""
+        """The object with decoded values, of whichever project: for the server's own decisions."""
         row = self.show(connection, key, project=project, everyone=True)
         return None if row is None else self.decoded(row)
 
     def load_where(self, connection: Connection, *conditions: Condition, project: str | None = None) -> list[Object]:
-        names, statement = self._select(self.names)
-        rows = connection.execute(statement.where(*conditions), viewed_by(project)).all()
-        positions = self._json_positions(names)
-        return [self.decoded(_object(names, positions, row)) for row in rows]
+        prepared = self._select(self.names, *conditions)
+        rows = connection.execute(prepared.statement, viewed_by(project)).all()
+        return [self.decoded(prepared.object(row)) for row in rows]
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
         """The objects whose column has one of the values."""
-        cached = self._loads.get(column)
-        if cached is None:
-            names, statement = self._select(self.names)
+        prepared = self._loads.get(column)
+        if prepared is None:
             among = self.table.c[column].in_(sa.bindparam("among", expanding=True))
-            cached = statement.where(among), names, self._json_positions(names)
-            self._loads[column] = cached
-        statement, names, positions = cached
-        rows = connection.execute(statement, {"among": list(values), **viewed_by(None)}).all()
-        return [self.decoded(_object(names, positions, row)) for row in rows]
+            prepared = self._loads[column] = self._select(self.names, among)
+        rows = connection.execute(prepared.statement, {"among": list(values), **viewed_by(None)}).all()
+        return [self.decoded(prepared.object(row)) for row in rows]
 
     def decoded(self, row: Object) -> Object:
         return {k: _decode(v) if isinstance(v, msgspec.Raw) else v for k, v in row.items()}
@@ -128,8 +153,9 @@ class View:
     def stream(
         self, connection: Connection, query: Query, project: str | None, *conditions: Condition
     ) -> Iterator[Object]:
-        """The objects one after the other, so that a long list is never in memory as a whole; not for reversed pages."""
-        names, statement = self._select(self.names if query.fields is None else query.fields)
+        """The objects one by one, so that a long list is never in memory as a whole; not for reversed pages."""
+        prepared = self._select(self.names if query.fields is None else query.fields)
+        statement = prepared.statement
         where = [*conditions, *self._conditions(query)]
         if not query.everyone:
             where.append(self.listed)
@@ -138,10 +164,9 @@ class View:
             statement = self._page(connection, statement, query, where, parameters)
         if where:
             statement = statement.where(*where)
-        positions = self._json_positions(names)
         for rows in connection.execute(statement, parameters).partitions(BATCH):
             for row in rows:
-                yield _object(names, positions, row)
+                yield prepared.object(row)
 
     def _page(
         self,
@@ -151,7 +176,8 @@ class View:
         where: list[Condition],
         parameters: Mapping[str, Any],
     ) -> sa.Select[Any]:
-        """The statement in its order, from its marker on, up to its limit."""
+        """The statement for one page: ordered, after the marker, up to the limit. Adds the marker to `where`."""
+        # The key makes the order total: pages neither repeat nor skip rows that are equal in all sort keys.
         sorts = [*query.sorts, Sort(self.key.name)]
         if query.reverse:
             sorts = [Sort(s.key, not s.descending) for s in sorts]
@@ -164,15 +190,12 @@ class View:
     def _column(self, name: str) -> sa.ColumnElement[Any]:
         return self.fields[name] if name in self.fields else self.table.c[name]
 
-    def _select(self, wanted: Sequence[str]) -> tuple[tuple[str, ...], sa.Select[Any]]:
+    def _select(self, wanted: Sequence[str], *conditions: Condition) -> _Prepared:
         names = tuple(name for name in wanted if name in self.fields)
-        # At least the key is selected, so that a list of objects without any field still has its length.
         columns: list[Any] = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)]
-        columns = columns or [sa.literal(1)]
-        return names, sa.select(*columns).select_from(self.table)
-
-    def _json_positions(self, names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(i for i, name in enumerate(names) if name in self.json)
+        # A list of objects without any field still has its length.
+        statement = sa.select(*(columns or [sa.literal(1)])).select_from(self.table).where(*conditions)
+        return _Prepared(statement, names, tuple(i for i, name in enumerate(names) if name in self.json))
 
     def _conditions(self, query: Query) -> list[Condition]:
         out = []
@@ -190,10 +213,10 @@ class View:
     def _after(
         self, connection: Connection, marker: str, sorts: Sequence[Sort], parameters: Mapping[str, Any]
     ) -> Condition:
-        """The rows behind the marker in the order of `sorts`: later in the first key, or equal there and later on."""
+        """The rows after the marker in the order of `sorts`: greater in the first key, or equal there and greater later."""
         columns = [self._column(s.key) for s in sorts]
         found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
-        if found is None:  # it has gone since the API looked: nothing is behind it
+        if found is None:  # deleted since the API checked it: no page follows
             return sa.false()
         behind: Condition = sa.false()
         for s, column, value in reversed(list(zip(sorts, columns, found, strict=True))):
@@ -202,14 +225,11 @@ class View:
         return behind
 
 
-_EMPTY = {text: msgspec.Raw(text) for text in ("[]", "{}", "null")}
-
-
 def _beyond(column: sa.ColumnElement[Any], value: Any, descending: bool) -> Condition:
-    """Whether a row comes after one that has `value` in this column; NULL is the least value."""
+    """The condition for rows that sort after `value` in this column; NULL is the least value."""
     if value is None:
         return sa.false() if descending else column.is_not(None)
-    if isinstance(value, bool):  # no operator of SQL has truth after falsehood on every database
+    if isinstance(value, bool):  # booleans have no order that is the same on every database
         if descending:
             return sa.or_(sa.not_(column), column.is_(None)) if value else column.is_(None)
         return sa.false() if value else sa.and_(column.is_not(None), column)
@@ -217,20 +237,12 @@ def _beyond(column: sa.ColumnElement[Any], value: Any, descending: bool) -> Cond
 
 
 def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
-    """In order, with NULL as the least value: so SQLite and MariaDB have it, and PostgreSQL when told."""
+    """The sort order with NULL as the least value: the default of SQLite and MariaDB, explicit for PostgreSQL."""
     order = column.desc() if descending else column.asc()
-    # Not where there is no NULL: an index on the column could not serve an order that says where they go.
+    # Not for NOT NULL columns: PostgreSQL cannot use the column's index for an order with NULLS FIRST.
     if connection.dialect.name == "postgresql" and getattr(column, "nullable", True):
         return order.nulls_last() if descending else order.nulls_first()
     return order
-
-
-def _object(names: tuple[str, ...], json_positions: tuple[int, ...], row: sa.Row[Any]) -> Object:
-    values: list[Any] = list(row)
-    for i in json_positions:
-        text = values[i]
-        values[i] = _EMPTY.get(text) or msgspec.Raw(text)
-    return dict(zip(names, values, strict=False))
 
 
 def one_of(column: sa.ColumnElement[Any], values: tuple[Any, ...]) -> Condition:
@@ -241,7 +253,7 @@ def one_of(column: sa.ColumnElement[Any], values: tuple[Any, ...]) -> Condition:
 
 
 def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_as_shared") -> Condition:
-    """Whether an RBAC policy opens the object to the viewer's project or to all."""
+    """The condition that an RBAC policy shares the object with the viewer's project or with all."""
     c = t.rbac_policies.c
     return sa.exists(
         sa.select(c.id).where(
@@ -251,7 +263,7 @@ def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_a
 
 
 def among(table: sa.Table, *ids: sa.Select[Any]) -> Condition:
-    """The rows whose id one of the selects gives. The derived table makes MariaDB look these up first."""
+    """The rows whose id is in one of the selects. The derived table makes MariaDB evaluate these first."""
     found = sa.union_all(*ids).subquery()
     return table.c.id.in_(sa.select(found.c[0]))
 
@@ -262,11 +274,75 @@ def own_ids(table: sa.Table) -> sa.Select[Any]:
 
 
 def shared_ids(*actions: str) -> sa.Select[Any]:
-    """Ids of objects that RBAC policies open to the viewer's project or to all."""
+    """Ids of objects that RBAC policies share with the viewer's project or with all."""
     c = t.rbac_policies.c
     return sa.select(c.object_id).where(
         c.action.in_(actions or ("access_as_shared",)), c.target_project.in_(("*", PROJECT))
     )
+
+
+def shareable_view(table: sa.Table, *, hidden: Iterable[str] = ()) -> View:
+    """The view of a table whose objects RBAC policies share: `shared` is an attribute, and makes an object visible."""
+    shared = shared_with_viewer(table.c.id)
+    return View(
+        table,
+        computed={"shared": shared},
+        scope=sa.or_(table.c.project_id == PROJECT, shared),
+        listed=among(table, own_ids(table), shared_ids()),
+        hidden=hidden,
+    )
+
+
+# --- attributes that are not in the row -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Added:
+    """An attribute of a `ComposedView`: the columns that it needs, and a function that gives its value for each row."""
+
+    needs: tuple[str, ...]
+    read: Callable[[Connection, Sequence[Object]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class ComposedView:
+    """A view with attributes from other tables, each read for all rows of a list at once."""
+
+    view: View
+    added: Mapping[str, Added]
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", (*self.view.names, *self.added))
+
+    def many(self, connection: Connection, query: Query, project: str | None, *conditions: Condition) -> list[Object]:
+        wanted = self.names if query.fields is None else query.fields
+        rows = self.view.many(connection, replace(query, fields=self._columns(wanted)), project, *conditions)
+        return self._complete(connection, rows, wanted)
+
+    def show(
+        self,
+        connection: Connection,
+        key: str,
+        *,
+        project: str | None,
+        everyone: bool,
+        fields: Sequence[str] | None = None,
+    ) -> Object | None:
+        wanted = self.names if fields is None else fields
+        row = self.view.show(connection, key, project=project, everyone=everyone, fields=self._columns(wanted))
+        return None if row is None else self._complete(connection, [row], wanted)[0]
+
+    def _columns(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        needed = (name for attribute in wanted if attribute in self.added for name in self.added[attribute].needs)
+        return tuple(dict.fromkeys([*(name for name in wanted if name in self.view.fields), *needed]))
+
+    def _complete(self, connection: Connection, rows: list[Object], wanted: Sequence[str]) -> list[Object]:
+        for name, added in self.added.items():
+            if name in wanted:
+                for row, value in zip(rows, added.read(connection, rows), strict=True):
+                    row[name] = value
+        return [{name: row[name] for name in wanted if name in row} for row in rows]
 
 
 # --- tags ---------------------------------------------------------------------------------------------------------

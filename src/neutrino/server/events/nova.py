@@ -1,64 +1,147 @@
-"""External events to Nova: batched without an interval, retried without blocking anyone.
+"""External events to Nova: which ones a change causes (pure), and their delivery.
 
-An event leaves as soon as the sender is free. While one request is on its way the next events gather, equal ones merge,
-and the following request carries them all: under load there are few requests, and at rest there is no wait.
+Nova waits for `network-vif-plugged` while it starts a server, so a missing event delays a boot by minutes. It caches each
+server's addresses, and `network-changed` makes it read the port again: it is sent for what the cache contains (addresses,
+MAC, binding, floating IPs, which ports a server has), and not for what Nova reads when it needs it, such as security
+groups, names or DNS.
 
-Nova's answer decides what follows. Connection errors and 5xx are tried again until the event is older than Nova would
-wait for it; a server that Nova does not know (404, or 404 for one event of a 207) is gone, and its event with it.
+Only ports of servers concern Nova: a device_owner that starts with `compute:` and a device_id that is a server's id.
+Baremetal nodes of Nova have such ports too; ports with `baremetal:` are Ironic's.
+
+Connection errors, 429 and 5xx are retried as long as Nova waits for a port. An event for a server that Nova does not know
+(404, or 404 for one event of a 207) is dropped.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.server.events.nova_events import (
-    NovaEvent,
-    events_for_floating_ip,
-    events_for_port,
-    is_server_port,
-    vif_plugged,
-)
-from neutrino.server.events.outbox import Outbox, OutboxCounts, backoff
-
-__all__ = [
-    "NovaAnswer",
-    "NovaEvent",
-    "NovaNotifier",
-    "NovaSink",
-    "NovaUnavailable",
-    "NullNovaNotifier",
-    "events_for_floating_ip",
-    "events_for_port",
-    "is_server_port",
-    "keystone_poster",
-    "nova_notifier_from_conf",
-    "register_options",
-    "vif_plugged",
-]
+from neutrino.server.events.delivery import DeliveryCounts, DeliveryQueue, backoff
 
 LOG = logging.getLogger(__name__)
 
+# --- which events -----------------------------------------------------------------------------------------------------
+
+VIF_PLUGGED, VIF_UNPLUGGED, VIF_DELETED = "network-vif-plugged", "network-vif-unplugged", "network-vif-deleted"
+NETWORK_CHANGED = "network-changed"
+COMPLETED, FAILED = "completed", "failed"
+COMPUTE_OWNER = "compute:"
+# Port attributes, besides the fixed IPs, that Nova caches.
+_BINDING = ("binding:vnic_type", "binding:profile", "binding:vif_type", "binding:vif_details")
+CACHED_BY_NOVA = ("device_id", "mac_address", *_BINDING)
+Resource = Mapping[str, Any]
+_SERVER_ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class NovaEvent:
+    """One external event. Of two equal ones, one is redundant."""
+
+    name: str
+    server_uuid: str
+    tag: str
+    status: str | None = None
+
+    @property
+    def is_status_change(self) -> bool:
+        """Whether it is about a port's status; the others are about its data."""
+        return self.name in (VIF_PLUGGED, VIF_UNPLUGGED)
+
+    def as_dict(self) -> dict[str, str]:
+        """The event in the format of Nova's API."""
+        event = {"name": self.name, "server_uuid": self.server_uuid, "tag": self.tag}
+        return event if self.status is None else {**event, "status": self.status}
+
+
+def is_server_port(port: Resource) -> bool:
+    """Whether a server of Nova owns the port."""
+    owner, device = port.get("device_owner") or "", port.get("device_id") or ""
+    return owner.startswith(COMPUTE_OWNER) and _SERVER_ID.fullmatch(device) is not None
+
+
+def vif_plugged(port: Resource) -> list[NovaEvent]:
+    """The port is wired on the target of a live migration, while its active binding and status are the source's."""
+    return [_event(VIF_PLUGGED, port, COMPLETED)] if is_server_port(port) else []
+
+
+def events_for_port(before: Resource | None, after: Resource | None) -> list[NovaEvent]:
+    """The events of a port that was created (no `before`), updated, or deleted (no `after`)."""
+    if after is None:
+        return [_event(VIF_DELETED, before)] if before is not None and is_server_port(before) else []
+    if not is_server_port(after):
+        return []
+    events = _status_events(before.get("status") if before is not None else None, after)
+    if before is not None and _cached(before) != _cached(after):
+        events.append(_event(NETWORK_CHANGED, after))
+    return events
+
+
+def events_for_floating_ip(
+    before: Resource | None, after: Resource | None, ports: Mapping[str, Resource]
+) -> list[NovaEvent]:
+    """The events of a floating IP that was created, updated or deleted.
+
+    `ports` has, by id, the previous and the current associated port, as far as they exist. A floating IP that moves from
+    one server to another concerns both.
+    """
+    if _association(before) == _association(after):
+        return []
+    concerned = dict.fromkeys(state["port_id"] for state in (before, after) if state and state.get("port_id"))
+    found = (ports[port_id] for port_id in concerned if port_id in ports)
+    return [_event(NETWORK_CHANGED, port) for port in found if is_server_port(port)]
+
+
+def _status_events(old: str | None, port: Resource) -> list[NovaEvent]:
+    new = port.get("status")
+    if new == old:
+        return []
+    if new == "ACTIVE":
+        return [_event(VIF_PLUGGED, port, COMPLETED)]
+    if new == "DOWN" and old == "ACTIVE":
+        return [_event(VIF_UNPLUGGED, port, COMPLETED)]
+    if new == "ERROR" and old != "ACTIVE":
+        return [_event(VIF_PLUGGED, port, FAILED)]
+    return []
+
+
+def _event(name: str, port: Resource, status: str | None = None) -> NovaEvent:
+    return NovaEvent(name, port["device_id"], port["id"], status)
+
+
+def _cached(port: Resource) -> tuple[object, ...]:
+    addresses = {(ip.get("subnet_id"), ip.get("ip_address")) for ip in port.get("fixed_ips") or ()}
+    return (addresses, *(port.get(name) or None for name in CACHED_BY_NOVA))
+
+
+def _association(floating_ip: Resource | None) -> tuple[object, ...] | None:
+    if floating_ip is None or not floating_ip.get("port_id"):
+        return None
+    return tuple(floating_ip.get(name) for name in ("port_id", "fixed_ip_address", "floating_ip_address"))
+
+
+# --- delivery -----------------------------------------------------------------------------------------------------
+
 GROUP = "nova"
 EVENTS_PATH = "/os-server-external-events"
-WAITING_LIMIT = 10_000
+QUEUE_LIMIT = 10_000
 BATCH = 100
 FIRST_RETRY = 0.1
 SLOWEST_RETRY = 10.0
-RETRY_FOR = 300.0
-"""Nova waits 300 s for a port by default; after that the event helps nobody, and Nova heals its cache by itself."""
+RETRY_FOR = 300.0  # as long as Nova waits for a port; later the event is of no use, and Nova repairs its cache itself
 REQUEST_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class NovaAnswer:
-    """Nova's answer to one request: the status, and the events as it gives them back, each with a `code`."""
+    """Nova's response to one request: the status, and the events with a `code` each."""
 
     status: int
     events: Sequence[Mapping[str, Any]] = ()
@@ -66,32 +149,18 @@ class NovaAnswer:
 
 
 class NovaUnavailable(Exception):
-    """There was no answer: no connection, no token, or no endpoint. Another attempt may succeed."""
+    """There was no response: no connection, no token, or no endpoint. Another attempt may succeed."""
 
 
 Post = Callable[[list[dict[str, str]]], NovaAnswer]
 
 
-class NovaSink(Protocol):
-    """Takes events for Nova. It neither blocks nor raises."""
-
-    def send(self, events: Iterable[NovaEvent]) -> None: ...
-
-    def close(self, timeout: float = 5.0) -> None: ...
-
-
-class NullNovaNotifier:
-    """There is no Nova."""
-
-    def send(self, events: Iterable[NovaEvent]) -> None:
-        """Nobody waits for them."""
-
-    def close(self, timeout: float = 5.0) -> None:
-        """Nothing is open."""
-
-
 class NovaNotifier:
-    """Sends events to Nova in order, from one background thread of its own."""
+    """Sends events to Nova in order, from a background thread. It neither blocks nor raises.
+
+    An event is sent as soon as the thread is free. Events that gather during a request are merged if equal and sent in the
+    next one: few requests under load, and no delay without load.
+    """
 
     def __init__(
         self,
@@ -100,7 +169,7 @@ class NovaNotifier:
         status_changes: bool = True,
         data_changes: bool = True,
         batch: int = BATCH,
-        waiting_limit: int = WAITING_LIMIT,
+        queue_limit: int = QUEUE_LIMIT,
         first_retry: float = FIRST_RETRY,
         slowest_retry: float = SLOWEST_RETRY,
         retry_for: float = RETRY_FOR,
@@ -113,23 +182,23 @@ class NovaNotifier:
         self._slowest_retry = slowest_retry
         self._retry_for = retry_for
         self._clock = clock
-        self._outbox: Outbox[NovaEvent] = Outbox(
-            "nova events", self._deliver, limit=waiting_limit, batch=batch, key=lambda event: event
+        self._queue: DeliveryQueue[NovaEvent] = DeliveryQueue(
+            "nova events", self._deliver, limit=queue_limit, batch=batch, key=lambda event: event
         )
 
     @property
-    def counts(self) -> OutboxCounts:
-        return self._outbox.counts
+    def counts(self) -> DeliveryCounts:
+        return self._queue.counts
 
     def send(self, events: Iterable[NovaEvent]) -> None:
-        """Queue the events that the configuration asks for, and return."""
+        """Queue the events that are enabled in the configuration, and return."""
         for event in events:
             if self._status_changes if event.is_status_change else self._data_changes:
-                self._outbox.put(event)
+                self._queue.put(event)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Send what can be sent within `timeout`, then stop."""
-        self._outbox.close(timeout)
+        """Send what is possible within `timeout`, then stop."""
+        self._queue.close(timeout)
 
     def _deliver(self, batch: Sequence[NovaEvent]) -> int:
         body = [event.as_dict() for event in batch]
@@ -137,25 +206,25 @@ class NovaNotifier:
         for delay in backoff(self._first_retry, self._slowest_retry):
             try:
                 answer = self._post(body)
-                if not _is_passing(answer.status):
-                    return _settle(batch, answer)
+                if not _is_temporary(answer.status):
+                    return _log_refused(batch, answer)
                 why = f"HTTP {answer.status}"
             except NovaUnavailable as error:
                 why = str(error)
-            LOG.warning("Nova cannot take %d events now: %s", len(batch), why)
-            if self._clock() + delay > give_up_at or not self._outbox.pause(delay):
+            LOG.warning("Nova does not accept %d events now, they are retried: %s", len(batch), why)
+            if self._clock() + delay > give_up_at or not self._queue.pause(delay):
                 break
-        LOG.error("Nova did not take %d events; they are given up", len(batch))
+        LOG.error("%d events are given up: Nova did not accept them in time", len(batch))
         return len(batch)
 
 
-def _is_passing(status: int) -> bool:
-    """Whether the status speaks of Nova's condition, and not of the events."""
+def _is_temporary(status: int) -> bool:
+    """Whether the status is about Nova's state, and not about the events."""
     return status >= 500 or status == 429
 
 
-def _settle(batch: Sequence[NovaEvent], answer: NovaAnswer) -> int:
-    """Nova has spoken: log what it did not take, and count it."""
+def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> int:
+    """Log and count the events that Nova did not accept. A server that Nova does not know has been deleted."""
     if answer.status == 404:
         LOG.info("Nova knows none of the servers of %d events, which are dropped (%s)", len(batch), answer.request_id)
         return len(batch)
@@ -178,18 +247,18 @@ def _settle(batch: Sequence[NovaEvent], answer: NovaAnswer) -> int:
 
 
 def register_options(conf: cfg.ConfigOpts) -> None:
-    """Whether Nova is told, and where it is. How to authenticate to it is registered by `keystone_poster`."""
+    """Which events are sent, and to which endpoint. `keystone_poster` registers the options of keystoneauth."""
     conf.register_opts(
         [
             cfg.BoolOpt(
                 "notify_nova_on_port_status_changes",
                 default=False,
-                help="Tell Nova when a port's status changes. Nova needs it to start servers.",
+                help="Notify Nova when a port's status changes. Nova needs it to start servers.",
             ),
             cfg.BoolOpt(
                 "notify_nova_on_port_data_changes",
                 default=False,
-                help="Tell Nova when a port's addresses or floating IPs change, so that it renews its cache.",
+                help="Notify Nova when a port's addresses or floating IPs change, so that it updates its cache.",
             ),
         ]
     )
@@ -207,19 +276,18 @@ def register_options(conf: cfg.ConfigOpts) -> None:
     )
 
 
-def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaSink:
-    """The notifier that the configuration asks for. Options that cannot work are an error at start, not later."""
-    status_changes = conf.notify_nova_on_port_status_changes
-    data_changes = conf.notify_nova_on_port_data_changes
-    if not status_changes and not data_changes:
-        return NullNovaNotifier()
-    return NovaNotifier(keystone_poster(conf), status_changes=status_changes, data_changes=data_changes)
+def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
+    """The configured notifier; invalid options are an error at the start of the server."""
+    status_changes, data_changes = conf.notify_nova_on_port_status_changes, conf.notify_nova_on_port_data_changes
+    # With both switches off `send` drops everything, and nothing is posted.
+    post = keystone_poster(conf) if status_changes or data_changes else lambda events: NovaAnswer(404)
+    return NovaNotifier(post, status_changes=status_changes, data_changes=data_changes)
 
 
 def keystone_poster(conf: cfg.ConfigOpts) -> Post:
-    """A `post` that finds Nova through Keystone, with the `[nova]` credentials.
+    """A `post` that finds Nova in Keystone's catalog, with the `[nova]` credentials.
 
-    keystoneauth is imported here, so that a server without Nova does without it.
+    keystoneauth is imported here, so that a server without Nova does not load it.
     """
     from keystoneauth1 import exceptions, loading
 
@@ -227,8 +295,9 @@ def keystone_poster(conf: cfg.ConfigOpts) -> Post:
     loading.register_session_conf_options(conf, GROUP)
     auth = loading.load_auth_from_conf_options(conf, GROUP)
     if auth is None:
-        raise ValueError("[nova] auth_type is needed to tell Nova of port changes")
+        raise ValueError("[nova] auth_type is required to notify Nova of port changes")
     session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
+    # requests has no timeout by default, and a silent Nova would hold the thread for ever.
     if session.timeout is None:
         session.timeout = REQUEST_TIMEOUT
     endpoint = {
@@ -251,7 +320,7 @@ def keystone_poster(conf: cfg.ConfigOpts) -> Post:
                 raise_exc=False,
             )
         except exceptions.EndpointNotFound as why:
-            session.invalidate()  # the token carries the catalogue: a new one may have Nova in it
+            session.invalidate()  # the catalog is in the token: a new one may contain Nova
             raise NovaUnavailable(f"Nova has no {conf.nova.endpoint_type} endpoint: {why}") from why
         except exceptions.ClientException as why:
             raise NovaUnavailable(str(why)) from why

@@ -1,1 +1,1 @@
-"""The server's end of the feed: what changed, who is concerned, and what they are told."""
+"""The server side of the feed: change log, records, subscriptions, fan-out, sessions, reports."""

@@ -1,4 +1,4 @@
-"""Which credential is which host's, and which roles it has. It is shown once; the database has only its SHA-256."""
+"""Credentials of hosts and the roles they allow. A credential is shown once; the database keeps its SHA-256."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,12 +15,12 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 
-KIND = "host_credential"  # in the change log, without a name: whoever serves hosts looks again
+KIND = "host_credential"  # in the change log, without an id: feed processes read all credentials again
 _c = t.host_credentials.c
 
 
 class UnknownHost(LookupError):
-    """There is no credential of this host."""
+    """The host has no credential."""
 
 
 class HostExists(ValueError):
@@ -27,15 +28,13 @@ class HostExists(ValueError):
 
 
 class BadName(ValueError):
-    """Not a host's name."""
+    """Not a valid host name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A credential as the server knows it, and the roles that its host may have."""
-
+class HostCredential:
     digest: str
-    roles: tuple[str, ...]
+    roles: tuple[str, ...]  # that the host may have
 
 
 class Credentials:
@@ -43,7 +42,7 @@ class Credentials:
         self._db = db
 
     def add(self, host: str, roles: Sequence[str] = ROLES) -> str:
-        """A new host's credential, for these roles."""
+        """Create the credential of a new host, for these roles."""
         check_name(host)
         credential, row = _new(host)
         row["roles"] = ",".join(parse_roles(",".join(roles)))
@@ -59,50 +58,38 @@ class Credentials:
         return credential
 
     def rotate(self, host: str) -> str:
-        """Another credential for a host, with the same roles; the old one is of no use from now on."""
+        """Replace a host's credential, with the same roles; the old one is invalid at once."""
         credential, row = _new(host)
-
-        def attempt() -> None:
-            with self._db.transaction() as tx:
-                if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(row)).rowcount:
-                    raise UnknownHost(f"there is no host {host}")
-                tx.record(KIND, "-", 0)
-
-        self._db.retrying(attempt)
+        self._change(host, sa.update(t.host_credentials).values(row))
         return credential
 
     def set_roles(self, host: str, roles: Sequence[str]) -> None:
-        """The roles that a host has from now on: it is connected anew, and told what is for these."""
-        text = ",".join(parse_roles(",".join(roles)))
-
-        def attempt() -> None:
-            with self._db.transaction() as tx:
-                if not tx.execute(sa.update(t.host_credentials).where(_c.host == host).values(roles=text)).rowcount:
-                    raise UnknownHost(f"there is no host {host}")
-                tx.record(KIND, "-", 0)
-
-        self._db.retrying(attempt)
+        """Set a host's roles. The feed closes its connections: it reconnects and is compared anew."""
+        self._change(host, sa.update(t.host_credentials).values(roles=",".join(parse_roles(",".join(roles)))))
 
     def remove(self, host: str) -> None:
+        self._change(host, sa.delete(t.host_credentials), deleted=True)
+
+    def _change(self, host: str, statement: Any, *, deleted: bool = False) -> None:
         def attempt() -> None:
             with self._db.transaction() as tx:
-                if not tx.execute(sa.delete(t.host_credentials).where(_c.host == host)).rowcount:
+                if not tx.execute(statement.where(_c.host == host)).rowcount:
                     raise UnknownHost(f"there is no host {host}")
-                tx.record(KIND, "-", 0, deleted=True)
+                tx.record(KIND, "-", 0, deleted=deleted)
 
         self._db.retrying(attempt)
 
     def all(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Every host with the time when its credential was made, and its roles."""
+        """Every host with the time when its credential was created, and its roles."""
         with self._db.read() as connection:
             rows = connection.execute(sa.select(_c.host, _c.created_at, _c.roles).order_by(_c.host))
             return [(row.host, row.created_at, _roles(row.roles)) for row in rows]
 
-    def known(self) -> Mapping[str, Known]:
-        """By host."""
+    def known(self) -> Mapping[str, HostCredential]:
+        """All credentials by host."""
         with self._db.read() as connection:
             rows = connection.execute(sa.select(_c.host, _c.digest, _c.roles))
-            return {row.host: Known(row.digest, _roles(row.roles)) for row in rows}
+            return {row.host: HostCredential(row.digest, _roles(row.roles)) for row in rows}
 
 
 def digest(credential: str) -> str:
@@ -111,7 +98,7 @@ def digest(credential: str) -> str:
 
 def check_name(host: str) -> None:
     if not 0 < len(host) <= 255 or not host.isascii() or not host.isprintable() or " " in host:
-        raise BadName(f"{host!r} is no host's name: printable ASCII without spaces, at most 255 characters")
+        raise BadName(f"{host!r} is not a valid host name: printable ASCII without spaces, at most 255 characters")
 
 
 def _roles(text: str) -> tuple[str, ...]:

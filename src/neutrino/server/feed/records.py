@@ -1,96 +1,65 @@
-"""What the feed keeps of the database: by kind and id, what hosts may have to be told. Frozen, without I/O."""
+"""Records: the objects that the feed process holds in memory, as readers take them from the database. Frozen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import Any
 
-from neutrino.model.dhcp import DhcpNetwork, DhcpPort
+from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
-from neutrino.model.state import AddressGroup, DvrMac, Forwarding, Host, Member, Network, Port, SecurityGroup
+from neutrino.model.state import DvrMac, Forwarding, Host, Member, Network, Port
 
-TUNNELS = frozenset({"gre", "vxlan", "geneve"})
+TUNNEL_TYPES = frozenset({"gre", "vxlan", "geneve"})
+# By source (the kind of the change-log rows that name a record) and id; None: the object is not in the database.
+Records = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class PortRecord:
-    """A port, as each of the hosts that it is bound to gets it, and as others hear of it."""
+    """A port in the form that each kind of recipient gets."""
 
     id: str
     network_id: str
-    bound: dict[str, Port] = field(default_factory=dict)  # by host
-    forwarding: Forwarding | None = None  # where it is, if it can be reached through a tunnel
+    bound: dict[str, Port] = field(default_factory=dict)  # host → the port as that host gets it
+    forwarding: Forwarding | None = None  # only for a port that is reached through a tunnel
     groups: frozenset[str] = frozenset()
-    members: frozenset[Member] = frozenset()  # the addresses that it brings to its groups
-    dhcp: DhcpPort | None = None  # as hosts that serve DHCP or a router on its network get it
+    members: frozenset[Member] = frozenset()  # the addresses that it adds to its security groups
+    dhcp: DhcpPort | None = None  # for hosts that serve DHCP or a router on its network
+
+    @property
+    def is_dhcp_server(self) -> bool:
+        """Whether it is the port of a DHCP server, not of a client."""
+        return self.dhcp is not None and self.dhcp.device_owner == OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRecord:
+    network: Network
+    dhcp: DhcpNetwork | None = None  # None: scheduled to no DHCP agent
+    dhcp_agents: frozenset[str] = frozenset()  # ids of the agents it is scheduled to
 
 
 @dataclass(frozen=True, slots=True)
 class DhcpAgent:
     host: str
     admin_state_up: bool = True
-    distributed: bool = False  # it answers the ports of its host, wherever their network is scheduled
+    distributed: bool = False  # it serves the ports of its host, whichever agent their network is scheduled to
 
 
 @dataclass(frozen=True, slots=True)
-class DhcpRecord:
-    """A network that is scheduled to DHCP agents, and to which."""
+class AgentRecord:
+    """The parts of an agent that other hosts depend on; which are set depends on the agent's type."""
 
-    network: DhcpNetwork
-    agents: frozenset[str] = frozenset()  # by id
-
-    def hosts(self, agents: Mapping[str, DhcpAgent | None]) -> frozenset[str]:
-        """The hosts that serve it. An agent that is set down keeps its networks, but does not serve them."""
-        known = (agents.get(key) for key in self.agents)
-        return frozenset(agent.host for agent in known if agent is not None and agent.admin_state_up)
+    host: Host | None = None  # tunnel endpoint; None also for a host without a tunnel address
+    dvr_mac: DvrMac | None = None
+    dhcp: DhcpAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RouterRecord:
-    """A router, as each of the hosts that serve it gets it."""
-
-    by_host: dict[str, Router]
+    by_host: dict[str, Router]  # the router as each of the hosts that serve it gets it
 
     @property
     def is_distributed(self) -> bool:
         return any(router.distributed for router in self.by_host.values())
-
-    def networks(self, host: str) -> frozenset[str]:
-        """The networks behind the router: a host that serves it answers for their ports' metadata."""
-        router = self.by_host.get(host)
-        return frozenset(each.network_id for each in router.interfaces) if router is not None else frozenset()
-
-
-@dataclass(frozen=True)
-class GroupRecord:
-    group: SecurityGroup
-
-    @cached_property
-    def remote_groups(self) -> frozenset[str]:
-        return frozenset(r.remote_group_id for r in self.group.rules if r.remote_group_id is not None)
-
-    @cached_property
-    def address_groups(self) -> frozenset[str]:
-        rules = self.group.rules
-        return frozenset(r.remote_address_group_id for r in rules if r.remote_address_group_id is not None)
-
-
-@dataclass
-class Records:
-    """Objects by id as the database has them; None: not there. A part of them, or all."""
-
-    networks: dict[str, Network | None] = field(default_factory=dict)
-    groups: dict[str, GroupRecord | None] = field(default_factory=dict)
-    address_groups: dict[str, AddressGroup | None] = field(default_factory=dict)
-    agents: dict[str, Host | None] = field(default_factory=dict)  # by the agent's id
-    ports: dict[str, PortRecord | None] = field(default_factory=dict)
-    dhcp: dict[str, DhcpRecord | None] = field(default_factory=dict)  # by the network's id
-    dhcp_agents: dict[str, DhcpAgent | None] = field(default_factory=dict)
-    routers: dict[str, RouterRecord | None] = field(default_factory=dict)
-    dvr_macs: dict[str, DvrMac | None] = field(default_factory=dict)  # by the agent's id
-    credentials: bool = False  # whether some host's credential changed
-
-
-def is_tunnelled(network: Network | None) -> bool:
-    return network is not None and any(s.network_type in TUNNELS for s in network.segments)

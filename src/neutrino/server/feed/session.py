@@ -1,4 +1,4 @@
-"""One host's connection, from its hello to its end."""
+"""One connection of a host: hello and comparison, then frames to the host and reports from it."""
 
 from __future__ import annotations
 
@@ -12,176 +12,169 @@ import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from neutrino.feed.messages import (
-    FROM_HOST,
-    OLDEST,
-    VERSION,
-    Ack,
-    Cursor,
-    Hello,
-    Message,
-    NotUnderstood,
-    Problem,
-    Reader,
-    Refused,
-    Report,
-    Welcome,
-    encode,
-)
+from neutrino.feed import messages as m
 from neutrino.server import errors
-from neutrino.server.feed.credentials import Known
-from neutrino.server.feed.outgoing import Outgoing
-from neutrino.server.feed.reports import Said
-from neutrino.server.feed.rules import refusal
-from neutrino.server.feed.telling import compare, next_and_synced
-from neutrino.server.feed.world import World
+from neutrino.server.feed.credentials import HostCredential
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.pending import Pending
+from neutrino.server.feed.report_rules import refusal
+from neutrino.server.feed.reports import HostReport
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
-MOST_WORDS = 200  # of a host, in an answer
-READER: Final = Reader(FROM_HOST)
-Take = Callable[[str, Sequence[Said]], Awaitable[list[str]]]
+MAX_QUOTED = 200  # characters of a host's message in our answer
+READER: Final = m.Reader(m.FROM_HOST)
+WriteReports = Callable[[str, Sequence[HostReport]], Awaitable[list[str]]]
 
 
 class Session:
-    def __init__(self, connection: ServerConnection, host: str, known: Known, world: World, take: Take) -> None:
+    def __init__(
+        self, connection: ServerConnection, host: str, credential: HostCredential, fanout: Fanout, write: WriteReports
+    ) -> None:
         self._connection = connection
         self.host = host
-        self.known = known  # the credential that it came with
-        self._world = world
-        self._take = take
-        self._wake = asyncio.Event()
-        self.outgoing = Outgoing(host, self._wake.set, known.roles)
-        self._told = 0  # the position of the last `synced`
+        self.credential = credential
+        self._fanout = fanout
+        self._write = write
+        self._due = asyncio.Event()
+        self.pending = Pending(host, self._due.set, credential.roles)
+        self._synced_position = 0  # of the last `synced`
 
     async def run(self, server: str, database: str) -> None:
         try:
-            if await self._begin(server, database):
+            hello = await self._hello()
+            if hello is not None:
+                await self._begin(hello, m.Cursor(database, self._fanout.position), server)
+                del hello  # its digests are large, and the connection is long
                 await self._talk()
         except ConnectionClosed:
             pass
         except (sa.exc.SQLAlchemyError, errors.ApiError) as error:
-            LOG.error("what host %s said could not be done, it will say it again: %s", self.host, error)
+            # Not acknowledged: the host sends its reports again in the next connection.
+            LOG.error("reports of host %s could not be written, closing its connection: %s", self.host, error)
             await self._connection.close(1011, "the database cannot be reached")
         finally:
-            self._world.unwatch(self.outgoing)
-            LOG.info("host %s is gone", self.host)
+            self._fanout.disconnect(self.pending)
+            LOG.info("host %s disconnected", self.host)
 
-    async def _begin(self, server: str, database: str) -> bool:
-        """Greet, and note in what the host differs. What it says that it has is large, and not kept longer than this."""
-        hello = await self._hello()
-        if hello is None:
-            return False
-        LOG.info("host %s is here, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-        self._world.watch(self.outgoing)
-        compare(self._world, self.outgoing, hello.have)
-        self._wake.set()  # `synced` follows also where nothing differs
-        cursor = Cursor(database, self._world.position)
-        await self._send([Welcome(cursor=cursor, version=min(hello.version, VERSION), server=server)])
-        return True
+    async def _begin(self, hello: m.Hello, cursor: m.Cursor, server: str) -> None:
+        LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
+        self._fanout.connect(self.pending, hello.have)
+        self._due.set()  # `synced` is sent also where nothing differs
+        await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
 
-    async def _talk(self) -> None:
-        telling = asyncio.create_task(self._tell())
-        telling.add_done_callback(self._ended)
-        try:
-            async for data in self._connection:
-                await self._hear(READER.read(data))
-        except NotUnderstood as error:
-            await self._refuse(str(error))
-        finally:
-            telling.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
-                await telling
-
-    def _ended(self, telling: asyncio.Task[None]) -> None:
-        """Without one who tells, the host must come again."""
-        error = None if telling.cancelled() else telling.exception()
-        if error is not None:
-            if not isinstance(error, ConnectionClosed):
-                LOG.error("host %s cannot be told what is new", self.host, exc_info=error)
-            self._connection.transport.abort()
-
-    async def close(self, reason: str) -> None:
-        await self._connection.close(1012, reason)
-
-    async def _hello(self) -> Hello | None:
+    async def _hello(self) -> m.Hello | None:
+        """The first message, or None after a refusal."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 first = READER.read(await self._connection.recv())
         except TimeoutError:
-            await self._refuse("no hello came")
+            await self._refuse(f"no hello within {HELLO_SECONDS:g} s")
             return None
-        except NotUnderstood as error:
+        except m.NotUnderstood as error:
             await self._refuse(str(error))
             return None
         hello = first[0] if first else None
-        if not isinstance(hello, Hello):
-            await self._refuse(f"the first message has to be a hello{f': {hello}' if hello is not None else ''}")
-        elif hello.host != self.host:
-            await self._refuse(f"the credential is that of host {self.host}, not of {hello.host}")
-        elif hello.version < OLDEST:
-            await self._refuse(f"the host speaks version {hello.version}, this server {OLDEST} to {VERSION}")
-        elif foreign := [role for role in hello.roles if role not in self.known.roles]:
-            has, wants = ",".join(self.known.roles), ",".join(foreign)
-            await self._refuse(
-                f"the credential of host {self.host} has the roles {has}, and not {wants[:MOST_WORDS]}: "
+        if reason := self._fault(hello):
+            await self._refuse(reason)
+            return None
+        return hello
+
+    def _fault(self, hello: object) -> str:
+        """Why the first message is not accepted; empty if it is."""
+        if not isinstance(hello, m.Hello):
+            return f"the first message has to be a hello{f': {hello}' if hello is not None else ''}"
+        if hello.host != self.host:
+            return f"the credential is that of host {self.host}, not of {hello.host}"
+        if hello.version < m.OLDEST:
+            return f"the host has protocol version {hello.version}, this server supports {m.OLDEST} to {m.VERSION}"
+        if foreign := [role for role in hello.roles if role not in self.credential.roles]:
+            has, wants = ",".join(self.credential.roles), ",".join(foreign)
+            return (
+                f"the credential of host {self.host} has the roles {has}, and not {wants[:MAX_QUOTED]}: "
                 f"`neutrino host roles {self.host} --roles …` on the server changes them"
             )
-        else:
-            return hello
-        return None
+        return ""
 
     async def _refuse(self, reason: str) -> None:
         LOG.warning("host %s is refused: %s", self.host, reason)
-        await self._send([Refused(reason=reason)])
+        await self._send([m.Refused(reason=reason)])
         await self._connection.close(1008, reason[:100])
 
-    async def _send(self, messages: Sequence[Message]) -> None:
-        await self._connection.send(encode(messages), text=True)
+    async def _send(self, messages: Sequence[m.Message]) -> None:
+        await self._connection.send(m.encode(messages), text=True)
 
-    # --- telling --------------------------------------------------------------------------------------------------
+    async def close(self, reason: str) -> None:
+        await self._connection.close(1012, reason)
 
-    async def _tell(self) -> None:
-        """Tell what waits, at the pace at which the host reads; what changes meanwhile waits with the rest."""
+    async def _talk(self) -> None:
+        sender = asyncio.create_task(self._send_frames())
+        sender.add_done_callback(self._sender_ended)
+        try:
+            async for data in self._connection:
+                await self._receive(READER.read(data))
+        except m.NotUnderstood as error:
+            await self._refuse(str(error))
+        finally:
+            sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
+                await sender
+
+    # --- to the host ----------------------------------------------------------------------------------------------
+
+    async def _send_frames(self) -> None:
+        """Send what is due as fast as the host reads; what changes meanwhile joins the queue."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._due.wait()
+            self._due.clear()
             is_last = False
             while not is_last:
-                data, is_last = next_and_synced(self._world, self.outgoing)
+                data, is_last = self._fanout.next_frame(self.pending)
                 if is_last:
-                    self._told = self._world.position
+                    self._synced_position = self._fanout.position
                 await self._connection.send(data, text=True)
-                await asyncio.sleep(0)  # the other hosts' turn
+                await asyncio.sleep(0)  # let other sessions run: a large snapshot must not hold them up
 
-    # --- hearing --------------------------------------------------------------------------------------------------
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
+        """The sender died: force the host to reconnect, or it would stay connected and never get a change again."""
+        error = None if sender.cancelled() else sender.exception()
+        if error is not None:
+            if not isinstance(error, ConnectionClosed):
+                LOG.error("sending to host %s failed, closing its connection", self.host, exc_info=error)
+            self._connection.transport.abort()
 
-    async def _hear(self, messages: Sequence[Any]) -> None:
-        """Do what the host says, and say so when it is done. If it cannot be done, the host says it again later."""
-        understood, answers = [], list[Message]()
+    # --- from the host --------------------------------------------------------------------------------------------
+
+    async def _receive(self, messages: Sequence[Any]) -> None:
+        """Write reports, and acknowledge each once it is written or refused."""
+        accepted, answers = list[HostReport](), list[m.Message]()
         for message in messages:
-            if isinstance(message, NotUnderstood):
-                answers.append(Problem(text=str(message)))
-            elif isinstance(message, Hello):
+            if isinstance(message, m.NotUnderstood):
+                answers.append(m.Problem(text=str(message)))
+            elif isinstance(message, m.Hello):
                 continue
-            elif reason := refusal(message, self.host, self.known.roles):
-                LOG.warning("host %s: %s", self.host, reason)
-                answers += [Problem(text=reason), Ack(serial=message.serial)]
+            elif reason := refusal(message, self.host, self.credential.roles):
+                answers += self._answer(message.serial, reason)
             else:
-                understood.append(Said(message, self._behind(message) if isinstance(message, Report) else 0))
-        if understood:
-            refusals = await self._take(self.host, understood)
-            for said, reason in zip(understood, refusals, strict=True):
-                if reason:
-                    LOG.warning("host %s: %s", self.host, reason)
-                    answers.append(Problem(text=reason))
-                answers.append(Ack(serial=said.message.serial))
+                behind = self._positions_behind(message) if isinstance(message, m.Report) else 0
+                accepted.append(HostReport(message, behind))
+        if accepted:
+            refusals = await self._write(self.host, accepted)
+            for report, reason in zip(accepted, refusals, strict=True):
+                answers += self._answer(report.message.serial, reason)
         if answers:
             await self._send(answers)
 
-    def _behind(self, report: Report) -> int:
-        """How many positions the host has still to carry out; changes that are none of its business do not count."""
+    def _answer(self, serial: int, reason: str) -> list[m.Message]:
+        """A refused report is acknowledged too: it would be refused again each time the host repeats it."""
+        if not reason:
+            return [m.Ack(serial=serial)]
+        LOG.warning("host %s: %s", self.host, reason)
+        return [m.Problem(text=reason), m.Ack(serial=serial)]
+
+    def _positions_behind(self, report: m.Report) -> int:
+        """How many positions the host has not applied; changes that do not concern it do not count."""
         applied = report.applied or 0
-        if not self.outgoing and applied >= self._told:
+        if not self.pending and applied >= self._synced_position:
             return 0
-        return max(self._world.position - applied, 0)
+        return max(self._fanout.position - applied, 0)

@@ -1,27 +1,32 @@
-"""When to look at the change log: at once where the database tells, soon where it has to be asked.
+"""When to read the change log: PostgreSQL notifies, a SQLite file is watched with inotify, MariaDB is polled.
 
-Each waker calls `woken` whenever there may be something new. Being woken for nothing is cheap, so a waker may err on that
-side; one that lost its connection wakes at short intervals until it has another.
+`woken` is called whenever there may be new rows. A call without new rows is cheap, so each waker errs on that side; one
+that lost its connection falls back to polling until it has another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
+import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.server.db.announce import CHANGED
+from neutrino.server.db.commit_notifier import CHANNEL
 from neutrino.server.db.session import Database
-from neutrino.server.feed.written import Written
 
 LOG = logging.getLogger(__name__)
-TOGETHER = 0.005  # seconds after having woken: what is committed meanwhile is one more reason, not many
-SURELY = 1.0  # seconds after which to look though nobody told
-AT_ONCE, SOON = 0.05, 0.3  # seconds within which what is being written is a commit, as a rule and nearly always
+TOGETHER = 0.005  # seconds after a wake-up: commits within them are read together
+FALLBACK = 1.0  # seconds after which to read even without a notification
+# After a write to SQLite's WAL the commit follows: as a rule within BUSY seconds, nearly always within RECENT.
+BUSY, RECENT = 0.05, 0.3
+_IN_MODIFY, _IN_CREATE = 0x2, 0x100
+_EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
 
 
 async def wake(db: Database, woken: Callable[[], None], *, sqlite_interval: float, interval: float) -> None:
@@ -37,60 +42,62 @@ async def wake(db: Database, woken: Callable[[], None], *, sqlite_interval: floa
 
 
 async def _watch_file(db: Database, woken: Callable[[], None], interval: float) -> None:
-    """The kernel tells when the log of SQLite is written to, and SQLite when that has become a commit, a moment later."""
+    """inotify reports a write to SQLite's WAL; data_version tells when it has become a commit, a moment later."""
     try:
-        written = Written(Path(f"{db.url.database}-wal"))
+        watch = FileWatch(Path(f"{db.url.database}-wal"))
     except OSError as error:
-        LOG.info("%s: the database is asked every %s s instead", error.strerror, interval)
-        await _ask_file(db, woken, interval)
+        LOG.info("%s: polling the database every %s s instead", error.strerror, interval)
+        await _poll_file(db, woken, interval)
         return
     loop = asyncio.get_running_loop()
-    told, at = asyncio.Event(), loop.time()
+    written, written_at = asyncio.Event(), loop.time()
 
-    def heard() -> None:
-        nonlocal at
-        if written.read():
-            at = loop.time()
-            told.set()
+    def on_event() -> None:
+        nonlocal written_at
+        if watch.read():
+            written_at = loop.time()
+            written.set()
 
-    loop.add_reader(written.fileno(), heard)
+    loop.add_reader(watch.fileno(), on_event)
     try:
         known = None
         while True:
-            version = _commits(db)
+            version = _data_version(db)
             if version != known:
                 known = version
                 woken()
                 await asyncio.sleep(TOGETHER)
-            age = loop.time() - at
-            if age < SOON:
-                await asyncio.sleep(0.002 if age < AT_ONCE else 0.01)
+            age = loop.time() - written_at
+            if age < RECENT:
+                await asyncio.sleep(0.002 if age < BUSY else 0.01)
                 continue
-            told.clear()
+            written.clear()
             try:
-                await asyncio.wait_for(told.wait(), SURELY)
+                await asyncio.wait_for(written.wait(), FALLBACK)
             except TimeoutError:
                 woken()
     finally:
-        loop.remove_reader(written.fileno())
-        written.close()
+        loop.remove_reader(watch.fileno())
+        watch.close()
 
 
-async def _ask_file(db: Database, woken: Callable[[], None], interval: float) -> None:
+async def _poll_file(db: Database, woken: Callable[[], None], interval: float) -> None:
     loop = asyncio.get_running_loop()
     known, last = None, 0.0
     while True:
-        version = _commits(db)
-        if version != known or loop.time() - last > SURELY:
+        version = _data_version(db)
+        if version != known or loop.time() - last > FALLBACK:
             known, last = version, loop.time()
             woken()
         await asyncio.sleep(interval)
 
 
-def _commits(db: Database) -> Any:
-    """SQLite counts the commits of other connections; asking reads shared memory, not the disk."""
+def _data_version(db: Database) -> Any:
+    """SQLite's counter of commits by other connections; reading it touches shared memory, not the disk."""
     with db.read() as connection:
-        driver: Any = connection.connection.driver_connection  # many times a second: without what is not needed
+        driver: Any = (
+            connection.connection.driver_connection
+        )  # many times a second: SQLAlchemy would cost more than SQLite
         return driver.execute("PRAGMA data_version").fetchone()
 
 
@@ -102,13 +109,50 @@ async def _listen(db: Database, woken: Callable[[], None], interval: float) -> N
         try:
             connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
             async with connection:
-                await connection.execute(f"LISTEN {CHANGED}")
+                await connection.execute(f"LISTEN {CHANNEL}")
                 while True:
                     woken()
                     await asyncio.sleep(TOGETHER)
-                    async for _ in connection.notifies(timeout=SURELY, stop_after=1):
+                    async for _ in connection.notifies(timeout=FALLBACK, stop_after=1):
                         pass
         except (psycopg.Error, OSError, sa.exc.SQLAlchemyError) as error:
-            LOG.warning("PostgreSQL does not tell of changes (%s): asking instead", error)
+            LOG.warning("no notifications from PostgreSQL (%s): polling every %s s", error, interval)
             woken()
             await asyncio.sleep(interval)
+
+
+class FileWatch:
+    """inotify on one file, which need not exist yet: the events of its directory are read, those of other files ignored.
+
+    By ctypes: the standard library has no inotify, and no dependency of ours has one that fits an event loop.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._name = os.fsencode(path.name)
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify is not available")
+        if libc.inotify_add_watch(self._descriptor, os.fsencode(path.parent), _IN_MODIFY | _IN_CREATE) < 0:
+            self.close()
+            raise OSError(ctypes.get_errno(), f"{path.parent} cannot be watched")
+
+    def fileno(self) -> int:
+        return int(self._descriptor)
+
+    def read(self) -> bool:
+        """Take all pending events; whether one of them is of the file."""
+        try:
+            data = os.read(self._descriptor, 64 * 1024)
+        except BlockingIOError:
+            return False
+        found, at = False, 0
+        while at < len(data):
+            _, _, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size
+            found = found or data[at : at + length].rstrip(b"\0") == self._name
+            at += length
+        return found
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -1,7 +1,7 @@
-"""Availability zones: a zone is there when an agent says it is in it.
+"""Availability zones: a zone exists if an agent reports it.
 
-DHCP agents make a zone one for networks, L3 agents one for routers. It is available while one such agent's admin state
-is up, be the agent alive or not: a zone is where things may be placed, not whether somebody is at home.
+A zone of DHCP agents is one for networks, a zone of L3 agents one for routers. It is available while one such agent is
+enabled, alive or not: a zone is a place for objects, it does not show whether they are served now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ _ZONES = (
 
 
 class AvailabilityZones:
-    resources = (AVAILABILITY_ZONE,)
     extensions = (
         Extension("availability_zone", "Availability Zone", "Zones that agents are in, for networks and routers."),
         Extension(
@@ -42,10 +41,11 @@ class AvailabilityZones:
     )
 
     def __init__(self, db: Database) -> None:
+        self.collections = ((AVAILABILITY_ZONE, self),)
         self._db = db
 
-    def get_availability_zones(self, context: Context, query: Query) -> list[Object]:
-        if query.marker is not None:  # the zones are one page, however small a page was asked for
+    def index(self, context: Context, query: Query) -> list[Object]:
+        if query.marker is not None:  # all zones are one page, whatever the limit: there is no next one
             return []
         with self._db.read() as connection:
             rows = connection.execute(_ZONES).all()
@@ -57,7 +57,7 @@ class AvailabilityZones:
 
 
 def check_hints(connection: Connection, hints: Sequence[str], agent_type: str = words.DHCP) -> None:
-    """Refuse hints that name a zone in which there is no agent for it."""
+    """Refuse hints for zones without an agent of the type."""
     if not hints:
         return
     statement = sa.select(_c.availability_zone).where(

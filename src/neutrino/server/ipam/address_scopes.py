@@ -1,8 +1,7 @@
-"""Address scopes: within one, no prefix stands twice, so its networks can route to each other without NAT."""
+"""Address scopes: prefixes are unique within one, so that its networks route to each other without NAT."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,55 +9,38 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_scope import ADDRESS_SCOPE
+from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
-from neutrino.server.query import Query
+from neutrino.server.db.view import shareable_view
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 _c = t.address_scopes.c
-VIEW = View(
-    t.address_scopes,
-    columns=("id", "name", "project_id", "ip_version", "revision_number"),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
-    listed=among(t.address_scopes, own_ids(t.address_scopes), shared_ids()),
-)
+VIEW = shareable_view(t.address_scopes, hidden=("description", "created_at", "updated_at", "tags"))
 
 
-class AddressScopes:
-    resources = (ADDRESS_SCOPE,)
+class AddressScopes(ViewCollection):
     extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
 
     def __init__(self, db: Database) -> None:
-        self._db = db
+        super().__init__(db, VIEW)
+        self.collections = ((ADDRESS_SCOPE, self),)
 
-    def get_address_scopes(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
-
-    def get_address_scope(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
-    def create_address_scope(self, context: Context, values: Object) -> Object:
+    def create(self, context: Context, values: Object) -> Object:
         def attempt() -> Object:
             made = fresh(values)
             with self._db.transaction() as tx:
-                tx.execute(sa.insert(t.address_scopes).values(as_row(t.address_scopes, made)))
+                tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
                 if made["shared"]:
-                    sharing.open_to_all(tx, "address_scope", made["id"], made["project_id"])
-                tx.record("address_scope", made["id"], made["revision_number"])
+                    sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
             return {**made, "tenant_id": made["project_id"]}
 
         return self._db.retrying(attempt)
 
-    def update_address_scope(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context)
             if before["shared"] and values.get("shared") is False:
@@ -66,13 +48,12 @@ class AddressScopes:
             with self._db.transaction() as tx:
                 stamp = update_row(tx, t.address_scopes, before, values)
                 if values.get("shared") and not before["shared"]:
-                    sharing.open_to_all(tx, "address_scope", key, before["project_id"])
-                tx.record("address_scope", key, stamp["revision_number"])
+                    sharing.share_with_all(tx, "address_scope", key, before["project_id"])
             return {**before, **values, **stamp}
 
         return self._db.retrying(attempt)
 
-    def delete_address_scope(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             before = self._load(key, context)
             with self._db.read() as connection:
@@ -82,7 +63,6 @@ class AddressScopes:
             with self._db.transaction() as tx:
                 sharing.forget(tx, key)
                 delete_row(tx, t.address_scopes, before)
-                tx.record("address_scope", key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
 

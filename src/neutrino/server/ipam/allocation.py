@@ -1,18 +1,17 @@
-"""Addresses for ports: which subnets a request means, and a free address there without a list of the free ones.
+"""Addresses of ports: which subnets a request means, and a free address on each, decided in one pass.
 
-An address is taken by its row in `ip_allocations`, whose key lets it be there once. So choosing may be a guess: a few
-random addresses of the pools are looked up, and the first that is free is taken. Only where the guesses are all taken,
-in a pool that is nearly full, are the taken ones read and the gaps looked for. Two ports that guess alike are told
-apart by the key: one of them decides anew.
+There is no table of free addresses. An address is allocated by its row in `ip_allocations`, whose key makes it unique, so
+choosing one may be a guess: a few random addresses of the pools are looked up and the first free one is taken. Only when
+all guesses are taken, in a nearly full pool, are the allocated addresses read and the gaps searched. Two ports that choose
+the same address collide on the key, and the loser is decided again (`Database.retrying`).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -22,8 +21,10 @@ from neutrino.server.db import tables as t
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pools, usable
 
 Object = Mapping[str, Any]
-GUESSES = (4, 60)
-LARGE = 16_384  # addresses of a pool that is seldom so full that a blind guess is worse than a look
+FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
+GUESSES = (4, 60)  # looked up with one query each: 4 suffice unless the pool is nearly full
+# Pools of this size are seldom so full that a lookup pays: a blind guess saves the query of the port create's hot path.
+LARGE = 16_384
 ROUTER_OWNERS = (
     "network:router_interface",
     "network:ha_router_replicated_interface",
@@ -32,54 +33,113 @@ ROUTER_OWNERS = (
 )
 DHCP_OWNER = "network:dhcp"
 _a = t.ip_allocations.c
+_ALLOCATED_AMONG = sa.select(_a.ip_address).where(
+    _a.subnet_id == sa.bindparam("subnet"), _a.ip_address.in_(sa.bindparam("addresses", expanding=True))
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """One address of a port."""
+class _Wanted(NamedTuple):
+    """An address to allocate: this one, or any of the first of these subnets that has a free one."""
 
-    subnet_id: str
-    ip_address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An address to find: in the first of these subnets that has one free, or this very one."""
-
-    subnets: tuple[Object, ...]
+    subnets: Sequence[Object]
     ip_address: str | None = None
 
 
 class Allocator:
-    """Finds addresses for the ports of one request; remembers what it gave out, so that none is given twice."""
+    """Chooses addresses for the ports of one request; remembers its choices, so that no two ports get the same."""
 
     def __init__(self, connection: Connection, blind: bool = False) -> None:
-        """`blind`: in a large pool, guess without looking: the key tells if it was wrong."""
+        """`blind`: guess in large pools without a lookup; a collision shows when the row is inserted."""
         self._connection = connection
         self._blind = blind
-        self._given: set[tuple[str, str]] = set()
+        self._chosen: set[tuple[str, str]] = set()
 
-    def allocate(self, wanted: Sequence[Wanted], network_id: str, keep: frozenset[Fixed] = frozenset()) -> list[Fixed]:
-        """`keep`: addresses that the port has already and may keep."""
-        return [self._one(one, network_id, keep) for one in wanted]
+    def for_new_port(
+        self, port: Object, requested: Sequence[Object] | None, subnets: Sequence[Object]
+    ) -> list[FixedIp]:
+        """`subnets`: all of the port's network. Without a request: one address per IP version, and SLAAC's."""
+        mac, owner = port["mac_address"], port["device_owner"]
+        if requested is None:
+            wanted = _wanted_by_default(subnets, mac, owner)
+        else:
+            wanted = self._wanted_by_request(requested, subnets, mac, owner)
+        return [self._allocate(one, port["network_id"]) for one in wanted]
 
-    def _one(self, wanted: Wanted, network_id: str, keep: frozenset[Fixed]) -> Fixed:
-        if wanted.ip_address is not None:
-            fixed = Fixed(wanted.subnets[0]["id"], wanted.ip_address)
-            if fixed not in keep and self._taken(fixed.subnet_id, [fixed.ip_address]):
-                raise errors.IpAddressAlreadyAllocated(ip=fixed.ip_address, subnet_id=fixed.subnet_id)
-            self._given.add((fixed.subnet_id, fixed.ip_address))
-            return fixed
+    def for_updated_port(
+        self, before: Object, after: Object, requested: Sequence[Object] | None, subnets: Sequence[Object]
+    ) -> list[FixedIp]:
+        """The port keeps addresses that are still asked for; SLAAC's follow the MAC. None: only the MAC has changed."""
+        mac, owner = after["mac_address"], after["device_owner"]
+        slaac = {s["id"] for s in subnets if is_auto_address(s) and owner not in ROUTER_OWNERS}
+        kept = [fixed for fixed in before["fixed_ips"] if fixed["subnet_id"] not in slaac]
+        if requested is None:
+            requested = [f if f in kept else {"subnet_id": f["subnet_id"]} for f in before["fixed_ips"]]
+        wanted = self._wanted_by_request(_reuse(requested, kept), subnets, mac, owner)
+        return [self._allocate(one, before["network_id"], before["fixed_ips"]) for one in wanted]
+
+    def any_of(self, subnet: Object) -> FixedIp:
+        """Any free address of a subnet."""
+        return self._allocate(_Wanted((subnet,)), subnet["network_id"])
+
+    # --- which subnets ----------------------------------------------------------------------------------------------
+
+    def _wanted_by_request(
+        self, fixed_ips: Sequence[Object], subnets: Sequence[Object], mac: str, device_owner: str
+    ) -> list[_Wanted]:
+        wanted = [self._requested(fixed, subnets, mac, device_owner) for fixed in fixed_ips]
+        if not fixed_ips:
+            return wanted
+        # A port with any address also gets one on each SLAAC subnet: its guest forms that address unasked.
+        named = {one.subnets[0]["id"] for one in wanted}
+        others = [s for s in _for_owner(subnets, device_owner) if s["id"] not in named]
+        return wanted + _slaac(others, mac, device_owner)
+
+    def _requested(self, fixed: Object, subnets: Sequence[Object], mac: str, device_owner: str) -> _Wanted:
+        subnet_id, address = fixed.get("subnet_id"), fixed.get("ip_address")
+        if subnet_id is not None:
+            subnet = next((s for s in subnets if s["id"] == subnet_id), None)
+            if subnet is None:
+                raise self._not_on_network(subnet_id)
+            if address is not None and not _is_host_address(address, subnet):
+                raise errors.InvalidIpForSubnet(ip_address=address)
+        elif address is not None:
+            subnet = next((s for s in subnets if _is_host_address(address, s)), None)
+            if subnet is None:
+                raise errors.InvalidIpForNetwork(ip_address=address)
+        else:
+            raise errors.InvalidInput("Invalid input for fixed_ips: a fixed IP needs a subnet_id or an ip_address.")
+        if is_auto_address(subnet) and device_owner not in ROUTER_OWNERS:
+            own = eui64(subnet["cidr"], mac)
+            if address is not None and address != own:
+                raise errors.AllocationOnAutoAddressSubnet(ip=address, subnet_id=subnet["id"])
+            return _Wanted((subnet,), own)
+        return _Wanted((subnet,), address)
+
+    def _not_on_network(self, subnet_id: str) -> errors.ApiError:
+        """Clients distinguish a subnet that does not exist from one of another network."""
+        exists = sa.select(t.subnets.c.id).where(t.subnets.c.id == subnet_id)
+        if self._connection.execute(exists).first() is None:
+            return errors.SubnetNotFound(id=subnet_id)
+        return errors.InvalidInput(f"Invalid input for fixed_ips: subnet {subnet_id} is not one of the port's network.")
+
+    # --- which address ----------------------------------------------------------------------------------------------
+
+    def _allocate(self, wanted: _Wanted, network_id: str, owned: Sequence[FixedIp] = ()) -> FixedIp:
+        """`owned`: addresses that the port has already and may keep."""
         for subnet in wanted.subnets:
-            address = self._free(subnet)
-            if address is not None:
-                self._given.add((subnet["id"], address))
-                return Fixed(subnet["id"], address)
+            address = wanted.ip_address or self._free(subnet)
+            if address is None:
+                continue
+            fixed = {"subnet_id": subnet["id"], "ip_address": address}
+            if wanted.ip_address and fixed not in owned and self._allocated(subnet["id"], [address]):
+                raise errors.IpAddressAlreadyAllocated(ip=address, subnet_id=subnet["id"])
+            self._chosen.add((subnet["id"], address))
+            return fixed
         raise errors.IpAddressGenerationFailure(net_id=network_id)
 
-    def _taken(self, subnet_id: str, addresses: Sequence[str]) -> set[str]:
-        rows = self._connection.execute(_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
-        return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._given)}
+    def _allocated(self, subnet_id: str, addresses: Sequence[str]) -> set[str]:
+        rows = self._connection.execute(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
+        return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._chosen)}
 
     def _free(self, subnet: Object) -> str | None:
         pools = [(int(start), int(end)) for start, end in parse_pools(subnet["allocation_pools"])]
@@ -91,19 +151,14 @@ class Allocator:
             return str(make(_nth(pools, random.randrange(total))))
         for count in GUESSES:
             guesses = list(dict.fromkeys(str(make(_nth(pools, random.randrange(total)))) for _ in range(count)))
-            taken = self._taken(subnet["id"], guesses)
+            allocated = self._allocated(subnet["id"], guesses)
             for guess in guesses:
-                if guess not in taken:
+                if guess not in allocated:
                     return guess
         rows = self._connection.execute(sa.select(_a.ip_address).where(_a.subnet_id == subnet["id"])).scalars()
         used = {int(ipaddress.ip_address(a)) for a in rows}
-        used |= {int(ipaddress.ip_address(a)) for s, a in self._given if s == subnet["id"]}
+        used |= {int(ipaddress.ip_address(a)) for s, a in self._chosen if s == subnet["id"]}
         return next((str(make(i)) for i in _gaps(pools, used)), None)
-
-
-_AMONG = sa.select(_a.ip_address).where(
-    _a.subnet_id == sa.bindparam("subnet"), _a.ip_address.in_(sa.bindparam("addresses", expanding=True))
-)
 
 
 def _nth(pools: Sequence[tuple[int, int]], n: int) -> int:
@@ -114,70 +169,32 @@ def _nth(pools: Sequence[tuple[int, int]], n: int) -> int:
     raise IndexError(n)
 
 
-def _gaps(pools: Sequence[tuple[int, int]], used: set[int]) -> Any:
-    for start, end in pools:
-        i = start
-        while i <= end:
-            if i not in used:
-                yield i
-            i += 1
+def _gaps(pools: Sequence[tuple[int, int]], used: set[int]) -> Iterator[int]:
+    # Not a set difference of ranges: an IPv6 pool has 2**64 addresses.
+    return (i for start, end in pools for i in range(start, end + 1) if i not in used)
 
 
-# --- which subnets ---------------------------------------------------------------------------------------------------
-
-
-def wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -> list[Wanted]:
-    """Without a wish: one IPv4 and one IPv6 address, and one on each subnet where hosts form their own."""
+def _wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Wanted]:
     usable_here = _for_owner(subnets, device_owner)
     if subnets and not usable_here:
         raise errors.IpAddressGenerationFailure(net_id=subnets[0]["network_id"])
-    wanted = []
-    for version in (4, 6):
-        managed = tuple(s for s in usable_here if s["ip_version"] == version and not is_auto_address(s))
-        if managed:
-            wanted.append(Wanted(managed))
-    return wanted + _automatic(usable_here, mac, device_owner)
+    managed = {version: [s for s in usable_here if s["ip_version"] == version] for version in (4, 6)}
+    managed[6] = [s for s in managed[6] if not is_auto_address(s)]
+    return [_Wanted(some) for some in managed.values() if some] + _slaac(usable_here, mac, device_owner)
 
 
-def wanted_by_request(
-    fixed_ips: Sequence[Object], subnets: Sequence[Object], mac: str, device_owner: str, known: Mapping[str, bool]
-) -> list[Wanted]:
-    """What a port asked for; `known` tells of every subnet named whether it exists anywhere."""
-    wanted = []
-    for fixed in fixed_ips:
-        wanted.append(_wish(fixed, subnets, mac, device_owner, known))
-    named = {w.subnets[0]["id"] for w in wanted if len(w.subnets) == 1}
-    if fixed_ips:
-        more = _automatic([s for s in _for_owner(subnets, device_owner) if s["id"] not in named], mac, device_owner)
-        wanted += more
-    return wanted
+def _slaac(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Wanted]:
+    if device_owner in ROUTER_OWNERS:  # addresses of a router are assigned, it does not form them
+        return []
+    return [_Wanted((s,), eui64(s["cidr"], mac)) for s in subnets if is_auto_address(s)]
 
 
-def _wish(fixed: Object, subnets: Sequence[Object], mac: str, device_owner: str, known: Mapping[str, bool]) -> Wanted:
-    subnet_id, address = fixed.get("subnet_id"), fixed.get("ip_address")
-    if subnet_id is None and address is None:
-        raise errors.InvalidInput("Invalid input for fixed_ips: a fixed IP needs a subnet_id or an ip_address.")
-    if subnet_id is None:
-        assert address is not None
-        subnet = next((s for s in subnets if _is_host_address(address, s)), None)
-        if subnet is None:
-            raise errors.InvalidIpForNetwork(ip_address=address)
-    else:
-        subnet = next((s for s in subnets if s["id"] == subnet_id), None)
-        if subnet is None:
-            if not known.get(subnet_id):
-                raise errors.SubnetNotFound(id=subnet_id)
-            raise errors.InvalidInput(
-                f"Invalid input for fixed_ips: subnet {subnet_id} is not one of the port's network."
-            )
-        if address is not None and not _is_host_address(address, subnet):
-            raise errors.InvalidIpForSubnet(ip_address=address)
-    if is_auto_address(subnet) and device_owner not in ROUTER_OWNERS:
-        own = eui64(subnet["cidr"], mac)
-        if address is not None and address != own:
-            raise errors.AllocationOnAutoAddressSubnet(ip=address, subnet_id=subnet["id"])
-        return Wanted((subnet,), own)
-    return Wanted((subnet,), address)
+def _for_owner(subnets: Sequence[Object], device_owner: str) -> list[Object]:
+    """Subnets that ports of this owner may use; those whose service_types name the owner come first."""
+    if device_owner == DHCP_OWNER:
+        return list(subnets)
+    matching = [s for s in subnets if device_owner and device_owner in s["service_types"]]
+    return matching + [s for s in subnets if not s["service_types"]]
 
 
 def _is_host_address(address: str, subnet: Object) -> bool:
@@ -189,15 +206,15 @@ def _is_host_address(address: str, subnet: Object) -> bool:
     return bool(first <= ip <= last or (network.version == 6 and ip == network.network_address))  # type: ignore[operator]
 
 
-def _automatic(subnets: Sequence[Object], mac: str, device_owner: str) -> list[Wanted]:
-    if device_owner in ROUTER_OWNERS:  # a router is told its addresses
-        return []
-    return [Wanted((s,), eui64(s["cidr"], mac)) for s in subnets if is_auto_address(s)]
-
-
-def _for_owner(subnets: Sequence[Object], device_owner: str) -> list[Object]:
-    """Subnets kept for a service serve that service alone, which takes them first."""
-    if device_owner == DHCP_OWNER:
-        return list(subnets)
-    matching = [s for s in subnets if device_owner and device_owner in s["service_types"]]
-    return matching + [s for s in subnets if not s["service_types"]]
+def _reuse(requested: Sequence[Object], owned: Sequence[FixedIp]) -> list[Object]:
+    """A request for any address of a subnet is met by one that the port already has there."""
+    free = [fixed for fixed in owned if fixed not in requested]
+    out: list[Object] = []
+    for fixed in requested:
+        if "subnet_id" in fixed and "ip_address" not in fixed:
+            same = next((f for f in free if f["subnet_id"] == fixed["subnet_id"]), None)
+            if same is not None:
+                free.remove(same)
+                fixed = same
+        out.append(fixed)
+    return out

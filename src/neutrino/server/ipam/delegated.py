@@ -1,7 +1,7 @@
-"""Subnets whose prefix is delegated to their router from outside: what they ask for, and what they are until they have it.
+"""Subnets with a delegated prefix (prefix delegation, PD): checks of requests, and addresses on a changing prefix. Pure.
 
-Until a prefix is there the subnet has a provisional one, which is no prefix of anything: hosts are not told of it. When
-the prefix changes, an address keeps its interface identifier, which is how hosts form theirs too. Pure.
+Until the prefix is delegated, the subnet has the provisional prefix ::/64, which hosts never use. When the prefix changes,
+every address keeps its interface identifier, because guests form their addresses in the same way.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from neutrino.server import errors
 from neutrino.server.ipam.subnet_rules import SLAAC, STATELESS, default_pools
 
 Object = Mapping[str, Any]
-POOL: Final = "prefix_delegation"  # what such a subnet has for a subnetpool_id
+POOL: Final = "prefix_delegation"  # the subnetpool_id of such a subnet, as in Neutron
 PROVISIONAL: Final = "::/64"
 _PROVISIONAL: Final = ipaddress.IPv6Network(PROVISIONAL)
 _HOST_BITS: Final = 64
 _MODES: Final = (SLAAC, STATELESS)
-_GIVEN: Final = ("gateway_ip", "allocation_pools")  # they come with the prefix
+_DERIVED: Final = ("gateway_ip", "allocation_pools")  # from the prefix
 
 
 def is_delegated(subnet: Object) -> bool:
@@ -31,12 +31,12 @@ def is_provisional(cidr: str) -> bool:
 
 
 def in_provisional(address: str) -> bool:
-    """Whether an address is on a subnet that has no prefix yet; a quick look first, as this is asked of every address."""
+    """Whether an address is on a subnet without a prefix yet. The text is compared first: this is called per address."""
     return address.startswith("::") and ipaddress.ip_address(address) in _PROVISIONAL
 
 
 def asks_for_delegation(values: Object, by_default: bool) -> bool:
-    """`by_default`: the default pool of IPv6 is delegation. Who names a prefix wants that one, and nothing is delegated."""
+    """Whether a request asks for delegation: by pool, or (`by_default`) by asking for the default pool of IPv6."""
     if values.get("cidr"):
         return False
     pool = values.get("subnetpool_id")
@@ -53,13 +53,13 @@ def check_request(values: Object) -> None:
             raise _refused(name, f"must be {' or '.join(_MODES)} where the prefix is delegated")
     if values.get("prefixlen", _HOST_BITS) != _HOST_BITS:
         raise _refused("prefixlen", f"must be {_HOST_BITS} where the prefix is delegated")
-    for name in _GIVEN:
+    for name in _DERIVED:
         if name in values:
             raise _refused(name, "comes with the delegated prefix and cannot be given")
 
 
 def check_update(subnet: Object, values: Object) -> None:
-    for name in _GIVEN if is_delegated(subnet) else ():
+    for name in _DERIVED if is_delegated(subnet) else ():
         if name in values and values[name] != subnet[name]:
             raise _refused(name, "comes with the delegated prefix and cannot be changed")
 
@@ -69,14 +69,14 @@ def _refused(name: str, why: str) -> errors.BadRequest:
 
 
 def addressing(cidr: str) -> dict[str, Any]:
-    """All that depends on the prefix: the router has its first address, the others are for hosts."""
+    """Attributes derived from the prefix: the router has its first address, the others are for hosts."""
     prefix = ipaddress.IPv6Network(cidr)
     gateway = str(prefix.network_address + 1)
     return {"cidr": cidr, "gateway_ip": gateway, "allocation_pools": default_pools(prefix, gateway)}
 
 
 def renumbered(address: str, cidr: str) -> str:
-    """The same interface identifier on another prefix."""
+    """The address with the same interface identifier on another prefix."""
     identifier = int(ipaddress.IPv6Address(address)) % 2**_HOST_BITS
     return str(ipaddress.IPv6Network(cidr).network_address + identifier)
 
@@ -86,7 +86,7 @@ def is_on(address: str, cidr: str) -> bool:
 
 
 def usable_prefix(text: str) -> str | None:
-    """A prefix as a host tells it, in its canonical form; None for what no subnet can have."""
+    """The canonical form of a prefix that a host reports; None for one that no subnet can have."""
     try:
         prefix = ipaddress.IPv6Network(text)
     except ValueError:

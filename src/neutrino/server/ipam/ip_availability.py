@@ -1,8 +1,8 @@
-"""How many addresses each network has, and how many of them are taken.
+"""Network IP availability: total and used addresses per network, subnet and allocation pool.
 
-Three queries answer a list, whatever its length: the networks, their subnets, the addresses taken. Whether a taken
-address is in an allocation pool cannot be asked of the database, so for the details every address is read; a caller
-that asks for the plain numbers only (`fields`) gets them counted in the database.
+A list takes three queries, whatever its length: networks, subnets, allocated addresses. The database cannot compare
+addresses with allocation pools, so for the details every address is read; a caller that asks for the totals only (`fields`)
+gets them counted in the database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.network_ip_availability import NETWORK_IP_AVAILABILITY
+from neutrino.server.api.resources.network import NETWORK_IP_AVAILABILITY
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
@@ -27,7 +27,7 @@ from neutrino.server.query import Query
 
 Object = dict[str, Any]
 _n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
-MOST_NAMED = 500  # networks asked for by id; for more, all subnets are read
+MAX_IDS = 500  # network ids in one statement; for more networks, all subnets are read
 DETAILED = frozenset({"subnet_ip_availability", "ip_availability_details"})
 OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
@@ -46,7 +46,7 @@ VIEW = View(
 
 @dataclass(frozen=True)
 class Subnet:
-    """What is counted of one subnet."""
+    """The columns of a subnet that are counted."""
 
     id: str
     network_id: str
@@ -61,7 +61,7 @@ class Subnet:
 
     @property
     def size(self) -> int:
-        """Its addresses for hosts: IPv4 keeps the first and the last for itself."""
+        """Addresses for hosts: in IPv4 without the network and broadcast address."""
         number = ipaddress.ip_network(self.cidr).num_addresses
         return max(number - 2, 0) if self.ip_version == 4 else number
 
@@ -75,7 +75,6 @@ class Subnet:
 
 
 class IpAvailability:
-    resources = (NETWORK_IP_AVAILABILITY,)
     extensions = (
         Extension("network-ip-availability", "Network IP Availability", "How many addresses of a network are taken."),
         Extension(
@@ -86,17 +85,16 @@ class IpAvailability:
     )
 
     def __init__(self, db: Database) -> None:
+        self.collections = ((NETWORK_IP_AVAILABILITY, self),)
         self._db = db
 
-    def get_network_ip_availabilities(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         versions = tuple(query.filters.get("ip_version", ()))
         with self._db.read() as connection:
             networks = VIEW.many(connection, replace(query, fields=OF_NETWORK), context.project_id)
             return self._availability(connection, networks, versions, query.fields)
 
-    def get_network_ip_availability(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             network = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=OF_NETWORK)
             return None if network is None else self._availability(connection, [network], (), fields)[0]
@@ -172,7 +170,7 @@ def _taken(connection: Connection, networks: Collection[str]) -> Counter[str]:
 def _taken_by_pool(
     connection: Connection, subnets: dict[str, Subnet], networks: Collection[str]
 ) -> tuple[Counter[str], Counter[str]]:
-    """Addresses taken in each subnet, and those of them in its allocation pools."""
+    """Allocated addresses by subnet, and those of them that are in its allocation pools."""
     used: Counter[str] = Counter()
     pooled: Counter[str] = Counter()
     addresses = _only(sa.select(_a.subnet_id, _a.ip_address), _a.network_id, networks)
@@ -185,7 +183,7 @@ def _taken_by_pool(
 
 
 def _only(statement: sa.Select[Any], column: sa.ColumnElement[str], networks: Collection[str]) -> sa.Select[Any]:
-    return statement.where(column.in_(sorted(networks))) if len(networks) <= MOST_NAMED else statement
+    return statement.where(column.in_(sorted(networks))) if len(networks) <= MAX_IDS else statement
 
 
 def _number(address: str) -> int:

@@ -1,7 +1,7 @@
-"""Prefixes as plain numbers: joining, subtracting, and finding the lowest free one.
+"""Arithmetic of prefixes as spans of numbers: union, difference, and the lowest free prefix. Pure.
 
-A prefix is a span, the first and the last of its addresses. A pool with thousands of subnets, or one that is a whole
-IPv6 /40, is searched in one pass over what is taken, never over what is free. Nothing here reads or writes anything.
+A span is the first and the last address of a prefix. A pool with thousands of subnets, or a whole IPv6 /40, is searched in
+one pass over its allocated prefixes, never over its free ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUOTA_UNIT = {4: 32, 6: 64}  # a pool's quota counts /32s, or /64s
 
 @lru_cache(maxsize=65536)
 def parse(cidr: str) -> tuple[int, int, int]:
-    """A CIDR's IP version, first and last address; kept, since the subnets of a pool are looked at again and again."""
+    """IP version, first and last address of a CIDR; cached, because every allocation reads all subnets of its pool."""
     network = ipaddress.ip_network(cidr)
     first = int(network.network_address)
     return network.version, first, first + network.num_addresses - 1
@@ -32,7 +32,7 @@ def length(cidr: str) -> int:
 
 
 def spans(cidrs: Iterable[str]) -> list[Span]:
-    """The CIDRs as spans in order, with no two that overlap or touch."""
+    """The CIDRs as sorted spans; overlapping and adjacent ones are joined."""
     joined: list[Span] = []
     for _, first, last in sorted(parse(cidr) for cidr in cidrs):
         if joined and first <= joined[-1][1] + 1:
@@ -56,7 +56,7 @@ def compact(of: Sequence[str]) -> list[str]:
 
 
 def subtract(whole: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """What of `whole` is not in `taken`; both as `spans` gives them."""
+    """The parts of `whole` that are not in `taken`; both are sorted and joined, as `spans` returns them."""
     left: list[Span] = []
     position = 0
     for first, last in whole:

@@ -1,9 +1,9 @@
-"""Subnet pools: address space from which subnets are cut, so that no two of them overlap.
+"""Subnet pools: prefixes from which subnets are allocated without overlap.
 
-Which prefix a new subnet gets is decided on what was read beforehand (`choose_prefix`); the transaction that inserts
-the subnet then raises the pool's allocation version, if it still is what it was (`claim`). Of any number of writers
-that chose from the same free space one succeeds, and the others choose again. Whatever else must not happen between
-choice and insert, such as taking prefixes away or moving the pool to another address scope, claims the pool as well.
+The prefix of a new subnet is chosen by what was read before the transaction (`choose_prefix`). The transaction that inserts
+the subnet then raises the pool's `allocation_version` if it is unchanged (`claim`). Of several writers that chose from the
+same free space one succeeds, and the others choose again. Other changes that must not happen between choice and insert,
+such as removing prefixes or moving the pool to another address scope, claim the pool as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import MOST_PREFIXES, SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import MAX_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
@@ -26,7 +26,7 @@ from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import shareable_view
 from neutrino.server.ipam import prefixes
 from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
@@ -37,25 +37,14 @@ _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
-VIEW = View(
-    t.subnetpools,
-    columns=(
-        *("id", "name", "project_id", "prefixes", "default_quota", "ip_version"),
-        *(*LENGTHS, "is_default", "address_scope_id"),
-        *("description", "created_at", "updated_at", "revision_number", "tags", "allocation_version"),
-    ),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(_c.project_id == PROJECT, shared_with_viewer(_c.id)),
-    listed=among(t.subnetpools, own_ids(t.subnetpools), shared_ids()),
-    hidden=("allocation_version",),
-)
+VIEW = shareable_view(t.subnetpools, hidden=("allocation_version",))
 
 
-# --- for whoever makes subnets ----------------------------------------------------------------------------------------
+# --- allocation, for subnets ------------------------------------------------------------------------------------------
 
 
 def load(connection: Connection, key: str, project: str | None = None, *, everyone: bool = True) -> Object | None:
-    """The pool with all that `choose_prefix` and `claim` need; without `everyone`, only if the project may use it."""
+    """The pool as `choose_prefix` and `claim` need it; without `everyone`, only if the project may use it."""
     names = (*VIEW.names, "allocation_version")
     found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
     return None if found is None else VIEW.decoded(found)
@@ -64,7 +53,7 @@ def load(connection: Connection, key: str, project: str | None = None, *, everyo
 def load_default(
     connection: Connection, ip_version: int, project: str | None = None, *, everyone: bool = True
 ) -> Object | None:
-    """The pool for subnets that name none, if there is one that the project may use."""
+    """The default pool of an IP version, if there is one and the project may use it."""
     key = connection.execute(
         sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version).order_by(_c.id)
     ).scalar()
@@ -76,7 +65,7 @@ def choose_prefix(
 ) -> str:
     """The CIDR for a new subnet: the lowest free one of the length, or the given one if it is free.
 
-    `pool` must have been read before, by `load`; the choice holds if `claim` succeeds with the same `pool`.
+    `pool` is the result of `load`; the choice holds if `claim` succeeds with the same value.
     """
     wanted = prefixes.length(cidr) if cidr is not None else prefixlen
     if wanted is None:
@@ -102,7 +91,7 @@ def choose_prefix(
 
 
 def claim(tx: Transaction, pool: Object) -> None:
-    """Make what was decided on `pool` hold in this transaction; Stale if another writer claimed the pool meanwhile."""
+    """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
     done = tx.execute(
         sa.update(t.subnetpools)
@@ -117,7 +106,6 @@ def claim(tx: Transaction, pool: Object) -> None:
 
 
 class SubnetPools:
-    resources = (SUBNETPOOL,)
     extensions = (
         Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
         Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
@@ -125,22 +113,23 @@ class SubnetPools:
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
+        self.collections = ((SUBNETPOOL, self),)
         self._db = db
         self._quotas = quotas
 
-    def get_subnetpools(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
             return [_as_shown(pool) for pool in VIEW.many(connection, query, context.project_id)]
 
-    def get_subnetpool(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
             found = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
         return None if found is None else _as_shown(found)
 
-    def create_subnetpool(self, context: Context, values: Object) -> Object:
-        return self.create_subnetpool_bulk(context, [values])[0]
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_subnetpool_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """All of them or none."""
 
         def attempt() -> list[Object]:
@@ -161,19 +150,18 @@ class SubnetPools:
                 for scope in scopes.values():
                     update_row(tx, t.address_scopes, scope, {})
                 for pool in made:
-                    tx.execute(sa.insert(t.subnetpools).values(as_row(t.subnetpools, pool)))
+                    tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)])
                     if pool["shared"]:
-                        sharing.open_to_all(tx, "subnetpool", pool["id"], pool["project_id"])
+                        sharing.share_with_all(tx, "subnetpool", pool["id"], pool["project_id"])
                     tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
-                    tx.record("subnetpool", pool["id"], pool["revision_number"])
             return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
 
         return self._db.retrying(attempt)
 
-    def update_subnetpool(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._update(context, key, lambda before: values, revision)
 
-    def delete_subnetpool(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 before = _existing(connection, key, revision)
@@ -183,11 +171,10 @@ class SubnetPools:
                 sharing.forget(tx, key)
                 delete_row(tx, t.subnetpools, before)
                 tx.use("subnetpool", before["project_id"], -1)
-                tx.record("subnetpool", key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
 
-    # --- its own verbs ------------------------------------------------------------------------------------------------
+    # --- actions ------------------------------------------------------------------------------------------------------
 
     def add_prefixes(self, context: Context, key: str, body: Any) -> Object:
         more = _prefixes_of(body)
@@ -211,13 +198,10 @@ class SubnetPools:
             left = _few(prefixes.cidrs(kept, ip_version))
             with self._db.transaction() as tx:
                 claim(tx, before)
-                stamp = update_row(tx, t.subnetpools, before, {"prefixes": left})
-                tx.record("subnetpool", key, stamp["revision_number"])
+                update_row(tx, t.subnetpools, before, {"prefixes": left})
             return {"prefixes": left}
 
         return self._db.retrying(attempt)
-
-    # --- their parts --------------------------------------------------------------------------------------------------
 
     def _update(
         self, context: Context, key: str, wanted: Callable[[Object], Object], revision: int | None = None
@@ -240,7 +224,6 @@ class SubnetPools:
                 stamp = update_row(tx, t.subnetpools, before, values)
                 if rescoped:
                     _rescope_networks(tx, after)
-                tx.record("subnetpool", key, stamp["revision_number"])
             after.pop("allocation_version")
             return {**after, **stamp}
 
@@ -248,7 +231,7 @@ class SubnetPools:
 
 
 def _as_shown(pool: Object) -> Object:
-    """The API has lengths of prefixes as texts, but for the answer to a change, and clients compare them as such."""
+    """Prefix lengths are strings, as in Neutron, except in the answer to an update: clients compare them as such."""
     return {name: str(value) if name in LENGTHS else value for name, value in pool.items()}
 
 
@@ -262,7 +245,7 @@ def _existing(connection: Connection, key: str, revision: int | None = None, pro
 
 
 def _new_pool(values: Object) -> Object:
-    """The pool that a request describes, with what it leaves open filled in."""
+    """The pool of a create request, with defaults for what the request leaves out."""
     given = values["prefixes"]
     if not given:
         raise errors.EmptySubnetPoolPrefixList()
@@ -308,9 +291,9 @@ def _grown(before: Object, wanted: Sequence[str]) -> list[str]:
 
 
 def _few(cidrs: list[str]) -> list[str]:
-    """Refuse more prefixes than a pool may have: one request more at a time, they would grow without end."""
-    if len(cidrs) > MOST_PREFIXES:
-        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MOST_PREFIXES}.")
+    """Refuse more prefixes than a pool may have: a request is limited, but their sum would grow without end."""
+    if len(cidrs) > MAX_PREFIXES:
+        raise errors.HTTPBadRequest(f"Invalid input for prefixes: a pool has at most {MAX_PREFIXES}.")
     return cidrs
 
 
@@ -325,7 +308,7 @@ def _check_default(connection: Connection, pool: Object, made: Sequence[Object] 
 
 
 def _scope_for(connection: Connection, context: Context, pool: Object, made: Sequence[Object] = ()) -> Object | None:
-    """The address scope that the pool is to be in, if it may be; no prefix may stand twice in a scope."""
+    """The address scope of a pool, if the pool may be in it: prefixes are unique within a scope."""
     key = pool["address_scope_id"]
     if key is None:
         return None
@@ -345,7 +328,7 @@ def _scope_for(connection: Connection, context: Context, pool: Object, made: Seq
 
 
 def _check_shared_scope(connection: Connection, pool: Object) -> None:
-    """Whoever may use a shared pool must see its address scope too."""
+    """Refuse a shared pool in a scope that is not shared: its users could not see the scope."""
     c, key = t.rbac_policies.c, pool["address_scope_id"]
     if pool["shared"] and key is not None:
         found = sa.select(c.id).where(c.object_id == key, c.target_project == sharing.EVERYONE).limit(1)
@@ -354,7 +337,7 @@ def _check_shared_scope(connection: Connection, pool: Object) -> None:
 
 
 def _check_update(connection: Connection, context: Context, before: Object, after: Object) -> Object | None:
-    """Refuse a change that other objects forbid; the address scope, if the change must not be made beside another's."""
+    """Refuse an update that conflicts with other objects. The address scope if it must be unchanged at the write."""
     if after["is_default"] and not before["is_default"]:
         _check_default(connection, after)
     if before["address_scope_id"] is not None and not context.is_admin:
@@ -372,7 +355,7 @@ def _check_update(connection: Connection, context: Context, before: Object, afte
 
 
 def _shares_a_network(connection: Connection, pool: Object) -> bool:
-    """Whether a network has subnets of this pool and of elsewhere: they would come to be in different scopes."""
+    """Whether a network has subnets of this pool and others: moving the pool would put them in different scopes."""
     networks = sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"])
     elsewhere = sa.or_(_s.subnetpool_id.is_(None), _s.subnetpool_id != pool["id"])
     others = sa.select(_s.id).where(_s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
@@ -380,7 +363,7 @@ def _shares_a_network(connection: Connection, pool: Object) -> bool:
 
 
 def _rescope_networks(tx: Transaction, pool: Object) -> None:
-    """Networks show the address scope of their subnets: those with subnets of this pool follow it."""
+    """Write the pool's address scope into the networks that have subnets of the pool."""
     n = t.networks.c
     affected = n.id.in_(sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"]))
     tx.execute(

@@ -1,4 +1,4 @@
-"""What a valid subnet is: its prefix, gateway, pools and IPv6 modes. Pure: everything it looks at is given."""
+"""Checks and defaults of a subnet's prefix, gateway, allocation pools, IPv6 modes and lists. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def invalid(message: str) -> errors.InvalidInput:
 
 
 def is_auto_address(subnet: Object) -> bool:
-    """Whether hosts form their own addresses on it, from the prefix and their MAC."""
+    """Whether guests form their addresses from the prefix and their MAC (SLAAC)."""
     return subnet["ip_version"] == 6 and (subnet["ipv6_address_mode"] or subnet["ipv6_ra_mode"]) in (SLAAC, STATELESS)
 
 
@@ -58,7 +58,7 @@ def check_ipv6_modes(subnet: Object) -> None:
 
 
 def default_gateway(network: Network) -> str:
-    """The first address: for IPv6 the routers' anycast address is as good as any."""
+    """The first host address; for IPv6 the prefix itself, which is the routers' anycast address."""
     if network.version == 6 or network.prefixlen >= 31:
         return str(network.network_address)
     return str(network.network_address + 1)
@@ -68,7 +68,7 @@ def check_gateway(gateway: str, network: Network) -> None:
     address = ipaddress.ip_address(gateway)
     if address.version != network.version:
         raise invalid(f"Invalid input for gateway_ip: {gateway} is not an IPv{network.version} address.")
-    if address not in network:  # another network's router may be on the link
+    if address not in network:  # allowed: a router of another network may be on the link
         return
     ends = (network.network_address, network.broadcast_address)
     if network.version == 4 and network.prefixlen < 31 and address in ends:
@@ -118,7 +118,7 @@ def check_pools(pools: Sequence[Mapping[str, str]], network: Network) -> None:
             raise errors.InvalidAllocationPool(pool=text)
         if start < first or end > last:  # type: ignore[operator]
             raise errors.OutOfBoundsAllocationPool(pool=text, cidr=network)
-    # In order of their starts, pools that overlap have neighbours that do.
+    # Sorted by start, overlapping pools are adjacent: comparing all pairs would take quadratic time.
     ordered = sorted(parsed, key=lambda pool: int(pool[0]))
     for (start, end), (next_start, next_end) in pairwise(ordered):
         if next_start <= end:  # type: ignore[operator]
@@ -162,7 +162,7 @@ def check_lists(values: Object, ip_version: int, name: str, max_nameservers: int
 
 
 def eui64(cidr: str, mac: str) -> str:
-    """The address that a host with this MAC forms on the prefix."""
+    """The SLAAC address of this MAC on the prefix (modified EUI-64)."""
     octets = [int(part, 16) for part in mac.split(":")]
     octets[0] ^= 2
     interface = bytes([*octets[:3], 0xFF, 0xFE, *octets[3:]])

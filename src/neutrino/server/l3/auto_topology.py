@@ -1,15 +1,16 @@
-"""A network for who says not which: made once for a project from the defaults, and found again.
+"""Auto-allocated topology: a default network with a router, created once per project on request.
 
-    GET /v2.0/auto-allocated-topology/{project}    makes it where there is none; with ?fields=dry-run it only says whether
-    DELETE                                         takes it away         it could be made. `None` is the caller's project.
+    GET /v2.0/auto-allocated-topology/{project}    creates it if there is none; with ?fields=dry-run it only reports
+    DELETE                                         deletes it            whether it could. `None`: the caller's project.
 
-It takes a default external network and a default subnet pool. Several requests at once make several; the first to be
-written down stays, the others are taken away again.
+It needs a default external network and a default subnet pool. Concurrent requests create several; the first one that is
+recorded stays, the others are deleted again.
 """
 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,8 +27,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.ipam import subnet_pools
-from neutrino.server.l3.interfaces import Interfaces
-from neutrino.server.l3.routers import Routers
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.policy.authorizer import Authorizer
 
 Object = dict[str, Any]
@@ -35,8 +36,9 @@ DRY_RUN = "dry-run"
 _t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
 
 
+@dataclass(frozen=True)
 class AutoTopology:
-    resources = ()
+    collections = ()
     extensions = (
         Extension(
             "auto-allocated-topology",
@@ -45,104 +47,98 @@ class AutoTopology:
         ),
     )
 
-    def __init__(self, db: Database, core: Any, routers: Routers, interfaces: Interfaces) -> None:
-        self._db = db
-        self._core = core
-        self._routers = routers
-        self._interfaces = interfaces
+    db: Database
+    core: Any
+    routers: Routers
+    interfaces: Interfaces
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         def show(request: Request) -> Reply:
-            project = _project(request)
-            authorizer.require(request.context, "get_auto_allocated_topology", _target(project))
-            fields = [value for name, value in request.pairs if name == "fields"]
-            if DRY_RUN in fields:
-                self._needs(request.context)
-                return _reply("dry-run=pass", project)
-            return _reply(self.ensure(request.context, project), project)
+            project = _authorized(authorizer, request, "get_auto_allocated_topology")["project_id"]
+            if ("fields", DRY_RUN) in request.pairs:
+                self._requirements(request.context)
+                network_id = "dry-run=pass"
+            else:
+                network_id = self._ensure(request.context, project)
+            answer = {"id": network_id, "project_id": project, "tenant_id": project}
+            return Reply(200, {"auto_allocated_topology": answer})
 
         def delete(request: Request) -> Reply:
-            project = _project(request)
-            authorizer.require(request.context, "delete_auto_allocated_topology", _target(project))
-            self.delete(request.context, project)
+            target = _authorized(authorizer, request, "delete_auto_allocated_topology")
+            found = self._find(target["project_id"])
+            if found is not None:
+                self._delete_parts(request.context, found.network_id, found.router_id)
             return Reply(204)
 
         path = f"{PREFIX}/auto-allocated-topology/{{key}}"
         return [Route("GET", path, show), Route("DELETE", path, delete)]
 
-    def ensure(self, context: Context, project_id: str) -> str:
+    def _ensure(self, context: Context, project_id: str) -> str:
+        """The id of the project's network."""
         found = self._find(project_id)
         if found is not None:
             return str(found.network_id)
-        external, pools = self._needs(context)
-        network = self._core.create_network(
-            context, _values(NETWORK, context, name="auto_allocated_network", project_id=project_id)
-        )
-        made: list[str] = []
+        external, pools = self._requirements(context)
+        network = {"name": "auto_allocated_network", "project_id": project_id}
+        network_id = self.core.networks.create(context, _with_defaults(NETWORK, context, network))["id"]
+        router_id = None
         try:
+            router = {
+                "name": "auto_allocated_router",
+                "project_id": project_id,
+                "external_gateway_info": {"network_id": external},
+            }
+            router_id = self.routers.create(context, _with_defaults(ROUTER, context, router))["id"]
             for pool in pools:
-                subnet = {
-                    "name": f"auto_allocated_subnet_v{pool['ip_version']}",
-                    "network_id": network["id"],
-                    "ip_version": pool["ip_version"],
-                    "subnetpool_id": pool["id"],
-                    "project_id": project_id,
-                }
-                made.append(self._core.create_subnet(context, _values(SUBNET, context, **subnet))["id"])
-            gateway = {"network_id": external}
-            wish = {"name": "auto_allocated_router", "project_id": project_id, "external_gateway_info": gateway}
-            router = self._routers.create(context, _values(ROUTER, context, **wish))
+                subnet_id = self._create_subnet(context, project_id, network_id, pool)
+                self.interfaces.add_router_interface(context, router_id, {"subnet_id": subnet_id})
+            recorded = self.db.retrying(lambda: self._record(project_id, network_id, router_id))
         except errors.ApiError as error:
-            self._take_away(context, network["id"], None)
+            self._delete_parts(context, network_id, router_id)
             raise errors.AutoAllocationFailure(reason=error.message.rstrip(".")) from error
-        return self._connect(context, project_id, network["id"], router["id"], made)
+        if recorded != network_id:  # a concurrent request was first
+            self._delete_parts(context, network_id, router_id)
+        return recorded
 
-    def _connect(self, context: Context, project_id: str, network_id: str, router_id: str, subnets: list[str]) -> str:
-        try:
-            for subnet_id in subnets:
-                self._interfaces.add(context, router_id, {"subnet_id": subnet_id})
-            kept = self._db.retrying(lambda: self._keep(project_id, network_id, router_id))
-        except errors.ApiError as error:
-            self._take_away(context, network_id, router_id)
-            raise errors.AutoAllocationFailure(reason="its parts could not be connected") from error
-        if kept != network_id:  # another request was faster
-            self._take_away(context, network_id, router_id)
-        return kept
+    def _create_subnet(self, context: Context, project_id: str, network_id: str, pool: Object) -> str:
+        values = {
+            "name": f"auto_allocated_subnet_v{pool['ip_version']}",
+            "network_id": network_id,
+            "ip_version": pool["ip_version"],
+            "subnetpool_id": pool["id"],
+            "project_id": project_id,
+        }
+        return str(self.core.subnets.create(context, _with_defaults(SUBNET, context, values))["id"])
 
-    def _keep(self, project_id: str, network_id: str, router_id: str) -> str:
-        """Make these the project's topology, unless there is one; the network that it has now."""
+    def _record(self, project_id: str, network_id: str, router_id: str | None) -> str:
+        """Record these as the project's topology, unless it has one; gives the recorded network."""
         found = self._find(project_id)
         if found is not None:
             return str(found.network_id)
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
             tx.insert(t.auto_allocated_topologies, [row])
         return network_id
 
-    def delete(self, context: Context, project_id: str) -> None:
-        found = self._find(project_id)
-        if found is not None:
-            self._take_away(context, found.network_id, found.router_id)
-
-    def _take_away(self, context: Context, network_id: str, router_id: str | None) -> None:
-        with self._db.read() as connection:
+    def _delete_parts(self, context: Context, network_id: str, router_id: str | None) -> None:
+        with self.db.read() as connection:
             subnets = list(connection.execute(sa.select(_s.id).where(_s.network_id == network_id)).scalars())
         if router_id is not None:
             for subnet_id in subnets:
                 with contextlib.suppress(errors.NotFound):
-                    self._interfaces.remove(context, router_id, {"subnet_id": subnet_id})
+                    self.interfaces.remove_router_interface(context, router_id, {"subnet_id": subnet_id})
             with contextlib.suppress(errors.NotFound):
-                self._routers.delete(context, router_id, None)
+                self.routers.delete(context, router_id, None)
         with contextlib.suppress(errors.NotFound):
-            self._core.delete_network(context, network_id, None)
+            self.core.networks.delete(context, network_id, None)
 
     def _find(self, project_id: str) -> Any:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return connection.execute(sa.select(_t.network_id, _t.router_id).where(_t.project_id == project_id)).first()
 
-    def _needs(self, context: Context) -> tuple[str, list[Object]]:
-        """The default external network, and the default subnet pools."""
-        with self._db.read() as connection:
+    def _requirements(self, context: Context) -> tuple[str, list[Object]]:
+        """The default external network and the default subnet pools."""
+        with self.db.read() as connection:
             external = connection.execute(
                 sa.select(_n.id).where(_n.external, _n.is_default).order_by(_n.id).limit(1)
             ).scalar()
@@ -158,24 +154,17 @@ class AutoTopology:
         return external, pools
 
 
-def _values(resource: Any, context: Context, **given: Any) -> Object:
-    """What a client's request with these values would say, its defaults filled in."""
-    items, _ = items_to_create(resource, {resource.name: given}, context)
+def _with_defaults(resource: Any, context: Context, values: Object) -> Object:
+    """The attributes of a request with these values, with defaults."""
+    items, _ = items_to_create(resource, {resource.name: values}, context)
     return items[0].values
 
 
-def _project(request: Request) -> str:
+def _authorized(authorizer: Authorizer, request: Request, rule: str) -> Object:
+    """The project of a request as policy target, if the caller may do this to it."""
     project = request.context.project_id if request.key == "None" else request.key
     if not project:
         raise errors.HTTPBadRequest("The caller has no project: name one in the path.")
-    return project
-
-
-def _target(project_id: str) -> Object:
-    return {"project_id": project_id, "tenant_id": project_id}
-
-
-def _reply(network_id: str, project_id: str) -> Reply:
-    return Reply(
-        200, {"auto_allocated_topology": {"id": network_id, "project_id": project_id, "tenant_id": project_id}}
-    )
+    target = {"project_id": project, "tenant_id": project}
+    authorizer.require(request.context, rule, target)
+    return target

@@ -1,12 +1,13 @@
-"""Flavors of routers: names that an administrator gives to kinds of service, and the profiles behind them.
+"""Router flavors, their service profiles, and the list of service providers.
 
-One service makes all routers here, so a flavor is kept with a router and changes nothing about it. Clients find the
-providers that they know from elsewhere.
+There is one implementation of routers, so a flavor is stored with a router and changes nothing about it; the API is there
+for clients that set flavors or list providers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,13 +15,8 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.flavor import (
-    FLAVOR,
-    FLAVOR_SERVICE_PROFILE,
-    L3_ROUTER_NAT,
-    SERVICE_PROFILE,
-    SERVICE_PROVIDER,
-)
+from neutrino.server.api.resources import flavor as resources
+from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, encode, new_id
@@ -28,20 +24,17 @@ from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
-_c, _s, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
-FLAVORS = View(
-    t.flavors,
-    columns=("id", "name", "description", "service_type", "service_profiles", "enabled"),
-    scope=sa.true(),
-)
-PROFILES = View(t.service_profiles, columns=("id", "description", "driver", "metainfo", "enabled"), scope=sa.true())
+_c, _b, _r = t.flavors.c, t.flavor_service_profiles.c, t.routers.c
+FLAVORS = View(t.flavors, scope=sa.true())
+PROFILES = View(t.service_profiles, scope=sa.true())
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
 
 
 def check_flavor(connection: Connection, key: str) -> None:
-    """Refuse a flavor for a new router that is not there, not for routers, or not enabled."""
+    """Refuse a flavor for a new router that does not exist, is not for routers, or is disabled."""
     row = connection.execute(sa.select(_c.service_type, _c.enabled).where(_c.id == key)).first()
     if row is None or row.service_type != L3_ROUTER_NAT:
         raise errors.FlavorNotFound(id=key)
@@ -50,7 +43,8 @@ def check_flavor(connection: Connection, key: str) -> None:
 
 
 class Flavors:
-    resources = (FLAVOR, SERVICE_PROFILE, FLAVOR_SERVICE_PROFILE, SERVICE_PROVIDER)
+    """Plugin of the resources below, offered together with the router plugin."""
+
     extensions = (
         Extension("flavors", "Neutron Service Flavors", "Flavors of services, and the profiles behind them."),
         Extension("l3-flavors", "Router Flavor Extension", "Routers have a flavor."),
@@ -58,19 +52,16 @@ class Flavors:
     )
 
     def __init__(self, db: Database) -> None:
-        self._db = db
+        self.collections = (
+            (resources.FLAVOR, FlavorCollection(db, FLAVORS)),
+            (resources.SERVICE_PROFILE, ServiceProfiles(db, PROFILES)),
+            (resources.FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
+            (resources.SERVICE_PROVIDER, ServiceProviders()),
+        )
 
-    # --- flavors --------------------------------------------------------------------------------------------------
 
-    def get_flavors(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return FLAVORS.many(connection, query, context.project_id)
-
-    def get_flavor(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return FLAVORS.show(connection, key, project="", everyone=True, fields=fields)
-
-    def create_flavor(self, context: Context, values: Object) -> Object:
+class FlavorCollection(ViewCollection):
+    def create(self, context: Context, values: Object) -> Object:
         flavor = {"id": new_id(), **values}
 
         def attempt() -> Object:
@@ -84,7 +75,7 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def update_flavor(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _flavor(connection, key)
@@ -93,9 +84,7 @@ class Flavors:
                 for profile in after["service_profiles"]:
                     _profile(connection, profile)
             with self._db.transaction() as tx:
-                done = tx.execute(sa.update(t.flavors).where(_c.id == key).values(as_row(t.flavors, after)))
-                if done.rowcount != 1:
-                    raise Stale
+                _update(tx, t.flavors, after)
                 if after["service_profiles"] != before["service_profiles"]:
                     tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == key))
                     _bind(tx, key, after["service_profiles"])
@@ -103,29 +92,12 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def delete_flavor(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self._db.read() as connection:
-                _check_unused(connection, key)
-            with self._db.transaction() as tx:
-                if not tx.execute(sa.delete(t.flavors).where(_c.id == key)).rowcount:
-                    raise errors.FlavorNotFound(id=key)
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        self._db.retrying(lambda: _delete(self._db, t.flavors, key, _check_unused, errors.FlavorNotFound))
 
-        self._db.retrying(attempt)
 
-    # --- profiles -------------------------------------------------------------------------------------------------
-
-    def get_service_profiles(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return PROFILES.many(connection, query, context.project_id)
-
-    def get_service_profile(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return PROFILES.show(connection, key, project="", everyone=True, fields=fields)
-
-    def create_service_profile(self, context: Context, values: Object) -> Object:
+class ServiceProfiles(ViewCollection):
+    def create(self, context: Context, values: Object) -> Object:
         _check_profile(values)
         profile = {"id": new_id(), **values}
 
@@ -136,7 +108,7 @@ class Flavors:
 
         return self._db.retrying(attempt)
 
-    def update_service_profile(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self._db.read() as connection:
                 before = _profile(connection, key)
@@ -145,56 +117,54 @@ class Flavors:
             after = {**before, **values}
             _check_profile(after)
             with self._db.transaction() as tx:
-                row = as_row(t.service_profiles, after)
-                if tx.execute(sa.update(t.service_profiles).where(_s.id == key).values(row)).rowcount != 1:
-                    raise Stale
+                _update(tx, t.service_profiles, after)
             return after
 
         return self._db.retrying(attempt)
 
-    def delete_service_profile(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self._db.read() as connection:
-                _check_unbound(connection, key)
-            with self._db.transaction() as tx:
-                if not tx.execute(sa.delete(t.service_profiles).where(_s.id == key)).rowcount:
-                    raise errors.ServiceProfileNotFound(id=key)
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        self._db.retrying(
+            lambda: _delete(self._db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
+        )
 
-        self._db.retrying(attempt)
 
-    # --- which profiles a flavor has ------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FlavorServiceProfiles:
+    """The service profiles of a flavor: a row of their own each, and a list in the flavor's row."""
 
-    def create_flavor_service_profile(self, context: Context, flavor_id: str, values: Object) -> Object:
+    db: Database
+
+    def create(self, context: Context, flavor_id: str, values: Object) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
-                profile = _profile(connection, values["id"])
-            if profile["id"] in flavor["service_profiles"]:
-                raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=profile["id"])
-            with self._db.transaction() as tx:
-                _bind(tx, flavor_id, [profile["id"]])
-                _show(tx, flavor, [*flavor["service_profiles"], profile["id"]])
-            return {"id": profile["id"]}
+                key = _profile(connection, values["id"])["id"]
+            if key in flavor["service_profiles"]:
+                raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=key)
+            with self.db.transaction() as tx:
+                _bind(tx, flavor_id, [key])
+                _store_list(tx, flavor, [*flavor["service_profiles"], key])
+            return {"id": key}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
-    def delete_flavor_service_profile(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 flavor = _flavor(connection, flavor_id)
             if key not in flavor["service_profiles"]:
                 raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 unbind = sa.delete(t.flavor_service_profiles)
                 tx.execute(unbind.where(_b.flavor_id == flavor_id, _b.service_profile_id == key))
-                _show(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
+                _store_list(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
-    # --- providers ------------------------------------------------------------------------------------------------
 
-    def get_service_providers(self, context: Context, query: Query) -> list[Object]:
-        if query.marker is not None:  # they are one page, however small a page was asked for
+class ServiceProviders:
+    def index(self, context: Context, query: Query) -> list[Object]:
+        if query.marker is not None:  # all providers are one page, whatever the limit: there is no next one
             return []
         rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
         return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
@@ -225,9 +195,28 @@ def _check_unbound(connection: Connection, profile_id: str) -> None:
         raise errors.ServiceProfileInUse(sp_id=profile_id)
 
 
-def _check_profile(values: Object) -> None:
+def _check_profile(values: Mapping[str, Any]) -> None:
     if not values["driver"] and not values["metainfo"]:
         raise errors.ServiceProfileEmpty()
+
+
+def _update(tx: Transaction, table: sa.Table, after: Object) -> None:
+    if tx.execute(sa.update(table).where(table.c.id == after["id"]).values(as_row(table, after))).rowcount != 1:
+        raise Stale
+
+
+def _delete(
+    db: Database,
+    table: sa.Table,
+    key: str,
+    check: Callable[[Connection, str], None],
+    not_found: Callable[..., Exception],
+) -> None:
+    with db.read() as connection:
+        check(connection, key)
+    with db.transaction() as tx:
+        if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
+            raise not_found(id=key)
 
 
 def _bind(tx: Transaction, flavor_id: str, profiles: Sequence[str]) -> None:
@@ -235,8 +224,8 @@ def _bind(tx: Transaction, flavor_id: str, profiles: Sequence[str]) -> None:
     tx.insert(t.flavor_service_profiles, rows)
 
 
-def _show(tx: Transaction, flavor: Object, profiles: Sequence[str]) -> None:
-    """Write the profiles as the flavor shows them, if it still shows those that were read."""
+def _store_list(tx: Transaction, flavor: Object, profiles: Sequence[str]) -> None:
+    """Write the profile list of a flavor, on the condition that it is as it was read."""
     as_read = sa.and_(_c.id == flavor["id"], _c.service_profiles == encode(flavor["service_profiles"]))
     done = tx.execute(sa.update(t.flavors).where(as_read).values(service_profiles=encode(list(profiles))))
     if done.rowcount != 1:

@@ -1,4 +1,4 @@
-"""What a request names, if it is there for who asks."""
+"""Objects that a request refers to, if the caller may see them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.ml2.network_view import VIEW as NETWORKS
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.subnets import VIEW as SUBNETS
+from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
 
 Object = dict[str, Any]
 
@@ -30,7 +30,7 @@ def visible_port(connection: Connection, context: Context, key: str) -> Object:
 
 
 def check_external(connection: Connection, context: Context, key: str, resource: str) -> None:
-    """Refuse a network that the caller does not see, or that leads nowhere."""
+    """Refuse a network that the caller does not see, or that is not external."""
     names = ("id", "router:external")
     found = NETWORKS.show(connection, key, project=context.project_id, everyone=context.is_admin, fields=names)
     if found is None:

@@ -1,185 +1,181 @@
-"""The router plugin: routers, floating IPs and what belongs to them. It only names the verbs; the parts do the work."""
+"""The service plugin `router`: routers, floating IPs and their child resources, composed from the configuration."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
+
+from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
 from neutrino.server.api.resources.router import CONNTRACK_HELPER, ROUTER
 from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
-from neutrino.server.hosts.registry import Report
-from neutrino.server.l3.agents import L3Agents
-from neutrino.server.l3.conntrack_helpers import ConntrackHelpers
-from neutrino.server.l3.dvr import DvrHosts
-from neutrino.server.l3.extensions import EXTENSIONS
-from neutrino.server.l3.floating_ips import FloatingIps
-from neutrino.server.l3.interfaces import Interfaces
-from neutrino.server.l3.port_forwardings import PortForwardings
-from neutrino.server.l3.routers import Routers
-from neutrino.server.l3.scheduler import L3Scheduler
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.db.view import View
+from neutrino.server.l3 import port_callbacks
+from neutrino.server.l3.auto_topology import AutoTopology
+from neutrino.server.l3.flavors import Flavors
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips.floating_ips import FloatingIpPools, FloatingIps
+from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
+from neutrino.server.l3.routers.gateways import Gateways
+from neutrino.server.l3.routers.ha_networks import HaNetworks
+from neutrino.server.l3.routers.interfaces import Interfaces
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
+from neutrino.server.l3.routers.router_ports import RouterPorts
+from neutrino.server.l3.routers.routers import RouterDefaults, Routers
+from neutrino.server.l3.scheduling.candidates import driver_named
+from neutrino.server.l3.scheduling.dvr import DvrHosts, agents_with_ports
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.policy.authorizer import Authorizer
-from neutrino.server.query import Query
+from neutrino.server.query import EVERYTHING
+from neutrino.server.scheduling.agents_api import agent_view, placement_routes
+from neutrino.server.scheduling.scheduler import SchedulingOptions
+from neutrino.server.services import Services
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
+_a, _b = t.agents.c, t.router_l3_agents.c
+EXTENSIONS = (
+    Extension("router", "Neutron L3 Router", "Routers between networks, and floating IPs."),
+    Extension("ext-gw-mode", "Neutron L3 Configurable external gateway mode", "Gateways with or without SNAT."),
+    Extension("router-enable-snat", "Router SNAT flag", "Filter routers by whether they do SNAT."),
+    Extension("extraroute", "Neutron Extra Route", "Routes beyond those of a router's own networks."),
+    Extension("extraroute-atomic", "Atomically add/remove extra routes", "Single routes added and removed."),
+    Extension("dvr", "Distributed Virtual Router", "Routers on every host that needs them."),
+    Extension("l3-ha", "HA Router extension", "Routers on several hosts, one of them active."),
+    Extension("network_ha", "Network HA creation flag", "The network for VRRP between the hosts of HA routers."),
+    Extension(
+        "router-admin-state-down-before-update",
+        "Enforce Router's Admin State Down Before Update Extension",
+        "A router's kind changes only while it is administratively down.",
+    ),
+    Extension("router_availability_zone", "Router Availability Zone", "Availability zones of a router's agents."),
+    Extension("l3_agent_scheduler", "L3 Agent Scheduler", "Which L3 agents serve which routers."),
+    Extension("l3-conntrack-helper", "L3 Conntrack helper", "Conntrack helpers of routers."),
+    Extension("expose-l3-conntrack-helper", "Expose CT target rules for conntrack helper", "Shown in routers."),
+    Extension("fip-port-details", "Floating IP Port Details Extension", "Floating IPs show details of their port."),
+    Extension("floatingip-pools", "Floating IP Pools Extension", "The subnets that floating IPs are allocated from."),
+    Extension(
+        "floatingip-autodelete-internal",
+        "Autodelete floating IPs of internal networks",
+        "Unused floating IPs are deleted when their network becomes internal.",
+    ),
+    Extension("floating-ip-port-forwarding", "Floating IP Port Forwarding", "Single ports of a floating IP."),
+    Extension("expose-port-forwarding-in-fip", "Expose Floating IP port forwardings", "Shown in floating IPs."),
+    Extension("floating-ip-port-forwarding-description", "Port forwarding description", "They have a description."),
+    Extension("floating-ip-port-forwarding-detail", "Port forwarding detail", "They are shown with their ids."),
+    Extension("floating-ip-port-forwarding-port-ranges", "Port forwarding port ranges", "Ranges of ports."),
+)
 
 
+@dataclass(frozen=True)
+class L3Services:
+    """The parts of the plugin that react to agents and hosts. The feed process uses them without the API."""
+
+    ports: RouterPorts
+    scheduler: L3Scheduler
+    dvr: DvrHosts
+    delegation: PrefixDelegation
+
+
+def build_services(services: Services) -> L3Services:
+    conf, db, core = services.conf, services.db, services.core
+    ports = RouterPorts(core.networks, core.ports)
+    options = SchedulingOptions(
+        conf.max_l3_agents_per_router,
+        conf.default_availability_zones,
+        automatic=conf.router_auto_schedule,
+        failover=conf.allow_automatic_l3agent_failover,
+    )
+    driver = driver_named(conf.router_scheduler_driver)
+    return L3Services(
+        ports,
+        L3Scheduler(db, services.registry, core.operations, ports, options, driver),
+        DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac),
+        PrefixDelegation(db, core.operations, core.renumbering),
+    )
+
+
+@dataclass(frozen=True)
 class RouterPlugin:
-    resources = (ROUTER, FLOATINGIP, PORT_FORWARDING, CONNTRACK_HELPER, FLOATINGIP_POOL)
-    extensions = EXTENSIONS
-
-    def __init__(
-        self,
-        routers: Routers,
-        interfaces: Interfaces,
-        floating_ips: FloatingIps,
-        port_forwardings: PortForwardings,
-        conntrack_helpers: ConntrackHelpers,
-        scheduler: L3Scheduler,
-        agents: L3Agents,
-        dvr: DvrHosts,
-        companions: Sequence[Any],
-    ) -> None:
-        """`companions`: plugins that come along with this one."""
-        self.companions = companions
-        self.dvr = dvr
-        self.routers = routers
-        self.interfaces = interfaces
-        self.floating_ips = floating_ips
-        self.port_forwardings = port_forwardings
-        self.conntrack_helpers = conntrack_helpers
-        self.scheduler = scheduler
-        self._agents = agents
-
-    def routes(self, authorizer: Authorizer) -> list[Route]:
-        """Paths that do not speak in the envelopes of resources."""
-        return self._agents.routes(authorizer)
-
-    # --- what hosts report ----------------------------------------------------------------------------------------
-
-    def reported(self, report: Report) -> int:
-        return self.scheduler.reported(report)
-
-    def agent_enabled(self, agent_type: str, host: str) -> None:
-        self._agents.enabled(agent_type, host)
-
-    def agent_leaving(self, agent_id: str) -> None:
-        self.scheduler.release(agent_id)
+    db: Database
+    agents: View
+    scheduler: L3Scheduler
+    dvr: DvrHosts
+    collections: Sequence[tuple[Any, ...]]
+    companions: Sequence[Any]  # plugins that are offered together with this one
+    extensions: Sequence[Extension] = EXTENSIONS
 
     @property
-    def has_failover(self) -> bool:
-        """Whether routers are taken from dead agents; the server then asks for it every so often."""
-        return self.scheduler.has_failover
+    def schedulers(self) -> Sequence[L3Scheduler]:
+        return (self.scheduler,)
 
-    def reschedule_dead(self) -> Sequence[str]:
-        """What was moved, in words."""
-        moved = self.scheduler.reschedule_dead()
-        return [f"Router {router_id} left an L3 agent, which is dead, for another" for router_id in moved]
+    def routes(self, authorizer: Authorizer) -> list[Route]:
+        return placement_routes(self.db, authorizer, self.scheduler, self._routers_by_id, self._agents_of)
 
-    # --- routers --------------------------------------------------------------------------------------------------
+    def _routers_by_id(self, context: Context, ids: Sequence[str]) -> list[Object]:
+        with self.db.read() as connection:
+            return router_view.ROUTERS.many(connection, EVERYTHING, "", t.routers.c.id.in_(list(ids)))
 
-    def get_routers(self, context: Context, query: Query) -> list[Object]:
-        return self.routers.index(context, query)
+    def _agents_of(self, router_id: str) -> list[Object]:
+        """The agents of a router with their HA state; of a distributed one also those on hosts with ports behind it."""
+        states = sa.select(_b.agent_id, _b.ha_state).where(_b.router_id == router_id)
+        with self.db.read() as connection:
+            router = router_view.load(connection, router_id)
+            distributed = agents_with_ports(connection, router_id) if router["distributed"] else []
+            state_of: dict[str, str | None] = dict.fromkeys(distributed)
+            state_of |= {row.agent_id: row.ha_state for row in connection.execute(states)}
+            rows = self.agents.many(connection, EVERYTHING, "", _a.id.in_(list(state_of))) if state_of else []
+        return [{**row, "ha_state": state_of[row["id"]], "ha_chassis_priority": None} for row in rows]
 
-    def get_router(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        return self.routers.show(context, key, fields, everyone)
 
-    def create_router(self, context: Context, values: Object) -> Object:
-        return self.routers.create(context, values)
+def build(services: Services) -> RouterPlugin:
+    conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
+    l3 = build_services(services)
+    ha_networks = HaNetworks(
+        db, core.networks, core.subnets, conf.l3_ha_net_cidr, conf.l3_ha_network_type, conf.l3_ha_network_physical_name
+    )
+    routers = Routers(
+        db,
+        core.operations,
+        quotas,
+        l3.ports,
+        Gateways(l3.ports, conf.enable_snat_by_default),
+        l3.scheduler,
+        ha_networks,
+        l3.delegation,
+        RouterDefaults(conf.router_distributed, conf.l3_ha),
+    )
+    interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
+    core.ports.delete_checks.append(port_callbacks.check_delete)
+    core.ports.transaction_hooks.append(port_callbacks.port_changes)
+    core.networks.unused_port_finders.append(port_callbacks.network_changes)
+    floating_ips = FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed)
+    collections = (
+        (ROUTER, routers, interfaces, ViewCollection(db, router_view.ROUTERS)),
+        (FLOATINGIP, floating_ips, ViewCollection(db, floating_view.FLOATING_IPS)),
+        (FLOATINGIP_POOL, FloatingIpPools(db)),
+        (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
+        (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
+    )
+    companions = [Flavors(db), AutoTopology(db, core, routers, interfaces)]
+    return RouterPlugin(db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions)
 
-    def create_router_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        return self.routers.create_several(context, several)
 
-    def update_router(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        return self.routers.update(context, key, values, revision)
-
-    def delete_router(self, context: Context, key: str, revision: int | None) -> None:
-        self.routers.delete(context, key, revision)
-
-    def add_router_interface(self, context: Context, key: str, body: Any) -> Object:
-        return self.interfaces.add(context, key, body)
-
-    def remove_router_interface(self, context: Context, key: str, body: Any) -> Object:
-        return self.interfaces.remove(context, key, body)
-
-    def add_extraroutes(self, context: Context, key: str, body: Any) -> Object:
-        return self.routers.add_routes(context, key, body)
-
-    def remove_extraroutes(self, context: Context, key: str, body: Any) -> Object:
-        return self.routers.remove_routes(context, key, body)
-
-    # --- floating IPs ---------------------------------------------------------------------------------------------
-
-    def get_floatingips(self, context: Context, query: Query) -> list[Object]:
-        return self.floating_ips.index(context, query)
-
-    def get_floatingip(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        return self.floating_ips.show(context, key, fields, everyone)
-
-    def create_floatingip(self, context: Context, values: Object) -> Object:
-        return self.floating_ips.create(context, values)
-
-    def create_floatingip_bulk(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        return self.floating_ips.create_several(context, several)
-
-    def update_floatingip(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        return self.floating_ips.update(context, key, values, revision)
-
-    def delete_floatingip(self, context: Context, key: str, revision: int | None) -> None:
-        self.floating_ips.delete(context, key, revision)
-
-    def get_floatingip_pools(self, context: Context, query: Query) -> list[Object]:
-        return self.floating_ips.pools(context, query)
-
-    # --- port forwardings -----------------------------------------------------------------------------------------
-
-    def floatingip_port_forwarding_target(self, context: Context, floatingip_id: str, request: Any) -> Object:
-        return self.floating_ips.owner(context, floatingip_id)
-
-    def get_floatingip_port_forwardings(self, context: Context, floatingip_id: str, query: Query) -> list[Object]:
-        return self.port_forwardings.index(context, floatingip_id, query)
-
-    def get_floatingip_port_forwarding(
-        self, context: Context, floatingip_id: str, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        self.floating_ips.owner(context, floatingip_id)
-        return self.port_forwardings.show(floatingip_id, key, fields)
-
-    def create_floatingip_port_forwarding(self, context: Context, floatingip_id: str, values: Object) -> Object:
-        return self.port_forwardings.create(context, floatingip_id, values)
-
-    def update_floatingip_port_forwarding(
-        self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None
-    ) -> Object:
-        return self.port_forwardings.update(context, floatingip_id, key, values)
-
-    def delete_floatingip_port_forwarding(
-        self, context: Context, floatingip_id: str, key: str, revision: int | None
-    ) -> None:
-        self.port_forwardings.delete(context, floatingip_id, key)
-
-    # --- conntrack helpers ----------------------------------------------------------------------------------------
-
-    def router_conntrack_helper_target(self, context: Context, router_id: str, request: Any) -> Object:
-        return self.routers.owner(context, router_id)
-
-    def get_router_conntrack_helpers(self, context: Context, router_id: str, query: Query) -> list[Object]:
-        return self.conntrack_helpers.index(context, router_id, query)
-
-    def get_router_conntrack_helper(
-        self, context: Context, router_id: str, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        self.routers.owner(context, router_id)
-        return self.conntrack_helpers.show(router_id, key, fields)
-
-    def create_router_conntrack_helper(self, context: Context, router_id: str, values: Object) -> Object:
-        return self.conntrack_helpers.create(context, router_id, values)
-
-    def update_router_conntrack_helper(
-        self, context: Context, router_id: str, key: str, values: Object, revision: int | None
-    ) -> Object:
-        return self.conntrack_helpers.update(context, router_id, key, values)
-
-    def delete_router_conntrack_helper(self, context: Context, router_id: str, key: str, revision: int | None) -> None:
-        self.conntrack_helpers.delete(context, router_id, key)
+def _helpers(option: Sequence[str]) -> dict[str, list[str]]:
+    """The protocols of each helper, from `helper:protocol`, also in the braces and quotes of Neutron's dictionaries."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for text in option:
+        helper, _, protocol = text.strip().strip("{}").replace("'", "").replace('"', "").partition(":")
+        if not helper or not protocol:
+            raise ValueError(f"allowed_conntrack_helpers: {text!r} is not a helper and its protocol, as tftp:udp")
+        found[helper.strip()].append(protocol.strip())
+    return dict(found)

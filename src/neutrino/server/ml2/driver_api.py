@@ -1,17 +1,44 @@
-"""What drivers are to the core. Third parties write theirs against this file alone and name them by entry point.
+"""Contract between the ML2 core and its drivers. Third parties write drivers against this module alone.
 
-* A type driver (`neutrino.ml2.type_drivers`) knows one kind of segment: what a valid one is, which ids are free to give.
-* A mechanism driver (`neutrino.ml2.mechanism_drivers`) makes networks real on some kind of equipment. It may have any of
-  `{create,update,delete}_{network,subnet,port}_{precommit,postcommit}(change)` and `bind_port(port)`. A precommit runs in
-  the transaction and may refuse by raising; a postcommit runs after it, may talk to equipment, and when it raises on a
-  create the object is taken back. A postcommit may run twice (after a crash it is replayed), so it must bear that.
-* An extension driver (`neutrino.ml2.extension_drivers`) adds attributes: `process_{create,update}_{network,subnet,port}`
-  decides their values before the transaction, `store_…(tx, …)` may keep more in tables of its own.
+Drivers are classes offered by entry point and named in the configuration; the server creates each with its `conf`.
 
-All methods but the ones of a type driver are optional: the core calls those it finds.
+**Type drivers** (`neutrino.ml2.type_drivers`, protocol `TypeDriver`): one segment type, what is valid and what is free.
 
-A driver is made before the processes that serve are forked: whoever needs a connection or a thread opens it when it first
-has something to do, not when it is made.
+**Mechanism drivers** (`neutrino.ml2.mechanism_drivers`) have a `name` and any of these methods; the core calls those it
+finds, in the order of the configuration:
+
+    bind_port(port: PortToBind) -> Bound | Continue | None      before the transaction
+    {create,update,delete}_{network,subnet,port}_{precommit,postcommit}(context: DriverContext)
+    {create,update,activate,delete}_port_binding_{precommit,postcommit}(context: DriverContext)
+
+`update_port` is also called when the status of a port changes. A binding is one of the port bindings API, which live
+migration uses: `activate` makes it the port's own. `context.port` is its port.
+
+A precommit runs inside the transaction, must be quick and refuses the change by raising; it reads and writes the database
+with `context.tx`. A postcommit runs after the commit and may call equipment. When a postcommit of a create raises, the
+object is deleted again and the client gets an error; on update and delete the client gets the error and the change stays.
+A status change has no client: a failed postcommit is only logged. After a crash of the server postcommits are replayed from
+the journal, so they must be idempotent.
+
+A driver for hierarchical binding allocates a segment for the lower level with `allocate_dynamic_segment`, answers
+`Continue`, and releases the segment when the last port on it is deleted. Deleting the network releases those left.
+
+**Extension drivers** (`neutrino.ml2.extension_drivers`) decide the values of attributes, and may add attributes:
+
+    extensions: Sequence[Extension]                             aliases for the list of extensions
+    extend_resources() -> Mapping[str, Sequence[Attribute]]     by resource: "network", "subnet" or "port"
+    policy_rules: Mapping[str, str]                             optional: other rules than the default
+    process_create_{network,subnet,port}(values, current, network) -> values of attributes
+    process_update_{network,subnet,port}(values, current, network, before) -> values of attributes
+    store_{create,update}_{network,subnet,port}(tx, current)    optional: further rows of the driver's own
+
+`values` is the request, `current` the object so far, `network` the network (the object itself for a network). Added
+attributes are validated, filtered (`filter=True`), shown, described in the OpenAPI document and stored by the server, as
+JSON in `network_attributes`, `subnet_attributes` and `port_attributes`: a driver needs no tables for them. Without a
+process method an attribute keeps the value of the request or its default. `guarded=True` reserves setting it for
+administrators, by the rules `create_port:<name>` and `update_port:<name>`.
+
+Drivers are created before the server forks its workers: open connections and start threads on first use.
 """
 
 from __future__ import annotations
@@ -36,8 +63,8 @@ class Segment:
     id: str = ""
 
 
-class Taken(Protocol):
-    """Which of some segments are in use, and which ids of a type."""
+class SegmentsInUse(Protocol):
+    """Which segments are in use, in the database and by the request so far."""
 
     def among(self, identities: Sequence[str]) -> set[str]: ...
 
@@ -48,60 +75,85 @@ class TypeDriver(Protocol):
     type: str
 
     def check(self, segment: Segment) -> None:
-        """Refuse a segment that an administrator asked for and that cannot be."""
+        """Refuse an invalid segment that an administrator asked for."""
 
     def identity(self, segment: Segment) -> str:
-        """A text that two segments share exactly if they cannot both be."""
+        """Uniqueness key of a segment."""
 
     def in_use(self, segment: Segment) -> Exception:
         """The refusal for a segment that another network has."""
 
-    def allocate(self, taken: Taken, physical_network: str | None = None) -> Segment | None:
+    def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         """A free segment from the configured ranges, or None if there is none."""
 
     def mtu(self, physical_network: str | None) -> int:
-        """The largest packet that networks of this type carry; 0 if there is no bound."""
+        """The largest packet that networks of this type carry; 0 if unlimited."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """What a precommit or postcommit is told: the object before and after, and what it belongs to."""
+class DynamicSegments(Protocol):
+    """Segments that drivers allocate for lower levels of a binding; the API does not show them."""
 
-    operation: str  # create, update or delete
-    kind: str  # network, subnet or port
-    current: Object
-    original: Object | None = None
+    def allocate(self, network_id: str, wanted: Segment, tx: Any) -> Segment: ...
+
+    def release(self, segment_id: str, tx: Any) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WithDynamicSegments:
     network: Object = field(default_factory=dict)
-    segments: Sequence[Segment] = ()
     tx: Any = None  # the transaction, in a precommit
+    dynamic_segments: DynamicSegments | None = field(default=None, repr=False, compare=False)
+
+    def allocate_dynamic_segment(
+        self, network_type: str, physical_network: str | None = None, segmentation_id: int | None = None
+    ) -> Segment:
+        """The network's dynamic segment of this type and physical network; allocated if there is none yet."""
+        assert self.dynamic_segments is not None
+        wanted = Segment(network_type, physical_network, segmentation_id)
+        return self.dynamic_segments.allocate(self.network["id"], wanted, self.tx)
+
+    def release_dynamic_segment(self, segment_id: str) -> None:
+        assert self.dynamic_segments is not None
+        self.dynamic_segments.release(segment_id, self.tx)
 
 
 @dataclass(frozen=True)
-class PortToBind:
-    """A port that some driver should bind on a host."""
+class DriverContext(_WithDynamicSegments):
+    """Argument of a precommit or postcommit: the object before and after, with its network and segments."""
+
+    operation: str  # create, update or delete; activate for a binding
+    kind: str  # network, subnet, port or port_binding
+    current: Object  # as it is after the change; on a delete, as it was
+    original: Object | None = None  # before an update
+    segments: Sequence[Segment] = ()  # of the network, in their order
+    port: Object | None = None  # of a port_binding
+
+
+@dataclass(frozen=True)
+class PortToBind(_WithDynamicSegments):
+    """Argument of bind_port: a port, and the host to bind it to."""
 
     port: Object
-    network: Object
     host: str
     vnic_type: str
     profile: Mapping[str, Any]
-    segments: Sequence[Segment]
-    agents: Sequence[Object]  # those on the host, each with its configurations
+    segments: Sequence[Segment]  # those to bind: of the network, or of the level above
+    agents: Sequence[Object]  # on the host, each with its configurations
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A driver's answer: bound to this segment in this way."""
+    """Result of bind_port: the port is bound to this segment, and plugged in this way."""
 
     segment: Segment
     vif_type: str
     vif_details: Mapping[str, Any] = field(default_factory=dict)
-    agent_wires: bool = True  # an agent must report the port wired before it is ACTIVE
+    agent_wires: bool = True  # the port is ACTIVE only after an agent has reported it wired
 
 
 @dataclass(frozen=True)
 class Continue:
-    """A driver's answer: it serves this segment, and the next level is bound on these."""
+    """Result of bind_port: the driver serves this segment, and the next level is to be bound on these."""
 
     segment: Segment
     next_segments: Sequence[Segment]

@@ -1,24 +1,30 @@
-"""The drivers that the configuration names, loaded by entry point, and how the core calls them."""
+"""Loading of drivers by entry point, and the calls of all drivers of a kind."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
 
 from neutrino.server import errors
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.entry_points import load
-from neutrino.server.ml2.driver_api import Change, TypeDriver
+from neutrino.server.ml2.driver_api import DriverContext, TypeDriver
+from neutrino.server.ml2.extension_attributes import ExtensionAttributes
 
 LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+_EVENTS = (
+    *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
+    *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
+)
 
 
 def type_drivers(conf: cfg.ConfigOpts) -> dict[str, TypeDriver]:
-    names = list(dict.fromkeys([*conf.ml2.type_drivers]))
-    drivers = {name: load("neutrino.ml2.type_drivers", name)(conf) for name in names}
+    drivers = {name: load("neutrino.ml2.type_drivers", name)(conf) for name in dict.fromkeys(conf.ml2.type_drivers)}
     for name in conf.ml2.tenant_network_types:
         if name not in drivers:
             raise ValueError(f"[ml2] tenant_network_types: {name!r} is not among type_drivers")
@@ -38,34 +44,41 @@ class Mechanisms:
 
     def __init__(self, drivers: Sequence[Any]) -> None:
         self.drivers = list(drivers)
+        # By method name, found once: every write asks whether some driver wants to be notified.
+        self._methods = {
+            f"{event}_{phase}": [
+                (getattr(driver, "name", type(driver).__name__), getattr(driver, f"{event}_{phase}"))
+                for driver in drivers
+                if hasattr(driver, f"{event}_{phase}")
+            ]
+            for event in _EVENTS
+            for phase in ("precommit", "postcommit")
+        }
 
-    def precommit(self, change: Change, tx: Any) -> None:
+    def notifies(self, operation: str, kind: str) -> bool:
+        event = f"{operation}_{kind}"
+        return bool(self._methods[f"{event}_precommit"] or self._methods[f"{event}_postcommit"])
+
+    def has_postcommit(self, context: DriverContext) -> bool:
+        return bool(self._methods[f"{context.operation}_{context.kind}_postcommit"])
+
+    def precommit(self, context: DriverContext, tx: Transaction) -> None:
         """In the transaction: the first driver that raises stops it."""
-        for _, method in self._methods(change, "precommit"):
-            method(replace(change, tx=tx))
+        for _, method in self._methods[f"{context.operation}_{context.kind}_precommit"]:
+            method(replace(context, tx=tx))
 
-    def has_postcommit(self, change: Change) -> bool:
-        return any(True for _ in self._methods(change, "postcommit"))
-
-    def postcommit(self, change: Change) -> None:
-        """After the transaction: every driver is told, whatever the others say."""
+    def postcommit(self, context: DriverContext) -> None:
+        """After the transaction: every driver is called, also after another one has failed."""
+        name = f"{context.operation}_{context.kind}_postcommit"
         failed = []
-        for driver, method in self._methods(change, "postcommit"):
+        for driver, method in self._methods[name]:
             try:
-                method(change)
+                method(context)
             except Exception:
-                LOG.exception("%s failed in driver %s", method.__name__, driver)
+                LOG.exception("mechanism driver %s failed in %s of %s", driver, name, context.current.get("id"))
                 failed.append(driver)
         if failed:
-            name = f"{change.operation}_{change.kind}_postcommit"
             raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
-
-    def _methods(self, change: Change, phase: str) -> Iterable[tuple[str, Callable[[Change], None]]]:
-        name = f"{change.operation}_{change.kind}_{phase}"
-        for driver in self.drivers:
-            method = getattr(driver, name, None)
-            if method is not None:
-                yield getattr(driver, "name", type(driver).__name__), method
 
 
 class Extensions:
@@ -73,18 +86,24 @@ class Extensions:
 
     def __init__(self, drivers: Sequence[Any]) -> None:
         self._drivers = list(drivers)
+        self.attributes = ExtensionAttributes(drivers)
 
-    def process(
-        self, operation: str, kind: str, values: Mapping[str, Any], result: dict[str, Any], **about: Any
+    def process(self, operation: str, kind: str, values: Mapping[str, Any], current: Object, **about: Any) -> Object:
+        """The object with the attribute values that the drivers decide, each seeing those of the drivers before it."""
+        if operation == "create":
+            current = {**self.attributes.defaults(kind), **current}
+        for method in self._methods(f"process_{operation}_{kind}"):
+            current = {**current, **method(values, current, **about)}
+        return current
+
+    def store(
+        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None = None
     ) -> None:
-        """Let each decide its attributes of `result`, from what the request gave and what it belongs to."""
-        for driver in self._drivers:
-            method = getattr(driver, f"process_{operation}_{kind}", None)
-            if method is not None:
-                method(values, result, **about)
+        """Write what the drivers keep of an object, in its transaction; `before`: its state before an update."""
+        operation = "create" if before is None else "update"
+        self.attributes.store(tx, kind, current, before)
+        for method in self._methods(f"store_{operation}_{kind}"):
+            method(tx, current)
 
-    def store(self, operation: str, kind: str, tx: Any, result: Mapping[str, Any]) -> None:
-        for driver in self._drivers:
-            method = getattr(driver, f"store_{operation}_{kind}", None)
-            if method is not None:
-                method(tx, result)
+    def _methods(self, name: str) -> list[Callable[..., Any]]:
+        return [getattr(driver, name) for driver in self._drivers if hasattr(driver, name)]

@@ -1,4 +1,4 @@
-"""How networks are read and shown."""
+"""The view of networks."""
 
 from __future__ import annotations
 
@@ -36,29 +36,6 @@ _SHARED = shared_with_viewer(_c.id)
 _OPENED = shared_with_viewer(_c.id, sharing.EXTERNAL)
 VIEW = View(
     t.networks,
-    columns=(
-        "id",
-        "name",
-        "subnets",
-        "admin_state_up",
-        "status",
-        "project_id",
-        "is_default",
-        "mtu",
-        "port_security_enabled",
-        "dns_domain",
-        "qos_policy_id",
-        "availability_zone_hints",
-        "ipv4_address_scope",
-        "ipv6_address_scope",
-        "extra_dhcp_opts",
-        "segments",
-        "description",
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "tags",
-    ),
     renamed=RENAMED,
     computed={"shared": _SHARED, "l2_adjacency": sa.literal(True, sa.Boolean)},
     filters={
@@ -73,13 +50,14 @@ VIEW = View(
 
 
 def with_id(query: Query) -> Query:
+    """The query with `id` among its fields: availability zones are added by it."""
     if query.fields is None or "id" in query.fields:
         return query
     return replace(query, fields=(*query.fields, "id"))
 
 
 def one_way_of_segments(row: Object) -> None:
-    """Clients take `segments` as the mark of a network with several: it is only shown for those."""
+    """Show either `segments` or the provider attributes: to clients, `segments` means a network with several."""
     if "segments" in row:
         if bytes(row["segments"]) == NO_SEGMENTS:
             del row["segments"]
@@ -89,6 +67,7 @@ def one_way_of_segments(row: Object) -> None:
 
 
 def api_network(network: Object, segments: Sequence[Segment]) -> Object:
+    """A network that was just written, as the API shows it."""
     columns = shown(segments)
     out = {**network, "tenant_id": network["project_id"]}
     for name in (*NAMES, "segments"):

@@ -1,8 +1,8 @@
-"""Networks: created with their segments, updated, shared, and deleted with their subnets."""
+"""Networks: create with segments, update and sharing, delete with subnets and the service's own ports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,39 +11,31 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.context import Context
+from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.just import Just
-from neutrino.server.ml2.driver_api import Change, Segment
+from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.network_checks import (
-    check_mtu,
-    check_no_ha_network,
-    check_only_default,
-    has_gateways,
-    subnet_versions,
-    turns_internal,
-    used_by_others,
-)
 from neutrino.server.ml2.network_view import RENAMED, VIEW, api_network, one_way_of_segments, with_id
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.segments import NAMES, Segments, TakenSegments, read_segments, shown
+from neutrino.server.ml2.segments import NAMES, SEGMENTATION_ID, Segments, SegmentsInUse, read_segments, shown
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.request_cache import RequestCache
 
 Object = dict[str, Any]
-# Ports that the service itself put on a network, and which go with it.
-AUTO_DELETED = ("network:dhcp", "network:distributed")
-
 ZonesOf = Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
+AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
+MIN_MTU = {4: 68, 6: 1280}  # by IP version
+_SHARING = {"shared": sharing.SHARED, "router:external": sharing.EXTERNAL}
+_n, _p, _s = t.networks.c, t.ports.c, t.subnets.c
 
 
 @dataclass(frozen=True)
-class Spare:
-    """What a service has on a network and nobody uses: its ports' rows, and what is to be written before they go."""
+class UnusedPorts:
+    """Ports of a service that do not keep their network from being deleted, and rows to write before they are."""
 
     ports: Sequence[Any]  # each with id, project_id and revision_number
     write: Callable[[Transaction], None]
@@ -65,29 +57,31 @@ class Networks:
         self._operations = operations
         self._segments = segments
         self._extensions = extensions
+        self._view = extensions.attributes.view("network", VIEW)
         self._quotas = quotas
-        self._zones_of = zones_of
+        self._zones_of = zones_of  # availability zones of the agents that serve networks
         self._check_zone_hints = check_zone_hints
         self._ensure_default_group = ensure_default_group
-        self._just: Just[Object] = Just()
+        self._cache: RequestCache[Object] = RequestCache()
         # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
-        self.followers: list[Callable[[Connection, Object], Spare | None]] = []
+        self.unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = []
+        operations.register_undo("network", lambda network: self.delete(admin_context(), network["id"], None))
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
         with self._db.read() as connection:
-            rows = VIEW.many(connection, with_id(query), context.project_id, *conditions)
+            rows = self._view.many(connection, with_id(query), context.project_id, *conditions)
             return self._finished(connection, rows, query.fields)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         names = fields if fields is None else tuple(dict.fromkeys([*fields, "id"]))
         with self._db.read() as connection:
-            row = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
+            row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
             return None if row is None else self._finished(connection, [row], fields)[0]
 
     def _finished(self, connection: Connection, rows: list[Object], fields: Sequence[str] | None) -> list[Object]:
-        """What the row alone does not say: the zones that serve it, and one way or the other to tell its segments."""
+        """Rows with the availability zones of their agents, and with segments in one of the API's two forms."""
         if rows and (fields is None or "availability_zones" in fields):
             zones = self._zones_of(connection, [row["id"] for row in rows])
             for row in rows:
@@ -97,67 +91,65 @@ class Networks:
         return rows
 
     def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
-        found = VIEW.load(connection, key, project)
+        found = self._view.load(connection, key, project)
         if found is None:
             raise errors.NetworkNotFound(id=key)
         return found
 
-    def owner(self, context: Context, key: str, everyone: bool) -> Object:
-        """What the policy may ask of the network that something new will be on."""
+    def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
+        """Attributes of a network, for policy rules on what is created on it."""
         with self._db.read() as connection:
-            found = VIEW.show(connection, key, project=context.project_id, everyone=everyone)
+            found = self._view.show(connection, key, project=context.project_id, everyone=everyone)
         if found is None:
             raise errors.NetworkNotFound(id=key)
-        self._just.put((key, context.project_id), VIEW.decoded(found))
+        self._cache.put((key, context.project_id), self._view.decoded(found))
         return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
 
     def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
-        """The network, which `owner` may have just read for the same request."""
-        return self._just.take((key, project)) or self.load(connection, key, project)
+        """The network, which `policy_target` may have read for the same request."""
+        return self._cache.take((key, project)) or self.load(connection, key, project)
 
-    # --- writing --------------------------------------------------------------------------------------------------
+    # --- creating -------------------------------------------------------------------------------------------------
 
-    def create(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        for project in {values["project_id"] for values in several}:
-            if project:
-                self._ensure_default_group(project)
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        projects = {values["project_id"] for values in several}
+        for project in projects - {""}:
+            self._ensure_default_group(project)
 
         def attempt() -> list[Object]:
             with self._db.read() as connection:
-                taken = TakenSegments(connection)
-                made = [self._decide(connection, context, values, taken) for values in several]
-                limits = {p: self._quotas.limit(connection, "network", p) for p in {v["project_id"] for v in several}}
-            changes = [Change("create", "network", network, segments=segments) for network, segments in made]
-
-            def write(tx: Transaction) -> None:
-                rows = [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made]
-                tx.insert(t.networks, rows)
+                in_use = SegmentsInUse(connection)
+                made = [self._decide(connection, values, in_use) for values in several]
+                limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
+            contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
+            with self._operations.write(contexts) as tx:
+                tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made])
                 for network, segments in made:
-                    self._segments.insert(tx, network["id"], segments)
-                    if network.get("ha"):
-                        row = {"project_id": network["project_id"], "network_id": network["id"]}
-                        tx.insert(t.ha_networks, [row])
-                    if network["shared"]:
-                        sharing.open_to_all(tx, "network", network["id"], network["project_id"])
-                    if network["router:external"]:
-                        sharing.open_to_all(tx, "network", network["id"], network["project_id"], sharing.EXTERNAL)
-                    self._extensions.store("create", "network", tx, network)
-                    tx.use("network", network["project_id"], 1, limits[network["project_id"]])
-                    tx.record("network", network["id"], network["revision_number"])
-
-            self._operations.commit(changes, write)
+                    self._insert_parts(tx, network, segments, limits[network["project_id"]])
             return [api_network(network, segments) for network, segments in made]
 
         return self._db.retrying(attempt)
 
-    def _decide(
-        self, connection: Connection, context: Context, values: Object, taken: TakenSegments
-    ) -> tuple[Object, list[Segment]]:
+    def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment], limit: int) -> None:
+        key, project = network["id"], network["project_id"]
+        self._segments.insert(tx, key, segments)
+        if network.get("ha"):
+            tx.insert(t.ha_networks, [{"project_id": project, "network_id": key}])
+        for name, action in _SHARING.items():
+            if network[name]:
+                sharing.share_with_all(tx, "network", key, project, action)
+        self._extensions.store("network", tx, network)
+        tx.use("network", project, 1, limit)
+        tx.record("network", key, network["revision_number"])
+
+    def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
         if values["availability_zone_hints"]:
             self._check_zone_hints(connection, values["availability_zone_hints"])
-        segments = self._segments.choose(taken, values)
-        given = {k: v for k, v in values.items() if k not in NAMES and k != "segments"}
-        network = fresh(given)
+        segments = self._segments.choose(in_use, values)
+        network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
         network |= {
             "status": "ACTIVE",
             "subnets": [],
@@ -170,21 +162,22 @@ class Networks:
             "mtu": self._mtu(values["mtu"], segments),
         }
         if network.get("ha"):
-            check_no_ha_network(connection, network["project_id"])
+            _check_no_ha_network(connection, network["project_id"])
         if network["is_default"] and network["router:external"]:
-            check_only_default(connection, network["id"])
-        self._extensions.process("create", "network", values, network)
-        return network, segments
+            _check_only_default(connection, network["id"])
+        return self._extensions.process("create", "network", values, network, network=network), segments
 
-    def _mtu(self, asked: int, segments: Sequence[Segment]) -> int:
-        most = self._segments.mtu(segments)
-        if not asked:
-            return most
-        if most and asked > most:
+    def _mtu(self, requested: int, segments: Sequence[Segment]) -> int:
+        maximum = self._segments.mtu(segments)
+        if not requested:
+            return maximum
+        if maximum and requested > maximum:
             raise errors.InvalidInput(
-                f"Invalid input for mtu: {asked} is more than {most}, the most that it can carry."
+                f"Invalid input for mtu: {requested} is more than {maximum}, the most that it can carry."
             )
-        return asked
+        return requested
+
+    # --- updating -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
@@ -192,57 +185,61 @@ class Networks:
                 before = self.load(connection, key, context.project_id)
                 check_revision(before, revision)
                 segments = read_segments(connection, [key])[key]
-                decided = self._decide_update(connection, context, before, segments, values)
-                zones = self._zones_of(connection, [key])
-                after_segments = self._renumbered(connection, segments, values)
-                spare = self._spare(connection, before) if turns_internal(before, values) else []
-            after = {**before, **decided}
-            self._extensions.process("update", "network", values, after)
-            if after == before and after_segments == segments:
-                return api_network({**before, "availability_zones": list(zones.get(key, ()))}, segments)
+                unused = self._unused_ports(connection, before) if _turns_internal(before, values) else []
+                after = {**before, **self._decide_update(connection, before, segments, values, unused)}
+                zones = {"availability_zones": list(self._zones_of(connection, [key]).get(key, ()))}
+                new_segments = self._renumbered(connection, segments, values)
+            after = self._extensions.process("update", "network", values, after, network=before, before=before)
+            if after == before and new_segments == segments:
+                return api_network({**before, **zones}, segments)
             after = changed(before, after)
-            change = Change("update", "network", after, before, segments=after_segments)
-
-            def write(tx: Transaction) -> None:
-                update_row(tx, t.networks, before, {**after, **shown(after_segments)}, renamed=RENAMED)
-                if after_segments != segments:
-                    self._segments.renumber(tx, after_segments[0])
+            with self._operations.write(
+                [DriverContext("update", "network", after, before, segments=new_segments)]
+            ) as tx:
+                update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=RENAMED)
+                if new_segments != segments:
+                    self._segments.renumber(tx, new_segments[0])
                 _share(tx, before, after)
-                for one in spare:
+                for one in unused:
                     one.write(tx)
-                    _delete_ports(tx, one.ports)
-                self._extensions.store("update", "network", tx, after)
+                    delete_ports(tx, one.ports)
+                self._extensions.store("network", tx, after, before)
                 tx.record("network", key, after["revision_number"])
-
-            self._operations.commit([change], write)
-            return api_network({**after, "availability_zones": list(zones.get(key, ()))}, after_segments)
+            return api_network({**after, **zones}, new_segments)
 
         return self._db.retrying(attempt)
 
     def _decide_update(
-        self, connection: Connection, context: Context, before: Object, segments: Sequence[Segment], values: Object
+        self,
+        connection: Connection,
+        before: Object,
+        segments: Sequence[Segment],
+        values: Object,
+        unused: Sequence[UnusedPorts],
     ) -> Object:
-        changed = {k: v for k, v in values.items() if k not in NAMES and k != "segments"}
-        if "extra_dhcp_opts" in changed:
-            changed["extra_dhcp_opts"] = changed["extra_dhcp_opts"] or []
-        if "mtu" in changed:
-            changed["mtu"] = self._mtu(changed["mtu"], segments)
-            check_mtu(before["id"], changed["mtu"], subnet_versions(connection, before["id"]))
-        if before["shared"] and values.get("shared") is False and used_by_others(connection, before):
+        decided = {k: v for k, v in values.items() if k not in (*NAMES, "segments")}
+        if "extra_dhcp_opts" in decided:
+            decided["extra_dhcp_opts"] = decided["extra_dhcp_opts"] or []
+        if "mtu" in decided:
+            decided["mtu"] = self._mtu(decided["mtu"], segments)
+            versions = sa.select(_s.ip_version).where(_s.network_id == before["id"]).distinct()
+            check_mtu(before["id"], decided["mtu"], list(connection.execute(versions).scalars()))
+        if before["shared"] and values.get("shared") is False and _used_by_others(connection, before):
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
-        if changed.get("is_default") and changed.get("router:external", before["router:external"]):
-            check_only_default(connection, before["id"])
-        if turns_internal(before, values):
-            spare = {port.id for one in self._spare(connection, before) for port in one.ports}
-            if has_gateways(connection, before, spare):
+        if decided.get("is_default") and decided.get("router:external", before["router:external"]):
+            _check_only_default(connection, before["id"])
+        if _turns_internal(before, values):
+            ignored = {port.id for one in unused for port in one.ports}
+            if _has_gateways(connection, before, ignored):
                 raise errors.ExternalNetworkInUse(id=before["id"])
-        return changed
+        return decided
 
-    def _spare(self, connection: Connection, network: Object) -> list[Spare]:
-        return [spare for follower in self.followers if (spare := follower(connection, network)) is not None]
+    def _unused_ports(self, connection: Connection, network: Object) -> list[UnusedPorts]:
+        found = [find(connection, network) for find in self.unused_port_finders]
+        return [one for one in found if one is not None]
 
     def _renumbered(self, connection: Connection, segments: list[Segment], values: Object) -> list[Segment]:
-        """The only change that a segment takes is another VLAN or tunnel id."""
+        """The segments after an update, which can only give a single segment another segmentation id."""
         given = {name: values[name] for name in NAMES if name in values}
         if "segments" in values:
             raise errors.InvalidInput("Invalid input for segments: the segments of a network cannot be replaced.")
@@ -251,13 +248,15 @@ class Networks:
         if len(segments) != 1:
             raise errors.InvalidInput("Provider attributes of a network with several segments cannot be updated.")
         only = segments[0]
-        same = {NAMES[0]: only.network_type, NAMES[1]: only.physical_network, NAMES[2]: only.segmentation_id}
+        same = dict(zip(NAMES, (only.network_type, only.physical_network, only.segmentation_id), strict=True))
         differing = {name for name, value in given.items() if value != same[name]}
-        if differing - {NAMES[2]}:
+        if differing - {SEGMENTATION_ID}:
             raise errors.InvalidInput(f"{sorted(differing)[0]} of a network cannot be updated.")
-        if not differing or given[NAMES[2]] is None:
+        if not differing or given[SEGMENTATION_ID] is None:
             return segments
-        return [self._segments.renumbered(connection, only, given[NAMES[2]])]
+        return [self._segments.renumbered(connection, only, given[SEGMENTATION_ID])]
+
+    # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
@@ -265,28 +264,21 @@ class Networks:
                 before = self.load(connection, key, context.project_id)
                 check_revision(before, revision)
                 segments = read_segments(connection, [key])[key]
-                ports = connection.execute(
-                    sa.select(
-                        t.ports.c.id, t.ports.c.device_owner, t.ports.c.project_id, t.ports.c.revision_number
-                    ).where(t.ports.c.network_id == key)
-                ).all()
-                subnets = connection.execute(
-                    sa.select(t.subnets.c.id, t.subnets.c.project_id, t.subnets.c.revision_number).where(
-                        t.subnets.c.network_id == key
-                    )
-                ).all()
-                spare = self._spare(connection, before)
-            unused = {port.id for one in spare for port in one.ports}
-            used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in unused]
+                of_ports = sa.select(_p.id, _p.device_owner, _p.project_id, _p.revision_number)
+                ports = connection.execute(of_ports.where(_p.network_id == key)).all()
+                of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number)
+                subnets = connection.execute(of_subnets.where(_s.network_id == key)).all()
+                unused = self._unused_ports(connection, before)
+            ignored = {port.id for one in unused for port in one.ports}
+            used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
             if used:
                 raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
-
-            def write(tx: Transaction) -> None:
-                for one in spare:
+            with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
+                for one in unused:
                     one.write(tx)
-                _delete_ports(tx, ports)
+                delete_ports(tx, ports)
                 for subnet in subnets:
-                    tx.execute(sa.delete(t.subnets).where(t.subnets.c.id == subnet.id))
+                    tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
                     sharing.forget(tx, subnet.id)
                     tx.use("subnet", subnet.project_id, -1)
                     tx.record("subnet", subnet.id, subnet.revision_number, deleted=True)
@@ -295,21 +287,69 @@ class Networks:
                 tx.use("network", before["project_id"], -1)
                 tx.record("network", key, before["revision_number"], deleted=True)
 
-            self._operations.commit([Change("delete", "network", before, segments=segments)], write)
-
         self._db.retrying(attempt)
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:
-    for name, action in (("shared", sharing.SHARED), ("router:external", sharing.EXTERNAL)):
+    for name, action in _SHARING.items():
         if after[name] and not before[name]:
-            sharing.open_to_all(tx, "network", before["id"], before["project_id"], action)
+            sharing.share_with_all(tx, "network", before["id"], before["project_id"], action)
         elif before[name] and not after[name]:
-            sharing.close_to_all(tx, "network", before["id"], action)
+            sharing.unshare_with_all(tx, "network", before["id"], action)
 
 
-def _delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
+def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
+    """Delete ports by their rows, with what the service created for a network and nobody else uses."""
     for port in ports:
-        tx.execute(sa.delete(t.ports).where(t.ports.c.id == port.id))
+        tx.execute(sa.delete(t.ports).where(_p.id == port.id))
         tx.use("port", port.project_id, -1)
         tx.record("port", port.id, port.revision_number, deleted=True)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def check_mtu(network_id: str, mtu: int, ip_versions: Collection[int]) -> None:
+    """Refuse an MTU below the minimum of the subnets' IP versions; a network without subnets may have any."""
+    least = max((MIN_MTU[version] for version in ip_versions), default=0)
+    if 0 < mtu < least:
+        raise errors.NetworkMTUSubnetConflict(id=network_id, mtu=mtu, least=least)
+
+
+def _used_by_others(connection: Connection, network: Object) -> bool:
+    """Whether a project that sees the network only because it is shared with all has ports on it."""
+    r = t.rbac_policies.c
+    own_policy = sa.exists(
+        sa.select(r.id).where(
+            r.object_id == network["id"], r.action == sharing.SHARED, r.target_project == _p.project_id
+        )
+    )
+    found = sa.select(_p.id).where(
+        _p.network_id == network["id"],
+        _p.project_id.not_in([network["project_id"], ""]),
+        _p.device_owner.not_like("network:%"),
+        sa.not_(own_policy),
+    )
+    return connection.execute(found.limit(1)).first() is not None
+
+
+def _check_no_ha_network(connection: Connection, project_id: str) -> None:
+    h = t.ha_networks.c
+    if connection.execute(sa.select(h.network_id).where(h.project_id == project_id)).first() is not None:
+        raise errors.DuplicatedHANetwork(project_id=project_id)
+
+
+def _check_only_default(connection: Connection, key: str) -> None:
+    other = connection.execute(sa.select(_n.id).where(_n.is_default, _n.external, _n.id != key).limit(1)).scalar()
+    if other is not None:
+        raise errors.DefaultExternalNetworkExists(net_id=other)
+
+
+def _turns_internal(before: Object, values: Object) -> bool:
+    return bool(before["router:external"]) and values.get("router:external") is False
+
+
+def _has_gateways(connection: Connection, network: Object, ignored: Collection[str]) -> bool:
+    owners = ["network:router_gateway", "network:floatingip"]
+    found = connection.execute(sa.select(_p.id).where(_p.network_id == network["id"], _p.device_owner.in_(owners)))
+    return any(port_id not in ignored for port_id in found.scalars())

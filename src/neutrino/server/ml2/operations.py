@@ -1,11 +1,11 @@
-"""The one shape of every write: transaction with precommits, commit, postcommits, and the journal that survives a crash.
+"""Write transactions of the core: rows, precommits, journal and change log together, then postcommits.
 
-    transaction: the change → extension drivers → mechanism precommits → journal → change log    (all, or nothing)
+    transaction: rows → mechanism precommits → journal → change log → quota counters     (all, or nothing)
     commit
-    postcommits → the journal's entry goes; a create whose postcommit fails is taken back
+    postcommits → delete the journal entry; a create whose postcommit fails is undone
 
-A process that dies between commit and postcommit leaves its entry in the journal. `replay` finds entries whose process
-is gone, runs their postcommits, and takes a create back if they fail, so no object stays half made.
+A process that dies between commit and postcommit leaves its entry in the journal. `replay` finds entries of dead processes,
+runs their postcommits, and undoes a create if they fail, so that no object stays that its equipment does not know.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -25,77 +26,118 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.driver_api import Change, Segment
+from neutrino.server.ml2.driver_api import DriverContext, DynamicSegments, Segment
 from neutrino.server.ml2.drivers import Mechanisms
+from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
-ABANDONED_SECONDS = 300.0  # an entry this old has no process behind it, on whichever server it was
+# Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
+ABANDONED_SECONDS = 300.0
 Undo = Callable[[Mapping[str, Any]], None]
 
 
+@dataclass(frozen=True)
+class PendingWrite:
+    """A decided change of one object, part of a larger write: the context for mechanism drivers, and its rows."""
+
+    context: DriverContext
+    write: Callable[[Transaction], None]
+
+
 class Operations:
-    def __init__(self, db: Database, mechanisms: Mechanisms, host: str) -> None:
+    def __init__(self, db: Database, mechanisms: Mechanisms, dynamic_segments: DynamicSegments, host: str) -> None:
         self._db = db
         self._mechanisms = mechanisms
+        self._dynamic_segments = dynamic_segments
         self._host = host
         self._undo: dict[str, Undo] = {}
 
-    def undo_with(self, kind: str, undo: Undo) -> None:
-        """How a create of this kind is taken back."""
+    def register_undo(self, kind: str, undo: Undo) -> None:
+        """Each collection registers how a create of its kind is undone."""
         self._undo[kind] = undo
 
-    def commit(self, changes: list[Change], write: Callable[[Transaction], None]) -> None:
-        """Write in one transaction, with everything that drivers have to say about the changes."""
+    def notifies(self, operation: str, kind: str) -> bool:
+        """Whether some mechanism driver has a method for this event."""
+        return self._mechanisms.notifies(operation, kind)
+
+    @contextmanager
+    def write(self, contexts: Sequence[DriverContext], *, raises: bool = True) -> Iterator[Transaction]:
+        """A transaction for the rows of these changes, with precommits and journal at its end and postcommits after it.
+
+        with operations.write([context]) as tx:
+            tx.insert(...)
+
+        What is known only in the transaction may be appended to `contexts` by the block. Not `raises`: a failed
+        postcommit is only logged, for changes that no client waits for.
+        """
         entries: list[dict[str, Any]] = []
         with self._db.transaction() as tx:
-            write(tx)
-            for change in changes:
-                self._mechanisms.precommit(change, tx)
-                if self._mechanisms.has_postcommit(change):
-                    entries.append(self._entry(change))
-            if entries:
-                tx.execute(sa.insert(t.journal), entries)
+            yield tx
+            notified = [context for context in contexts if self.notifies(context.operation, context.kind)]
+            if notified:
+                notified = self._complete(tx, notified)
+                for context in notified:
+                    self._mechanisms.precommit(context, tx)
+                entries = [self._entry(context) for context in notified if self._mechanisms.has_postcommit(context)]
+                tx.insert(t.journal, entries)
         if entries:
-            self._run_postcommits(changes, entries)
+            failure = self._run_postcommits(notified, contexts)
+            self._delete_entries([entry["id"] for entry in entries])
+            if failure is not None and raises:
+                raise failure
 
-    def _run_postcommits(self, changes: list[Change], entries: list[dict[str, Any]]) -> None:
+    def _complete(self, tx: Transaction, contexts: Sequence[DriverContext]) -> list[DriverContext]:
+        """The contexts with their segments, which are read only if some driver gets to see them."""
+        missing = {c.network["id"] for c in contexts if c.kind != "network" and not c.segments}
+        segments = read_segments(tx.connection, sorted(missing)) if missing else {}
+        return [
+            replace(
+                c,
+                network=c.network or c.current,
+                segments=c.segments or segments.get(c.network.get("id", ""), ()),
+                dynamic_segments=self._dynamic_segments,
+            )
+            for c in contexts
+        ]
+
+    def _run_postcommits(
+        self, notified: Sequence[DriverContext], contexts: Sequence[DriverContext]
+    ) -> errors.MechanismDriverError | None:
         failure: errors.MechanismDriverError | None = None
-        for change in changes:
+        for context in notified:
             try:
-                self._mechanisms.postcommit(change)
+                self._mechanisms.postcommit(context)
             except errors.MechanismDriverError as error:
                 failure = error
-        if failure is not None and changes[0].operation == "create":
-            for change in changes:
-                if change.operation == "create":  # what came along with it was there before
-                    self._take_back(change)
-        self._forget([entry["id"] for entry in entries])
-        if failure is not None:
-            raise failure
+        if failure is not None and contexts[0].operation == "create":
+            for context in contexts:
+                if context.operation == "create":  # objects that were only updated along with it existed before
+                    self._undo_create(context)
+        return failure
 
-    def _take_back(self, change: Change) -> None:
+    def _undo_create(self, context: DriverContext) -> None:
         try:
-            self._undo[change.kind](change.current)
+            self._undo[context.kind](context.current)
         except errors.NotFound:
             return
         except Exception:
-            LOG.exception("%s %s could not be taken back", change.kind, change.current.get("id"))
+            LOG.exception("%s %s remains after its create failed", context.kind, context.current.get("id"))
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
-    def _entry(self, change: Change) -> dict[str, Any]:
+    def _entry(self, context: DriverContext) -> dict[str, Any]:
+        after = {
+            "current": dict(context.current),
+            "network": dict(context.network),
+            "segments": [asdict(segment) for segment in context.segments],
+            "port": None if context.port is None else dict(context.port),
+        }
         return {
             "id": new_id(),
-            "operation": f"{change.operation}_{change.kind}",
-            "object_id": change.current["id"],
-            "before": None if change.original is None else msgspec.json.encode(dict(change.original)).decode(),
-            "after": msgspec.json.encode(
-                {
-                    "current": dict(change.current),
-                    "network": dict(change.network),
-                    "segments": [asdict(segment) for segment in change.segments],
-                }
-            ).decode(),
+            "operation": f"{context.operation}_{context.kind}",
+            "object_id": context.current["id"],
+            "before": None if context.original is None else msgspec.json.encode(dict(context.original)).decode(),
+            "after": msgspec.json.encode(after).decode(),
             "at": time.time(),
             "owner": self._owner(os.getpid()),
         }
@@ -104,7 +146,7 @@ class Operations:
         return f"{self._host}:{pid}:{_started(pid)}"
 
     def replay(self) -> int:
-        """Finish what processes that are gone have left; gives how many entries there were."""
+        """Finish the entries of dead processes; returns how many there were."""
         with self._db.read() as connection:
             rows = connection.execute(sa.select(t.journal).order_by(t.journal.c.at)).all()
         done = 0
@@ -121,6 +163,8 @@ class Operations:
         return bool(time.time() - row.at > ABANDONED_SECONDS)
 
     def _claim(self, row: Any) -> bool:
+        """Conditional on the owner: of several processes that start at once, one replays an entry."""
+
         def attempt() -> bool:
             with self._db.transaction() as tx:
                 claimed = tx.execute(
@@ -135,19 +179,26 @@ class Operations:
     def _finish(self, row: Any) -> None:
         operation, _, kind = row.operation.partition("_")
         after = msgspec.json.decode(row.after)
-        before = None if row.before is None else msgspec.json.decode(row.before)
-        segments = [Segment(**one) for one in after.get("segments", ())]
-        change = Change(operation, kind, after["current"], before, network=after["network"], segments=segments)
-        LOG.warning("%s of %s was left unfinished: finishing it", row.operation, row.object_id)
+        context = DriverContext(
+            operation,
+            kind,
+            after["current"],
+            None if row.before is None else msgspec.json.decode(row.before),
+            segments=[Segment(**one) for one in after["segments"]],
+            port=after["port"],
+            network=after["network"],
+            dynamic_segments=self._dynamic_segments,
+        )
+        LOG.warning("replaying %s of %s, which another process left unfinished", row.operation, row.object_id)
         try:
-            self._mechanisms.postcommit(change)
+            self._mechanisms.postcommit(context)
         except errors.MechanismDriverError:
             if operation == "create":
-                self._take_back(change)
-        self._forget([row.id])
+                self._undo_create(context)
+        self._delete_entries([row.id])
 
-    def _forget(self, ids: list[str]) -> None:
-        """Tried again by itself: the change is made, and must not be made again for a deadlock here."""
+    def _delete_entries(self, ids: list[str]) -> None:
+        """In a retry loop of its own: the change is committed, and a deadlock here must not make the caller repeat it."""
 
         def attempt() -> None:
             with self._db.transaction() as tx:
@@ -157,7 +208,7 @@ class Operations:
 
 
 def _started(pid: int) -> str:
-    """When a process was started, which tells it from a later one of the same number; empty if there is none."""
+    """Start time of a process, which distinguishes it from a later one with the same pid; empty if there is none."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[19]

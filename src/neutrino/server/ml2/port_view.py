@@ -1,4 +1,4 @@
-"""How ports are read."""
+"""The view of ports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_with_v
 
 Object = dict[str, Any]
 _c, _n, _a, _g = t.ports.c, t.networks.c, t.ip_allocations.c, t.port_security_groups.c
-MOST_PARTS = 32  # of ip_address_substr: each is looked for in every address
+MAX_PARTS = 32  # of ip_address_substr: each one is searched in every address
 RENAMED = {
     "binding:host_id": "host",
     "binding:vif_type": "vif_type",
@@ -21,43 +21,10 @@ RENAMED = {
     "binding:vnic_type": "vnic_type",
     "binding:profile": "profile",
 }
-COLUMNS = (
-    "id",
-    "name",
-    "network_id",
-    "project_id",
-    "mac_address",
-    "admin_state_up",
-    "status",
-    "device_id",
-    "device_owner",
-    "fixed_ips",
-    "port_security_enabled",
-    "security_groups",
-    "allowed_address_pairs",
-    "extra_dhcp_opts",
-    "dns_name",
-    "dns_domain",
-    "dns_assignment",
-    "qos_policy_id",
-    "qos_network_policy_id",
-    "ip_allocation",
-    "propagate_uplink_status",
-    "data_plane_status",
-    "numa_affinity_policy",
-    "device_profile",
-    "hints",
-    "trusted",
-    "description",
-    "created_at",
-    "updated_at",
-    "revision_number",
-    "tags",
-)
 
 
 def _address(text: str) -> str:
-    """As addresses are stored; what is none finds nothing."""
+    """An address in its stored form; other text stays unchanged and matches nothing."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -68,9 +35,9 @@ _STORED_FORMS = {"ip_address": _address, "subnet_id": str.lower, "ip_address_sub
 
 
 def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
-    """`ip_address=…`, `subnet_id=…` and `ip_address_substr=…`: those of one kind are alternatives, kinds add up.
+    """The filter `fixed_ips`: `ip_address=…`, `subnet_id=…`, `ip_address_substr=…`; OR within a kind, AND between kinds.
 
-    What is of another kind is left out, as Neutron does: clients send whole fixed IPs of other APIs.
+    Other kinds are ignored, as in Neutron: clients send whole fixed IPs of other APIs.
     """
     kinds: dict[str, list[str]] = {"ip_address": [], "subnet_id": [], "ip_address_substr": []}
     for text in values:
@@ -84,8 +51,8 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
         where.append(_a.ip_address.in_(kinds["ip_address"]))
     if kinds["subnet_id"]:
         where.append(_a.subnet_id.in_(kinds["subnet_id"]))
-    if len(kinds["ip_address_substr"]) > MOST_PARTS:
-        raise errors.InvalidInput(f"Invalid input for fixed_ips: more than {MOST_PARTS} of ip_address_substr.")
+    if len(kinds["ip_address_substr"]) > MAX_PARTS:
+        raise errors.InvalidInput(f"Invalid input for fixed_ips: more than {MAX_PARTS} of ip_address_substr.")
     if kinds["ip_address_substr"]:
         where.append(sa.or_(*(_a.ip_address.contains(part, autoescape=True) for part in kinds["ip_address_substr"])))
     return _c.id.in_(sa.select(_a.port_id).where(*where)) if where else sa.true()
@@ -95,7 +62,7 @@ _p, _b = t.ports.alias().c, t.port_bindings.c
 
 
 def _by_host(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
-    """Also by a binding that waits: who ends a migration looks for the ports of the other host."""
+    """By host of any binding, also an inactive one: Nova looks for the ports of a migration's other host."""
     hosts = list(values)
     bound = sa.select(_b.port_id).where(_b.host.in_(hosts))
     return _c.id.in_(sa.select(_p.id).where(_p.host.in_(hosts)).union(bound))
@@ -103,7 +70,6 @@ def _by_host(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
 
 VIEW = View(
     t.ports,
-    columns=COLUMNS,
     renamed=RENAMED,
     computed={
         "resource_request": sa.null(),

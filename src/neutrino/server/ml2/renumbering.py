@@ -1,4 +1,4 @@
-"""A subnet that gets another prefix: its own row, and every port that has an address on it, as steps of one change."""
+"""Renumbering: a subnet gets another prefix, and every port on it an address there, in one write."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import changed, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import addressing, is_on, renumbered
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.ports import Ports, Step
+from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.subnet_view import stored
 
 Object = dict[str, Any]
@@ -29,53 +30,53 @@ class Renumbering:
         networks: Networks,
         ports: Ports,
         extensions: Extensions,
-        told: Callable[[Object | None, Object | None], None],
+        notify: Callable[[Object | None, Object | None], None],
     ) -> None:
         self._networks = networks
         self._ports = ports
         self._extensions = extensions
-        self._told = told
+        self._notify = notify
 
     def steps(
         self, connection: Connection, subnets: Sequence[Object], cidr: str, without: Collection[str] = ()
-    ) -> tuple[Step, ...]:
-        """What gives the subnets this prefix, and ports that have addresses elsewhere ones on it; none if all is so.
+    ) -> tuple[PendingWrite, ...]:
+        """The writes that give the subnets this prefix; none if they and their ports have it already.
 
-        `without`: ports that the change sees to otherwise.
+        `without`: ports that the caller's write changes itself.
         """
         ids = [subnet["id"] for subnet in subnets]
         addresses = connection.execute(sa.select(_a.port_id, _a.ip_address).where(_a.subnet_id.in_(ids)))
         elsewhere = {row.port_id for row in addresses if not is_on(row.ip_address, cidr)} - set(without)
         own = [
-            self._own_step(subnet, cidr, self._networks.load(connection, subnet["network_id"]))
+            self._subnet(subnet, cidr, self._networks.load(connection, subnet["network_id"]))
             for subnet in subnets
             if subnet["cidr"] != cidr
         ]
-        moved = [
-            self._moved(connection, port, ids, cidr) for port in PORTS.load_in(connection, "id", sorted(elsewhere))
-        ]
-        return (*own, *(step for step in moved if step is not None))
+        ports = [self._port(connection, port, ids, cidr) for port in PORTS.load_in(connection, "id", sorted(elsewhere))]
+        return (*own, *(pending for pending in ports if pending is not None))
 
-    def _moved(self, connection: Connection, port: Object, subnet_ids: Collection[str], cidr: str) -> Step | None:
+    def _port(
+        self, connection: Connection, port: Object, subnet_ids: Collection[str], cidr: str
+    ) -> PendingWrite | None:
         fixed = [
             {**one, "ip_address": renumbered(one["ip_address"], cidr)} if one["subnet_id"] in subnet_ids else one
             for one in port["fixed_ips"]
         ]
         network = self._networks.load(connection, port["network_id"])
-        return self._ports.step_update(connection, port, {"fixed_ips": fixed}, network)
+        return self._ports.prepare_update(connection, port, {"fixed_ips": fixed}, network)
 
-    def _own_step(self, before: Object, cidr: str, network: Object) -> Step:
+    def _subnet(self, before: Object, cidr: str, network: Object) -> PendingWrite:
         now = changed(before, {**before, **addressing(cidr)})
 
         def write(tx: Transaction) -> None:
             update_row(tx, t.subnets, before, stored(now))
-            self._extensions.store("update", "subnet", tx, now)
+            self._extensions.store("subnet", tx, now, before)
             tx.record("subnet", now["id"], now["revision_number"])
 
-        return Step(Change("update", "subnet", now, before, network=network), write)
+        return PendingWrite(DriverContext("update", "subnet", now, before, network=network), write)
 
-    def told(self, steps: Sequence[Step]) -> None:
-        """After the commit: those who have to know of ports hear of their new addresses."""
-        for change in (step.change for step in steps):
-            if change.kind == "port" and change.operation == "update" and change.original is not None:
-                self._told(dict(change.original), dict(change.current))
+    def told(self, steps: Sequence[PendingWrite]) -> None:
+        """After the commit: notify of ports with new addresses."""
+        for context in (pending.context for pending in steps):
+            if context.kind == "port" and context.operation == "update" and context.original is not None:
+                self._notify(dict(context.original), dict(context.current))

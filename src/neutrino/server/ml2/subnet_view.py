@@ -1,7 +1,7 @@
-"""Subnets as they are read and stored.
+"""The view of subnets.
 
-That a prefix is delegated is a column of its own, as there is no row of a pool behind it; the API shows it as a subnet
-pool with a name.
+Prefix delegation is a column of its own, because no subnet pool has a row for it; the API shows it as the pool
+`prefix_delegation`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
 
 
 def _of_pools(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
-    """By the columns themselves, so that the pools' index serves."""
+    """The filter `subnetpool_id`, on the columns instead of the computed value, so that the index is used."""
     pools = tuple(value for value in values if value != POOL)
     wanted = [sa.and_(one_of(_c.subnetpool_id, pools), sa.not_(_c.prefix_delegated))] if pools else []
     return sa.or_(*wanted, *([_c.prefix_delegated] if POOL in values else []))
@@ -39,29 +39,6 @@ def _of_pools(values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
 
 VIEW = View(
     t.subnets,
-    columns=(
-        "id",
-        "name",
-        "project_id",
-        "network_id",
-        "ip_version",
-        "cidr",
-        "gateway_ip",
-        "enable_dhcp",
-        "ipv6_ra_mode",
-        "ipv6_address_mode",
-        "segment_id",
-        "dns_publish_fixed_ip",
-        "allocation_pools",
-        "dns_nameservers",
-        "host_routes",
-        "service_types",
-        "description",
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "tags",
-    ),
     computed={
         "subnetpool_id": sa.case((_c.prefix_delegated, sa.literal(POOL, sa.String)), else_=_c.subnetpool_id),
         "router:external": _EXTERNAL,
@@ -80,19 +57,19 @@ VIEW = View(
         _c.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
     ),
     listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
-    hidden=("network:project_id", "network:shared", "shared"),
+    hidden=("network:project_id", "network:shared", "shared", "prefix_delegated"),
 )
 
 
 def stored(subnet: Mapping[str, Any]) -> Object:
-    """A subnet with the values of its columns."""
+    """A subnet as stored: with the column for prefix delegation."""
     delegated = is_delegated(subnet)
     pool = None if delegated else subnet["subnetpool_id"]
     return {**subnet, "subnetpool_id": pool, "prefix_delegated": delegated}
 
 
 def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Object]]:
-    """The subnets of some networks, in the order in which they were made."""
+    """The subnets of some networks, in the order of their creation."""
     out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
     if not network_ids:
         return out

@@ -1,57 +1,62 @@
-"""Subnets: their prefix given or taken from a pool, changed, and what that means for the network and its ports."""
+"""Subnets: create with a given prefix or one from a pool, update, delete; the ports of the network follow.
+
+Services whose ports depend on the subnets of a network (DHCP) register as observers: their changes of ports are part of the
+same transaction.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import sqlalchemy as sa
 from oslo_config import cfg
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.bulk import one_by_one
-from neutrino.server.context import Context
+from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
-from neutrino.server.ml2.auto_addresses import AutoAddresses
-from neutrino.server.ml2.driver_api import Change
+from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.network_checks import check_mtu
-from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.subnet_users import check_gateway_unused, ports_on
+from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
+from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.subnet_ports import SlaacAddresses, check_gateway_unused, ports_on
 from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]
-DELEGATION: Final[Object] = {"id": delegated.POOL}  # in place of a pool
+DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
 @dataclass(frozen=True)
-class Limits:
-    dns_nameservers: int
-    host_routes: int
+class SubnetOptions:
+    max_dns_nameservers: int
+    max_host_routes: int
+    delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
 
     @classmethod
-    def of(cls, conf: cfg.ConfigOpts) -> Limits:
-        return cls(conf.max_dns_nameservers, conf.max_subnet_host_routes)
+    def of(cls, conf: cfg.ConfigOpts) -> SubnetOptions:
+        return cls(conf.max_dns_nameservers, conf.max_subnet_host_routes, conf.ipv6_pd_enabled)
 
 
-class DhcpPorts(Protocol):
-    """The ports that DHCP agents serve from follow the subnets, in the same transaction."""
+class SubnetObserver(Protocol):
+    """A service whose ports follow the subnets of their network."""
 
-    def steps(self, connection: Connection, network_id: str, *, subnets: Sequence[Object]) -> list[Any]: ...
+    def prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> Sequence[PendingWrite]:
+        """Changes of the service's ports, for a network that will have these subnets."""
 
-    def told(self, steps: Sequence[Any]) -> None: ...
+    def committed(
+        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
+    ) -> None:
+        """After the commit of a subnet's change and of these writes."""
 
 
 class Subnets:
@@ -62,88 +67,84 @@ class Subnets:
         networks: Networks,
         extensions: Extensions,
         quotas: Quotas,
-        limits: Limits,
-        auto_addresses: AutoAddresses,
-        schedule: Callable[[str, Sequence[str]], Any],
-        settle: Callable[[str], None],
-        delegates_by_default: bool = False,
+        slaac: SlaacAddresses,
+        options: SubnetOptions,
     ) -> None:
-        """`delegates_by_default`: the default pool of IPv6 subnets is a prefix delegated to their router."""
         self._db = db
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
+        self._view = extensions.attributes.view("subnet", VIEW)
         self._quotas = quotas
-        self._limits = limits
-        self._auto_addresses = auto_addresses
-        self._schedule = schedule
-        self._settle = settle
-        self._delegates_by_default = delegates_by_default
-        self.dhcp_ports: DhcpPorts | None = None  # which stand on subnets themselves: set when they are there
+        self._slaac = slaac
+        self._options = options
+        self.observers: list[SubnetObserver] = []
+        operations.register_undo("subnet", lambda subnet: self.delete(admin_context(), subnet["id"], None))
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+            return self._view.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def load(self, connection: Connection, key: str) -> Object:
-        found = VIEW.load(connection, key)
+        found = self._view.load(connection, key)
         if found is None:
             raise errors.SubnetNotFound(id=key)
         return found
 
     # --- creating -------------------------------------------------------------------------------------------------
 
+    def target(self, context: Context, values: Object) -> Object:
+        """Attributes of the subnet's network, for policy rules."""
+        return self._networks.policy_target(context, values["network_id"], everyone=True)
+
     def create(self, context: Context, values: Object) -> Object:
-        def attempt() -> Object:
+        def attempt() -> tuple[Object, Object, list[PendingWrite]]:
             with self._db.read() as connection:
                 network = self._networks.load(connection, values["network_id"], context.project_id)
                 siblings = subnets_of(connection, [network["id"]])[network["id"]]
                 pool = self._pool(connection, context, values)
                 subnet = self._decide(connection, values, network, siblings, pool)
                 limit = self._quotas.limit(connection, "subnet", subnet["project_id"])
-                served = self._dhcp_steps(connection, network["id"], [*siblings, subnet])
-                stepped = {step.change.current["id"] for step in served}
-                to_address = self._auto_addresses.ports_to_address(connection, subnet)
-                addressed = [port for port in to_address if port.id not in stepped]
-            scope = _scope_of(network, subnet, pool, siblings)
-
-            def write(tx: Transaction) -> None:
-                # First the network: it is the one row that subnets created at once on it all have to pass.
+                writes = self._prepare(connection, network["id"], [*siblings, subnet])
+                addressed = _without(writes, self._slaac.ports_to_address(connection, subnet))
+            scope = {}
+            if pool is not None and pool.get("address_scope_id") is not None:
+                scope = {_scope_name(subnet): pool["address_scope_id"]}
+            contexts = [DriverContext("create", "subnet", subnet, network=network), *(w.context for w in writes)]
+            with self._operations.write(contexts) as tx:
+                # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
                 subnet_ids = [*network["subnets"], subnet["id"]]
                 stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
                 if pool is not None and pool is not DELEGATION:
                     subnet_pools.claim(tx, pool)
                 tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
-                self._auto_addresses.add(tx, subnet, addressed)
-                for step in served:
-                    step.write(tx)
-                self._extensions.store("create", "subnet", tx, subnet)
+                self._slaac.add(tx, subnet, addressed)
+                for pending in writes:
+                    pending.write(tx)
+                self._extensions.store("subnet", tx, subnet)
                 tx.use("subnet", subnet["project_id"], 1, limit)
                 tx.record("subnet", subnet["id"], subnet["revision_number"])
                 tx.record("network", network["id"], stamp["revision_number"])
+            return network, subnet, writes
 
-            changes = [Change("create", "subnet", subnet, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
-            self._told(served)
-            if subnet["enable_dhcp"]:
-                self._schedule(network["id"], network["availability_zone_hints"])
-            return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
+        network, subnet, writes = self._db.retrying(attempt)
+        self._committed(network, None, subnet, writes)
+        return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
 
-        return self._db.retrying(attempt)
+    def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
+        return [pending for one in self.observers for pending in one.prepare(connection, network_id, subnets)]
 
-    def _dhcp_steps(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[Any]:
-        """What becomes of the network's DHCP ports when these are its subnets."""
-        return [] if self.dhcp_ports is None else self.dhcp_ports.steps(connection, network_id, subnets=subnets)
-
-    def _told(self, steps: Sequence[Any]) -> None:
-        if self.dhcp_ports is not None:
-            self.dhcp_ports.told(steps)
+    def _committed(
+        self, network: Object, before: Object | None, after: Object | None, writes: Sequence[PendingWrite]
+    ) -> None:
+        for observer in self.observers:
+            observer.committed(network, before, after, writes)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -151,11 +152,11 @@ class Subnets:
         )
 
     def _pool(self, connection: Connection, context: Context, values: Object) -> Object | None:
-        if delegated.asks_for_delegation(values, self._delegates_by_default):
+        if delegated.asks_for_delegation(values, self._options.delegates_by_default):
             delegated.check_request(values)
             return DELEGATION
         pool_id = values.get("subnetpool_id")
-        if pool_id == delegated.POOL:  # with a prefix that is the caller's own choice
+        if pool_id == delegated.POOL:  # with a requested prefix nothing is delegated
             pool_id = None
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
@@ -216,17 +217,16 @@ class Subnets:
             values,
             values["ip_version"],
             values["name"] or str(prefix),
-            self._limits.dns_nameservers,
-            self._limits.host_routes,
+            self._options.max_dns_nameservers,
+            self._options.max_host_routes,
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
-        if not subnet["allocation_pools"]:  # a new subnet without any: clients send an empty list for "as usual"
+        if not subnet["allocation_pools"]:  # clients send an empty list for the default
             subnet["allocation_pools"] = rules.default_pools(prefix, subnet["gateway_ip"])
         else:
             rules.check_pools(subnet["allocation_pools"], prefix)
             rules.check_gateway_outside_pools(subnet["gateway_ip"], subnet["allocation_pools"])
-        self._extensions.process("create", "subnet", values, subnet, network=network)
-        return subnet
+        return self._extensions.process("create", "subnet", values, subnet, network=network)
 
     def _prefix(
         self, connection: Connection, values: Object, siblings: Sequence[Object], pool: Object | None
@@ -244,45 +244,38 @@ class Subnets:
     # --- changing -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
+        def attempt() -> tuple[Object, Object, Object, list[PendingWrite]]:
             with self._db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
-                after = {**before, **self._decide_update(connection, before, values)}
-            self._extensions.process("update", "subnet", values, after, network=network)
-            if after == before:
-                return {**before, "tenant_id": before["project_id"]}
-            now = changed(before, after)
-            served = self._dhcp_toggled(before, now)
+                self._check_update(connection, before, values)
+                after = {**before, **values}
+                after = self._extensions.process("update", "subnet", values, after, network=network, before=before)
+                if after == before:
+                    return network, before, before, []
+                after = changed(before, after)
+                writes: list[PendingWrite] = []
+                if after["enable_dhcp"] != before["enable_dhcp"]:
+                    siblings = subnets_of(connection, [network["id"]])[network["id"]]
+                    writes = self._prepare(
+                        connection, network["id"], [after if s["id"] == key else s for s in siblings]
+                    )
+            contexts = [DriverContext("update", "subnet", after, before, network=network), *(w.context for w in writes)]
+            with self._operations.write(contexts) as tx:
+                update_row(tx, t.subnets, before, stored(after))
+                for pending in writes:
+                    pending.write(tx)
+                self._extensions.store("subnet", tx, after, before)
+                tx.record("subnet", key, after["revision_number"])
+            return network, before, after, writes
 
-            def write(tx: Transaction) -> None:
-                update_row(tx, t.subnets, before, stored(now))
-                for step in served:
-                    step.write(tx)
-                self._extensions.store("update", "subnet", tx, now)
-                tx.record("subnet", key, now["revision_number"])
+        network, before, after, writes = self._db.retrying(attempt)
+        if after is not before:
+            self._committed(network, before, after, writes)
+        return {**after, "tenant_id": after["project_id"]}
 
-            changes = [Change("update", "subnet", now, before, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
-            self._told(served)
-            if after["enable_dhcp"] and not before["enable_dhcp"]:
-                self._schedule(network["id"], network["availability_zone_hints"])
-            elif before["enable_dhcp"] and not after["enable_dhcp"]:
-                self._settle(network["id"])
-            return {**now, "tenant_id": now["project_id"]}
-
-        return self._db.retrying(attempt)
-
-    def _dhcp_toggled(self, before: Object, after: Object) -> list[Any]:
-        if after["enable_dhcp"] == before["enable_dhcp"]:
-            return []
-        with self._db.read() as connection:
-            siblings = subnets_of(connection, [before["network_id"]])[before["network_id"]]
-            subnets = [after if s["id"] == after["id"] else s for s in siblings]
-            return self._dhcp_steps(connection, before["network_id"], subnets)
-
-    def _decide_update(self, connection: Connection, before: Object, values: Object) -> Object:
+    def _check_update(self, connection: Connection, before: Object, values: Object) -> None:
         prefix = ipaddress.ip_network(before["cidr"])
         after = {**before, **values}
         delegated.check_update(before, values)
@@ -291,8 +284,8 @@ class Subnets:
             values,
             before["ip_version"],
             before["name"] or before["id"],
-            self._limits.dns_nameservers,
-            self._limits.host_routes,
+            self._options.max_dns_nameservers,
+            self._options.max_host_routes,
         )
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)
@@ -304,64 +297,53 @@ class Subnets:
             if values.get("gateway_ip") is not None:
                 rules.check_gateway(values["gateway_ip"], prefix)
             rules.check_gateway_outside_pools(after["gateway_ip"], after["allocation_pools"])
-        return values
+
+    # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
+        def attempt() -> tuple[Object, Object, list[PendingWrite]]:
             with self._db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"])
-                going, losing = ports_on(connection, before)
+                deleted, readdressed = ports_on(connection, before)
                 siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
-                served = self._dhcp_steps(connection, network["id"], siblings)
-                stepped = {step.change.current["id"] for step in served}
-                going, losing = ([p for p in some if p.id not in stepped] for some in (going, losing))
-
-            def write(tx: Transaction) -> None:
-                scope = {} if before["subnetpool_id"] is None else _scope_left(before, siblings)
-                stamp = update_row(
-                    tx, t.networks, network, {"subnets": [s for s in network["subnets"] if s != key], **scope}
-                )
-                self._auto_addresses.remove(tx, before, losing)
-                for step in served:
-                    step.write(tx)
-                for port in going:
-                    tx.execute(sa.delete(t.ports).where(t.ports.c.id == port.id))
-                    tx.use("port", port.project_id, -1)
-                    tx.record("port", port.id, port.revision_number, deleted=True)
+                writes = self._prepare(connection, network["id"], siblings)
+            values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
+            same_version = [s for s in siblings if s["ip_version"] == before["ip_version"]]
+            if before["subnetpool_id"] is not None and not any(s["subnetpool_id"] for s in same_version):
+                values[_scope_name(before)] = None  # the last subnet of the scope is gone
+            contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
+            with self._operations.write(contexts) as tx:
+                stamp = update_row(tx, t.networks, network, values)
+                self._slaac.remove(tx, before, _without(writes, readdressed))
+                for pending in writes:
+                    pending.write(tx)
+                delete_ports(tx, _without(writes, deleted))
                 delete_row(tx, t.subnets, before)
                 sharing.forget(tx, key)
                 tx.use("subnet", before["project_id"], -1)
                 tx.record("subnet", key, before["revision_number"], deleted=True)
                 tx.record("network", network["id"], stamp["revision_number"])
+            return network, before, writes
 
-            changes = [Change("delete", "subnet", before, network=network), *(step.change for step in served)]
-            self._operations.commit(changes, write)
-            self._told(served)
+        network, before, writes = self._db.retrying(attempt)
+        self._committed(network, before, None, writes)
 
-        self._db.retrying(attempt)
+
+def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
+    """The rows of ports that no observer changes in the same write."""
+    written = {pending.context.current["id"] for pending in writes}
+    return [port for port in ports if port.id not in written]
 
 
 def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> None:
-    """All subnets of a network and an IP version come from one pool, or all from none."""
+    """Refuse a subnet from another pool than the network's other subnets of its IP version."""
     pool_id = pool["id"] if pool else None
     for other in siblings:
         if other["ip_version"] == ip_version and other["subnetpool_id"] != pool_id:
             raise errors.NetworkSubnetPoolAffinityError()
 
 
-def _scope_of(network: Object, subnet: Object, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> Object:
-    if pool is None or pool.get("address_scope_id") is None:
-        return {}
-    return {f"ipv{subnet['ip_version']}_address_scope": pool["address_scope_id"]}
-
-
-def _scope_left(subnet: Object, siblings: Sequence[Mapping[str, Any]]) -> Object:
-    """The network leaves an address scope with the last subnet that is in it."""
-    if any(s["ip_version"] == subnet["ip_version"] and s["subnetpool_id"] for s in siblings):
-        return {}
-    return {f"ipv{subnet['ip_version']}_address_scope": None}
-
-
-__all__ = ["VIEW", "Limits", "Subnets", "subnets_of"]
+def _scope_name(subnet: Object) -> str:
+    return f"ipv{subnet['ip_version']}_address_scope"

@@ -1,11 +1,11 @@
-"""Decides what a caller may do and see.
+"""Decides what a caller may do and see, by the rules of oslo.policy.
 
-The rules are oslo.policy's. For lists a rule is not asked for every row and attribute: most rules look at a few
-attributes of a row (its owner, whether it is shared), so rows that agree in those get the same answer, which is worked
-out once a request. The answer for a caller who may see all needs no row at all.
+A list does not evaluate a rule for every row and attribute. Most rules depend on a few attributes of a row (its owner,
+whether it is shared), so rows that are equal in those share a decision, which is cached. A caller who may see everything
+needs no decision per row at all.
 
-A check of another package (`http:`, entry points) may look at anything: a rule with one is asked for every object, with the
-whole object, and no answer of it is kept.
+A check of another package (`http:`, entry points) may depend on anything: a rule with one is evaluated for every object,
+with the whole object, and its decision is not cached.
 """
 
 from __future__ import annotations
@@ -29,40 +29,42 @@ from neutrino.server.policy.checks import FieldCheck
 
 LOG = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0
-MOST_DECISIONS = 10_000
-MOST_SIGHTS = 1_000
+MAX_DECISIONS = 10_000
+MAX_VISIBILITIES = 1_000
 _PARAMETER = re.compile(r"%\(([^)]+)\)")
 Row = Mapping[str, Any]
-# What rules look at beyond an object's own attributes.
-POLICY_NAMES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
-# Checks that look at the attributes that they name and at no others.
+# Attributes of related objects (network, security group, parent) that rules depend on.
+RELATED_ATTRIBUTES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
+# Checks that depend on the attributes that they name and on no others.
 _PLAIN = (_checks.TrueCheck, _checks.FalseCheck, _checks.RoleCheck, _checks.GenericCheck)
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What some rules look at in an object."""
+class Dependencies:
+    """The attributes of an object that some rules depend on."""
 
-    keys: tuple[str, ...]
-    whole: bool  # at what else cannot be known
-    negated: bool  # a rule is fulfilled by what an object is not: true of no object at all is not true of every one
+    keys: tuple[str, ...] = ()
+    whole: bool = False  # a check of another package: it may depend on any attribute
+    negated: bool = (
+        False  # a `not` over attributes: allowed for the empty object does not mean allowed for every object
+    )
 
     @property
-    def settled_without(self) -> bool:
-        """Whether what the rules allow without an object they allow for every object."""
+    def monotonic(self) -> bool:
+        """Whether the rules allow for every object what they allow for the empty one."""
         return not self.whole and not self.negated
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """What one caller sees of one resource."""
 
     all_rows: bool  # objects of every project
     everything: bool  # and every attribute of them
-    needs: tuple[str, ...]  # attributes that the answer for a row depends on
+    needs: tuple[str, ...]  # attributes that the decision about a row depends on
     never: frozenset[str]  # attributes that are hidden in every row
-    sometimes: frozenset[str]  # those that are hidden in some rows
-    names: Callable[[Row], frozenset[str] | None]  # hidden attributes of a row, or None if the row itself is hidden
+    sometimes: frozenset[str]  # attributes that are hidden in some rows
+    hidden: Callable[[Row], frozenset[str] | None]  # the hidden attributes of a row; None if the row itself is hidden
 
 
 class Authorizer:
@@ -75,52 +77,54 @@ class Authorizer:
         self._enforcer.register_defaults([policy.RuleDefault(name, check) for name, check in defaults.items()])
         self._enforcer.load_rules()
         self._loaded = time.monotonic()
-        self._looks: dict[tuple[str, ...], Looks] = {}
+        self._dependencies: dict[tuple[str, ...], Dependencies] = {}
         self._decisions: dict[tuple[Any, ...], bool] = {}
-        self._sights: dict[tuple[Any, ...], Sight] = {}
+        self._visibilities: dict[tuple[Any, ...], Visibility] = {}
 
     def _rules(self) -> Any:
-        if time.monotonic() - self._loaded > RELOAD_SECONDS:  # an edited policy.yaml serves without a restart
+        """The rules, reloaded if policy.yaml has changed, so that an edit needs no restart. It empties the caches."""
+        if time.monotonic() - self._loaded > RELOAD_SECONDS:
             self._enforcer.load_rules()
             self._loaded = time.monotonic()
-            self._looks.clear()
+            self._dependencies.clear()
             self._decisions.clear()
-            self._sights.clear()
+            self._visibilities.clear()
         return self._enforcer.rules
 
-    # --- questions ------------------------------------------------------------------------------------------------
+    # --- single decisions -----------------------------------------------------------------------------------------
 
     def allows(self, context: Context, rule: str, target: Row) -> bool:
-        """Whether the rule allows it. Same caller, rule and attributes looked at: same answer, so it is kept."""
+        """Whether the rule allows it. Decisions are cached by caller, rule and the attributes that the rule depends on."""
         known = self._rules()
         if rule not in known:
             rule = "default"
-        looks = self._look((rule,))
-        if looks.whole:
-            return self._ask_others(context, rule, target)
-        signature = (context.identity, rule, *(target.get(key) for key in looks.keys))
+        dependencies = self._depends((rule,))
+        if dependencies.whole:
+            return self._evaluate_extension(context, rule, target)
+        signature = (context.identity, rule, *(target.get(key) for key in dependencies.keys))
         try:
             if signature in self._decisions:
                 return self._decisions[signature]
-        except TypeError:  # a rule that looks at a list: not worth keeping
-            return self._ask(context, rule, target)
-        decision = self._ask(context, rule, target)
-        if len(self._decisions) > MOST_DECISIONS:
+        except TypeError:  # the rule depends on a list, which is not hashable: not cached
+            return self._evaluate(context, rule, target)
+        decision = self._evaluate(context, rule, target)
+        # A bound on memory. Emptied as a whole, because an LRU would cost every lookup.
+        if len(self._decisions) > MAX_DECISIONS:
             self._decisions.clear()
         self._decisions[signature] = decision
         return decision
 
-    def _ask(self, context: Context, rule: str, target: Row) -> bool:
-        # A check of another package may want to know the rule's name, or may not take it: oslo.policy looks.
+    def _evaluate(self, context: Context, rule: str, target: Row) -> bool:
+        # Through oslo.policy's helper: a check of another package may or may not take the rule's name.
         check = self._enforcer.rules[rule]
         return bool(_checks._check(check, target, context.credentials, self._enforcer, rule))
 
-    def _ask_others(self, context: Context, rule: str, target: Row) -> bool:
-        """A server that cannot be asked has not allowed it."""
+    def _evaluate_extension(self, context: Context, rule: str, target: Row) -> bool:
+        """A check that fails, because its server does not answer for example, is a refusal."""
         try:
-            return self._ask(context, rule, _decoded(target))
+            return self._evaluate(context, rule, _decoded(target))
         except Exception:
-            LOG.exception("policy rule %s could not be asked, and is taken for a refusal", rule)
+            LOG.exception("policy rule %s could not be evaluated: access is refused", rule)
             return False
 
     def is_admin(self, credentials: Mapping[str, Any]) -> bool:
@@ -136,7 +140,7 @@ class Authorizer:
     def require_attributes(
         self, context: Context, action: str, resource: Resource, given: Iterable[str], target: Row
     ) -> None:
-        """Refuse attributes that the caller may not set; parts of dictionaries may have rules of their own."""
+        """Refuse attributes that the caller may not set. Keys of a dictionary may have rules of their own."""
         for name in given:
             attribute = resource.by_name[name]
             if not attribute.guarded or (action == "create" and target.get(name) == attribute.default):
@@ -152,95 +156,89 @@ class Authorizer:
 
     # --- lists ----------------------------------------------------------------------------------------------------
 
-    def sight(self, context: Context, resource: Resource, rule: str | None = None) -> Sight:
+    def visibility(self, context: Context, resource: Resource, rule: str | None = None) -> Visibility:
         row_rule = rule or f"get_{resource.name}"
-        self._rules()  # forgets what is kept when the rules have changed
+        self._rules()  # empties the caches if the rules have changed
         key = (context.identity, resource.name, row_rule)
-        if key not in self._sights:
-            if len(self._sights) > MOST_SIGHTS:
-                self._sights.clear()
-            self._sights[key] = self._new_sight(context, resource, row_rule)
-        return self._sights[key]
+        if key not in self._visibilities:
+            if len(self._visibilities) > MAX_VISIBILITIES:
+                self._visibilities.clear()
+            self._visibilities[key] = self._new_visibility(context, resource, row_rule)
+        return self._visibilities[key]
 
-    def _new_sight(self, context: Context, resource: Resource, row_rule: str) -> Sight:
-        guarded = {
-            name: f"get_{resource.name}:{name}"
-            for name in resource.visible
-            if self.has_rule(f"get_{resource.name}:{name}")
-        }
-        row_settled = self._allows_all(context, row_rule)
-        # Where each row has to be asked for, an administrator is asked about all rows and others about their own.
-        all_rows = row_settled or (context.is_admin and not self._look((row_rule,)).settled_without)
-        guarded = {name: r for name, r in guarded.items() if not self._allows_all(context, r)}
-        if row_settled and not guarded:
-            return Sight(True, True, (), frozenset(), frozenset(), lambda row: frozenset())
-        looks = self._look((row_rule, *guarded.values()))
-        needs = tuple(dict.fromkeys([*looks.keys, *resource.visible, *POLICY_NAMES])) if looks.whole else looks.keys
-        known: dict[tuple[Any, ...], frozenset[str] | None] = {}
+    def _new_visibility(self, context: Context, resource: Resource, row_rule: str) -> Visibility:
+        every_row = self._allows_all(context, row_rule)
+        # If the rule must be evaluated per row, an administrator's list reads all rows, that of others their own.
+        all_rows = every_row or (context.is_admin and not self._depends((row_rule,)).monotonic)
+        named = {name: f"get_{resource.name}:{name}" for name in resource.visible}
+        guarded = {n: r for n, r in named.items() if self.has_rule(r) and not self._allows_all(context, r)}
+        if every_row and not guarded:
+            return Visibility(True, True, (), frozenset(), frozenset(), lambda row: frozenset())
+        dependencies = self._depends((row_rule, *guarded.values()))
+        needs = dependencies.keys
+        if dependencies.whole:
+            needs = tuple(dict.fromkeys([*needs, *resource.visible, *RELATED_ATTRIBUTES]))
+        cache: dict[tuple[Any, ...], frozenset[str] | None] = {}
 
-        def asked(target: Row) -> frozenset[str] | None:
-            if not row_settled and not self.allows(context, row_rule, target):
+        def evaluate(target: Row) -> frozenset[str] | None:
+            if not every_row and not self.allows(context, row_rule, target):
                 return None
             return frozenset(name for name, rule in guarded.items() if not self.allows(context, rule, target))
 
         def hidden(row: Row) -> frozenset[str] | None:
-            if looks.whole:
-                return asked(row)
+            if dependencies.whole:
+                return evaluate(row)
             signature = tuple(row.get(key) for key in needs)
             try:
-                new = signature not in known
-            except TypeError:  # a rule that looks at a list: not worth keeping
-                return asked(row)
+                new = signature not in cache
+            except TypeError:  # a rule depends on a list, which is not hashable: not cached
+                return evaluate(row)
             if new:
-                if len(known) > MOST_DECISIONS:
-                    known.clear()
-                known[signature] = asked({k: v for k, v in zip(needs, signature, strict=True) if v is not None})
-            return known[signature]
+                if len(cache) > MAX_DECISIONS:
+                    cache.clear()
+                cache[signature] = evaluate({k: v for k, v in zip(needs, signature, strict=True) if v is not None})
+            return cache[signature]
 
-        never = frozenset(name for name, rule in guarded.items() if self._look((rule,)) == _NOTHING)
-        return Sight(all_rows, False, needs, never, frozenset(guarded) - never, hidden)
+        never = frozenset(name for name, rule in guarded.items() if self._depends((rule,)) == Dependencies())
+        return Visibility(all_rows, False, needs, never, frozenset(guarded) - never, hidden)
 
     def _allows_all(self, context: Context, rule: str) -> bool:
-        """Whether the rule allows it for every object there is."""
-        return self._look((rule,)).settled_without and self.allows(context, rule, {})
+        """Whether the rule allows it for every possible object."""
+        return self._depends((rule,)).monotonic and self.allows(context, rule, {})
 
-    def _look(self, names: tuple[str, ...]) -> Looks:
-        """What these rules look at."""
-        if names not in self._looks:
-            looks = [self._walk(self._rules().get(rule, self._rules()["default"]), ()) for rule in names]
-            self._looks[names] = _joined(looks)
-        return self._looks[names]
+    def _depends(self, names: tuple[str, ...]) -> Dependencies:
+        """What these rules depend on."""
+        if names not in self._dependencies:
+            known = self._rules()
+            self._dependencies[names] = _union(self._walk(known.get(rule, known["default"]), ()) for rule in names)
+        return self._dependencies[names]
 
-    def _walk(self, check: Any, within: tuple[str, ...]) -> Looks:
-        """What a check looks at; `within` are the rules that it is part of."""
+    def _walk(self, check: Any, within: tuple[str, ...]) -> Dependencies:
+        """What a check depends on; `within` are the rules that it is part of, so that a cycle ends."""
         kind = type(check)
         if kind is FieldCheck:
             of_network = [f"network:{check.field}"] if check.resource == "networks" else []
-            return Looks((check.field, *of_network), whole=False, negated=False)
+            return Dependencies((check.field, *of_network))
         if kind in (_checks.AndCheck, _checks.OrCheck):
-            return _joined([self._walk(inner, within) for inner in check.rules])
+            return _union(self._walk(inner, within) for inner in check.rules)
         if kind is _checks.NotCheck:
             inner = self._walk(check.rule, within)
             return replace(inner, negated=inner.negated or bool(inner.keys) or inner.whole)
         if kind is _checks.RuleCheck:
             if check.match in within or check.match not in self._rules():
-                return _NOTHING
+                return Dependencies()
             return self._walk(self._rules()[check.match], (*within, check.match))
         if kind in _PLAIN:
-            match = getattr(check, "match", "")
-            return Looks(tuple(_PARAMETER.findall(match)), whole=False, negated=False)
-        return Looks((), whole=True, negated=False)
+            return Dependencies(tuple(_PARAMETER.findall(getattr(check, "match", ""))))
+        return Dependencies(whole=True)
 
 
-_NOTHING = Looks((), whole=False, negated=False)
-
-
-def _joined(looks: Iterable[Looks]) -> Looks:
-    every = list(looks)
+def _union(parts: Iterable[Dependencies]) -> Dependencies:
+    every = list(parts)
     keys = sorted({key for one in every for key in one.keys})
-    return Looks(tuple(keys), any(one.whole for one in every), any(one.negated for one in every))
+    return Dependencies(tuple(keys), any(one.whole for one in every), any(one.negated for one in every))
 
 
 def _decoded(target: Row) -> dict[str, Any]:
-    """The object with plain values, for a check that reads all of it: what goes to clients as JSON text is parsed."""
+    """The object with its JSON columns decoded, for a check that reads all of it."""
     return {name: msgspec.json.decode(v) if isinstance(v, msgspec.Raw) else v for name, v in target.items()}

@@ -1,13 +1,12 @@
-"""The quota API: what each project may have, what it has, and an administrator's say in it.
+"""The quota API: limits and usage of projects.
 
-    GET /v2.0/quotas                 the projects with limits of their own
-    GET /v2.0/quotas/{key}           a project's limits        PUT     set some of them; -1 is no limit
-    GET …/{key}/default              those of the server       DELETE  back to the server's
-    GET …/{key}/details              with what is used         GET     /v2.0/quotas/project, /tenant: who asks
+    GET /v2.0/quotas                 projects with limits of their own
+    GET /v2.0/quotas/{key}           a project's limits        PUT     set some of them; -1 is unlimited
+    GET …/{key}/default              the default limits        DELETE  reset to the default limits
+    GET …/{key}/details              limits and usage          GET     /v2.0/quotas/project, /tenant: the caller's project
 
-What is used is read from the counters that writes under a limit keep (`db/transaction.py`), or counted where there is
-none. `recount` sets the counters by counting the
-objects themselves, should a counter ever be wrong.
+Usage is read from the counters (`db/transaction.py`); if a resource has none, its objects are counted. `recount` repairs
+the counters.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ LIMIT = Integer(min=UNLIMITED)
 
 
 class QuotaPlugin:
-    resources = ()
     extensions = (
         Extension("quotas", "Quota management support", "Limits on what each project may have."),
         Extension("quota_details", "Quota details management support", "How much of its limits a project uses."),
@@ -74,7 +72,7 @@ class QuotaPlugin:
             Route("DELETE", member, allowed("delete_quota", self._delete)),
         ]
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def defaults(self) -> Object:
         return dict(self._quotas.defaults)
@@ -104,7 +102,7 @@ class QuotaPlugin:
         rows = connection.execute(sa.select(_q.resource, _q.limit).where(_q.project_id == project_id)).all()
         return {resource: limit for resource, limit in rows if resource in self._quotas.defaults}
 
-    # --- changes ------------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     def set_limits(self, project_id: str, limits: Mapping[str, int], *, force: bool = False) -> Object:
         def attempt() -> None:
@@ -114,7 +112,7 @@ class QuotaPlugin:
                 for name, limit in limits.items():
                     if limit != UNLIMITED and used.get(name, 0) > limit:
                         raise errors.HTTPBadRequest(
-                            f"The project has {used[name]} of {name} already: a limit of {limit} needs 'force'."
+                            f"The project already has {used[name]} of {name}: a limit of {limit} needs 'force'."
                         )
             with self._db.transaction() as tx:
                 for name, limit in limits.items():
@@ -138,7 +136,7 @@ class QuotaPlugin:
             raise errors.HTTPBadRequest("The body has no 'quota'.")
         wanted = dict(wanted)
         force = parse_attribute("force", Bool(), wanted.pop("force", False))
-        wanted.pop("check_limit", None)  # limits are checked without being asked to
+        wanted.pop("check_limit", None)  # accepted for clients; limits are always checked
         unknown = sorted(set(wanted) - set(self._quotas.defaults))
         if unknown:
             raise errors.HTTPBadRequest(f"There is no quota for {', '.join(map(repr, unknown))}.")
@@ -155,7 +153,7 @@ def _usage(connection: Connection, project_id: str) -> dict[str, int]:
     rows = connection.execute(sa.select(_u.resource, _u.used).where(_u.project_id == project_id)).all()
     used = {row.resource: int(row.used) for row in rows}
     for name, table in t.COUNTED.items():
-        if name not in used:  # it has no limit yet, or was never used under it
+        if name not in used:  # no counter: unlimited, or not used under a limit yet
             count = sa.select(sa.func.count()).select_from(table).where(table.c.project_id == project_id)
             used[name] = connection.execute(count).scalar_one()
     return used
@@ -163,6 +161,7 @@ def _usage(connection: Connection, project_id: str) -> dict[str, int]:
 
 def _write_limit(tx: Transaction, project_id: str, resource: str, limit: int) -> None:
     known = sa.update(t.quotas).where(_q.project_id == project_id, _q.resource == resource).values(limit=limit)
+    # Two administrators who insert at once: one fails on the primary key and retries with the update.
     if not tx.execute(known).rowcount:
         tx.execute(sa.insert(t.quotas).values(project_id=project_id, resource=resource, limit=limit))
 
@@ -184,11 +183,11 @@ class Correction(NamedTuple):
 
 
 def recount(db: Database, counted: Mapping[str, sa.FromClause] = t.COUNTED) -> list[Correction]:
-    """Set every counter that there is to the number of objects that there are; gives those that were wrong.
+    """Set every existing counter to the number of objects; returns the corrected ones.
 
-    The server may go on meanwhile. The counters are locked first and the objects counted then, so whoever is not yet
-    counted waits with raising its counter, and raises the right one. A project that has no counter is counted by its
-    first use under a limit.
+    The server may run meanwhile: the counters are locked before the objects are counted, so a writer whose object is not
+    counted waits and then increments the correct counter. A project without a counter is counted by its first use under a
+    limit.
     """
 
     def attempt() -> list[Correction]:

@@ -1,8 +1,8 @@
-"""How much a project may have: limits from the configuration or set for the project, usage counted as it changes.
+"""Limits of projects, from the configuration or set for the project.
 
-The counter of a project's resource is raised by a conditional update in the transaction that makes the object (see
-`db/transaction.py`), so no number of writers can pass the limit together. What is asked here beforehand only gives the
-refusal its place in the order of a request.
+A limit is enforced by a conditional update of the counter in the transaction that creates the object
+(`db/transaction.py`), so concurrent writers cannot exceed it. The check here comes before that only because clients
+expect a quota error before a policy error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED
-from neutrino.server.just import Just
+from neutrino.server.request_cache import RequestCache
 
 Object = dict[str, Any]
 
@@ -32,15 +32,15 @@ _LIMIT_AND_USE = sa.select(
 
 class Quotas:
     def __init__(self, db: Database, defaults: Mapping[str, int]) -> None:
-        """`defaults` names every resource that is counted."""
+        """`defaults` has every resource with a quota."""
         self._db = db
         self.defaults = dict(defaults)
-        self._asked: Just[int] = Just()
+        self._asked: RequestCache[int] = RequestCache()
 
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
-        """The limit to count under; UNCOUNTED where there is none and nothing is counted yet.
+        """The limit of a project; UNCOUNTED if it has none and no counter exists.
 
-        A request has usually just asked by `check`, in the same thread: then it is not asked again.
+        Not read again if the same request has called `check` in this thread.
         """
         known = self._asked.take((resource, project_id))
         return self._ask(connection, resource, project_id)[0] if known is None else known
@@ -51,7 +51,7 @@ class Quotas:
         return (UNCOUNTED if limit < 0 and used is None else limit), used or 0
 
     def check(self, resource: str, projects: Sequence[str]) -> None:
-        """Refuse what would pass a limit; one project for each object to be made."""
+        """Refuse a request that would exceed a limit; `projects` has the project of each new object."""
         for project_id, wanted in Counter(projects).items():
             with self._db.read() as connection:
                 limit, used = self._ask(connection, resource, project_id)

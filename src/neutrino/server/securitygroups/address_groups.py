@@ -1,7 +1,6 @@
-"""Address groups: CIDRs under a name, for the rules of security groups to refer to.
+"""Address groups: named lists of CIDRs that security group rules refer to.
 
-A group's revision counts its addresses' changes one by one, as clients of the API know it: a new group with two
-addresses is at revision 2.
+A group's revision counts each added or removed address, as in Neutron: a new group with two addresses is at revision 2.
 """
 
 from __future__ import annotations
@@ -15,58 +14,39 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP, MOST_ADDRESSES
+from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
-from neutrino.server.query import Query
+from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 KIND = "address_group"
 
 _c, _r = t.address_groups.c, t.security_group_rules.c
-VIEW = View(
-    t.address_groups,
-    columns=(
-        *("id", "name", "description", "project_id", "addresses"),
-        *("created_at", "updated_at", "revision_number"),
-    ),
-    computed={"shared": shared_with_viewer(_c.id)},
-    scope=sa.or_(t.address_groups.c.project_id == PROJECT, shared_with_viewer(t.address_groups.c.id)),
-    listed=among(t.address_groups, own_ids(t.address_groups), shared_ids()),
-)
+VIEW = shareable_view(t.address_groups, hidden=("tags",))
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
 
-class AddressGroups:
-    resources = (ADDRESS_GROUP,)
+class AddressGroups(ViewCollection):
     extensions = (
         Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),
         Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups that RBAC policies share."),
     )
 
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
-        self._db = db
+        self.collections = ((ADDRESS_GROUP, self),)
+        super().__init__(db, VIEW)
         self._quotas = quotas
         self._max_addresses = max_addresses
 
-    def get_address_groups(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return VIEW.many(connection, query, context.project_id)
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def get_address_group(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
-    def create_address_group(self, context: Context, values: Object) -> Object:
-        return self.create_address_group_bulk(context, [values])[0]
-
-    def create_address_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         def attempt() -> list[Object]:
             made = [_new_group(item) for item in items]
             for group in made:
@@ -83,14 +63,10 @@ class AddressGroups:
 
         return self._db.retrying(attempt)
 
-    def update_address_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            before = self._load(key, context, revision)
-            return self._change(before, values)
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        return self._db.retrying(lambda: self._change(self._load(key, context, revision), values))
 
-        return self._db.retrying(attempt)
-
-    def delete_address_group(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             before = self._load(key, context, revision)
             with self._db.read() as connection:
@@ -139,7 +115,7 @@ class AddressGroups:
 
     def _check_size(self, addresses: Sequence[str]) -> None:
         if len(addresses) > self._max_addresses:
-            reason = f"an address group may have {self._max_addresses} of them, not {len(addresses)}"
+            reason = f"an address group has at most {self._max_addresses}, not {len(addresses)}"
             raise errors.InvalidInput(f"Invalid input for addresses: {reason}.")
 
     def _with_addresses(self, before: Object, addresses: list[str], changes: int) -> Object:
@@ -156,18 +132,17 @@ class AddressGroups:
             found = VIEW.load(connection, key, context.project_id)
         if found is None:
             raise errors.AddressGroupNotFound(address_group_id=key)
-        if revision is not None and revision != found["revision_number"]:
-            raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
+        check_revision(found, revision)
         return found
 
 
 def parse_addresses(body: Any) -> list[str]:
-    """The addresses of an action's body as CIDRs, each once; a bare address is its own network."""
+    """The addresses of an action's body as CIDRs, each once; a single address is a network of its own."""
     addresses = body.get("addresses") if isinstance(body, dict) else None
     if not isinstance(addresses, list):
         raise errors.HTTPBadRequest("The body needs a list of CIDRs under 'addresses'.")
-    if len(addresses) > MOST_ADDRESSES:
-        raise errors.HTTPBadRequest(f"Invalid input for addresses: at most {MOST_ADDRESSES} are taken at once.")
+    if len(addresses) > MAX_ADDRESSES:
+        raise errors.HTTPBadRequest(f"Invalid input for addresses: at most {MAX_ADDRESSES} are accepted at once.")
     return list(dict.fromkeys(_parse_address(address) for address in addresses))
 
 

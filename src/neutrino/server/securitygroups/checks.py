@@ -1,8 +1,8 @@
-"""What makes a security-group rule valid, and when two rules are the same one.
+"""Validation of security group rules, and their uniqueness key. Pure.
 
-Pure: values in, a `Rule` or a refusal out. A rule's `identity` is its meaning in one text, which the database keeps
-unique within a group; names and numbers of a protocol, or an absent prefix and the one that holds every address, give
-the same text. A prefix with host bits is kept as it was written, and so is another rule than the one without them.
+A rule's `identity` is its meaning as text, which is unique within a group in the database: the name and the number of a
+protocol, or no prefix and the prefix of all addresses, give the same identity. A prefix with host bits is kept as written,
+so it is another rule than the one without them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from neutrino.server import errors
-from neutrino.server.api.resources.security_group import PROTOCOLS
+from neutrino.server.api.resources.common import PROTOCOLS
 
 IPV4, IPV6 = "IPv4", "IPv6"
 INGRESS, EGRESS = "ingress", "egress"
@@ -28,7 +28,7 @@ ALL_PORTS: Final = (1, 65535)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A valid rule, in the form in which it is kept and shown."""
+    """A valid rule, in the form in which it is stored and shown."""
 
     direction: str
     ethertype: str
@@ -63,7 +63,7 @@ class Rule:
 
 
 def check_rule(values: Mapping[str, Any]) -> Rule:
-    """The rule that these values (already of the right types) describe; a refusal if they contradict each other."""
+    """The rule of these values, which have the right types already; an error if they contradict each other."""
     ethertype, prefix = values["ethertype"], values["remote_ip_prefix"]
     protocol = shown_protocol(values["protocol"], ethertype)
     ports = values["port_range_min"], values["port_range_max"]
@@ -84,7 +84,7 @@ def protocol_number(protocol: str) -> int:
 
 
 def shown_protocol(protocol: str | None, ethertype: str) -> str | None:
-    """ICMP of an IPv6 rule is ICMPv6, by whichever of its names or numbers it was called."""
+    """The protocol as shown: ICMP of an IPv6 rule is ICMPv6, under whichever of its names or numbers it was given."""
     if ethertype != IPV6:
         return protocol
     if protocol in {"icmp", "icmpv6"}:
@@ -93,7 +93,7 @@ def shown_protocol(protocol: str | None, ethertype: str) -> str | None:
 
 
 def check_ports(protocol: str | None, low: int | None, high: int | None) -> None:
-    """Ports are for protocols that have them; for ICMP the two numbers are its type and code."""
+    """Refuse ports for protocols that have none; for ICMP the two numbers are its type and code."""
     if low is None and high is None:
         return
     if protocol is None:
@@ -131,7 +131,7 @@ def _network(ethertype: str, prefix: str | None) -> str | None:
 
 
 def check_bulk(items: Sequence[Mapping[str, Any]]) -> list[Rule]:
-    """The rules of one request: all for one group and one project, none of them twice."""
+    """The rules of one request, which must be for one group and one project."""
     if len({item["security_group_id"] for item in items}) > 1:
         raise errors.SecurityGroupNotSingleGroupRules()
     if len({item["project_id"] for item in items}) > 1:
@@ -145,7 +145,7 @@ def refuse_repeated(rules: Sequence[Rule]) -> None:
 
 
 def first_rules(group_id: str, *, default: bool) -> list[Rule]:
-    """What a new group lets through: everything out; and, in a project's default group, its own members in."""
+    """The rules of a new group: all egress and, for a default group, ingress from its own members."""
     rules = [Rule(EGRESS, ethertype) for ethertype in (IPV4, IPV6)]
     if default:
         rules += [Rule(INGRESS, ethertype, remote_group_id=group_id) for ethertype in (IPV4, IPV6)]

@@ -1,8 +1,8 @@
-"""Security groups and their rules, for the API: what a port lets in and out, by group."""
+"""Security groups and their rules for the API."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,82 +13,92 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.securitygroups import default, rules, views
+from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.checks import first_rules
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 KIND = "security_group"
+DEFAULT = {"name": "default", "description": "Default security group", "stateful": True}
 
-_b = t.port_security_groups.c
+_b, _d = t.port_security_groups.c, t.default_security_groups.c
 _PORT_OF_GROUP = sa.select(_b.port_id).where(_b.security_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
+_DEFAULT = sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
 
 
-class SecurityGroups:
-    resources = (SECURITY_GROUP, SECURITY_GROUP_RULE)
+class SecurityGroups(ViewCollection):
     extensions = (
-        Extension("security-group", "security-group", "Groups of ports with rules for what they let in and out."),
+        Extension("security-group", "security-group", "Groups of ports with rules for their traffic."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
+        Extension("rbac-security-groups", "Add security_group type to network RBAC", "Groups can be shared."),
         Extension(
-            "rbac-security-groups",
-            "Add security_group type to network RBAC",
-            "Security groups that RBAC policies share.",
+            "security-groups-shared-filtering", "Security group filtering on the shared field", "Lists by shared."
         ),
         Extension(
-            "security-groups-shared-filtering",
-            "Security group filtering on the shared field",
-            "Security groups listed by being shared.",
-        ),
-        Extension(
-            "security-groups-name-restrictions", "Security group name restrictions", "No group is named as the default."
+            "security-groups-name-restrictions", "Security group name restrictions", "The name default is reserved."
         ),
         Extension(
             "security-groups-normalized-cidr",
             "Normalized CIDR field for security group rules",
-            "A rule's prefix without its host bits.",
+            "A rule's prefix without host bits.",
         ),
         Extension(
             "security-groups-remote-address-group",
             "Remote address group id field for security group rules",
-            "Rules for an address group.",
+            "Rules for the addresses of an address group.",
         ),
         Extension(
             "security-groups-rules-belongs-to-default-sg",
             "Security group rule belongs to the project's default security group",
-            "Whether a rule is of a default group.",
+            "Whether a rule belongs to a default group.",
         ),
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
-        self._db = db
+        super().__init__(db, views.GROUPS)
         self._quotas = quotas
+        self.rules = SecurityGroupRules(db, quotas, self._ensure_default_of_list)
+        self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
 
     def ensure_default(self, project_id: str) -> str:
-        """The id of the project's default group, which is made if it is not there yet."""
-        return default.ensure_default(self._db, project_id)
+        """The id of the project's default group, which is created on first use.
+
+        Of requests that create it at the same time, the primary key of `default_security_groups` lets one through; the
+        others retry and find it. It counts against the quota, but no quota prevents it.
+        """
+
+        def attempt() -> str:
+            with self._db.read() as connection:
+                found = connection.execute(_DEFAULT, {"project": project_id}).scalar()
+            if found is not None:
+                return str(found)
+            with self._db.transaction() as tx:
+                group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, default=True)
+                tx.insert(t.default_security_groups, [{"project_id": project_id, "security_group_id": group["id"]}])
+                tx.use(KIND, project_id, 1)
+                tx.use(rules.QUOTA, project_id, len(group[views.RULES_FIELD]))
+            return str(group["id"])
+
+        return self._db.retrying(attempt)
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
-    def get_security_groups(self, context: Context, query: Query) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default_of_list(context, query)
-        with self._db.read() as connection:
-            return views.list_groups(connection, query, context.project_id)
+        return super().index(context, query)
 
-    def get_security_group(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return views.show_group(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-    def create_security_group(self, context: Context, values: Object) -> Object:
-        return self.create_security_group_bulk(context, [values])[0]
-
-    def create_security_group_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         projects = sorted({item["project_id"] for item in items})
+        # As in Neutron, the first group of a project comes with its default group. In its own transaction, because it stays
+        # even if this request fails.
         for project in projects:
             self.ensure_default(project)
 
@@ -100,7 +110,7 @@ class SecurityGroups:
                     for resource in (KIND, rules.QUOTA)
                 }
             with self._db.transaction() as tx:
-                made = [_insert_group(tx, item) for item in items]
+                made = [_insert_group(tx, item, default=False) for item in items]
                 for group in made:
                     project = group["project_id"]
                     tx.use(KIND, project, 1, limits[KIND, project])
@@ -109,14 +119,14 @@ class SecurityGroups:
 
         return self._db.retrying(attempt)
 
-    def update_security_group(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context, revision, with_rules=True)
             if before["is_default"] and "name" in values:
                 raise errors.SecurityGroupCannotUpdateDefault()
             with self._db.transaction() as tx:
                 stamp = update_row(tx, t.security_groups, before, values)
-                # Asked as late as can be: a port that takes the group meanwhile was checked against its old kind.
+                # Checked after the update: a port that gets the group at the same time saw its old value.
                 if values.get("stateful", before["stateful"]) != before["stateful"]:
                     _refuse_if_in_use(tx.connection, key)
                 tx.record(KIND, key, stamp["revision_number"])
@@ -124,7 +134,7 @@ class SecurityGroups:
 
         return self._db.retrying(attempt)
 
-    def delete_security_group(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self._db.read() as connection:
                 _refuse_if_in_use(connection, key)
@@ -140,27 +150,47 @@ class SecurityGroups:
 
         self._db.retrying(attempt)
 
-    # --- rules ----------------------------------------------------------------------------------------------------
+    # --- their parts ----------------------------------------------------------------------------------------------
 
-    def get_security_group_rules(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default_of_list(context, query)
+    def _ensure_default_of_list(self, context: Context, query: Query) -> None:
+        """Create the default group of the listed project, if the caller may see it, so that the list contains it."""
+        asked = query.filters.get("project_id")
+        project = asked[0] if asked else context.project_id
+        if not project or len(project) > 255:  # a filter may be any text, which no project has as its id
+            return
+        if context.is_admin or project == context.project_id:
+            self.ensure_default(project)
+
+    def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
+        shown = views.GROUPS if with_rules else views.GROUPS.view
+        fields = (*shown.names, "is_default")
         with self._db.read() as connection:
-            return views.RULES.many(connection, query, context.project_id)
+            found = shown.show(connection, key, project=context.project_id, everyone=True, fields=fields)
+        if found is None:
+            raise errors.SecurityGroupNotFound(id=key)
+        check_revision(found, revision)
+        return found
 
-    def get_security_group_rule(
-        self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        with self._db.read() as connection:
-            return views.RULES.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
-    def create_security_group_rule(self, context: Context, values: Object) -> Object:
-        return self.create_security_group_rule_bulk(context, [values])[0]
+class SecurityGroupRules(ViewCollection):
+    def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
+        """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
+        super().__init__(db, views.RULES)
+        self._quotas = quotas
+        self._ensure_default = ensure_default
 
-    def create_security_group_rule_bulk(self, context: Context, items: Sequence[Object]) -> list[Object]:
+    def index(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default(context, query)
+        return super().index(context, query)
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         return rules.add_rules(self._db, self._quotas, context, items)
 
-    def update_security_group_rule(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        """A rule never changes: hosts and duplicates are told by it. Only what it already says can be said again."""
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        """A rule is immutable: its identity prevents duplicates. Only an update to its own values is accepted."""
         with self._db.read() as connection:
             rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
         if rule is None:
@@ -169,41 +199,20 @@ class SecurityGroups:
             raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
         return rule
 
-    def delete_security_group_rule(self, context: Context, key: str, revision: int | None) -> None:
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
         rules.remove_rule(self._db, key, revision)
 
-    def security_group_rule_target(self, context: Context, values: Object) -> Object:
-        """Whose the rule's group is: its owner decides over its rules."""
+    def target(self, context: Context, values: Object) -> Object:
+        """The owner of the rule's group, on whom the policy of its rules depends."""
         with self._db.read() as connection:
             owner = rules.owner_of_group(connection, values["security_group_id"])
         return {"security_group:project_id": owner}
 
-    # --- their parts ----------------------------------------------------------------------------------------------
 
-    def _ensure_default_of_list(self, context: Context, query: Query) -> None:
-        """A list shows the default group of the project it is about, if that project is the caller's to look into."""
-        asked = query.filters.get("project_id")
-        project = asked[0] if asked else context.project_id
-        if not project or len(project) > 255:  # a filter may be any text: what cannot be a project has no group
-            return
-        if context.is_admin or project == context.project_id:
-            self.ensure_default(project)
-
-    def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
-        fields = (*views.GROUPS.names, "is_default", *((views.RULES_FIELD,) if with_rules else ()))
-        with self._db.read() as connection:
-            found = views.show_group(connection, key, project=context.project_id, everyone=True, fields=fields)
-        if found is None:
-            raise errors.SecurityGroupNotFound(id=key)
-        if revision is not None and revision != found["revision_number"]:
-            raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
-        return found
-
-
-def _insert_group(tx: Transaction, values: Object) -> Object:
-    group = fresh({**values, "tenant_id": values["project_id"], "shared": False, "is_default": False})
+def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:
+    group = fresh({**values, "tenant_id": values["project_id"], "shared": False, "is_default": default})
     key, project = group["id"], group["project_id"]
-    pairs = [(rule, rules.rule_object(rule, key, project, None, False)) for rule in first_rules(key, default=False)]
+    pairs = [(rule, rules.rule_object(rule, key, project, None, default)) for rule in first_rules(key, default=default)]
     tx.execute(sa.insert(t.security_groups), as_row(t.security_groups, group))
     rules.insert_rules(tx, pairs)
     tx.record(KIND, key, group["revision_number"])

@@ -1,15 +1,16 @@
-"""Adding rules to a group and taking them away.
+"""Adding rules to a group and removing them.
 
-A rule's change is its group's change: the group's revision counts it and the change log names the group. The revision
-is raised by an increment, not by a condition on the one that was read, because rules added at the same time do not
-disturb each other; equal rules meet at the unique constraint. The group's row is changed before its rules', in every
-transaction, so that writers queue at it rather than deadlock behind it.
+A change of a rule is a change of its group: it increments the group's revision and is logged for the group. The revision is
+incremented without a condition on the one that was read, because rules added at the same time do not conflict; equal rules
+fail on the unique constraint. Every transaction updates the group's row before its rules, so that writers wait for each
+other instead of deadlocking.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,16 +20,15 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, fresh
+from neutrino.server.db.objects import as_row, check_revision, fresh
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
-from neutrino.server.securitygroups.usable import check_address_groups, check_security_groups
-from neutrino.server.securitygroups.views import MOST_PARAMETERS
+from neutrino.server.securitygroups.views import MAX_PARAMETERS, check_address_groups, check_security_groups
 
 Object = dict[str, Any]
-Pair = tuple[Rule, Object]  # a rule, and the object that the API shows for it
+Pair = tuple[Rule, Object]  # a rule, and its API object
 KIND, QUOTA = "security_group", "security_group_rule"
 
 _g, _r, _tags = t.security_groups.c, t.security_group_rules.c, t.tags.c
@@ -52,7 +52,7 @@ _UNTAG_TOUCHING = sa.delete(t.tags).where(_tags.object_id.in_(sa.select(_r.id).w
 _DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
 
 
-# --- for the API ------------------------------------------------------------------------------------------------------
+# --- the API ----------------------------------------------------------------------------------------------------------
 
 
 def owner_of_group(connection: Connection, group_id: str) -> str:
@@ -60,7 +60,7 @@ def owner_of_group(connection: Connection, group_id: str) -> str:
 
 
 def add_rules(db: Database, quotas: Quotas, context: Context, items: Sequence[Object]) -> list[Object]:
-    """All of these rules, or none."""
+    """Add all of these rules, or none."""
     rules = check_bulk(items)
     group_id, project_id = items[0]["security_group_id"], items[0]["project_id"]
 
@@ -91,8 +91,7 @@ def remove_rule(db: Database, rule_id: str, revision: int | None) -> None:
         if found is None:
             raise errors.SecurityGroupRuleNotFound(id=rule_id)
         group_id, project_id, current = found
-        if revision is not None and revision != current:
-            raise errors.RevisionNumberConstraintFailed(expected=revision, current=current)
+        check_revision({"revision_number": current}, revision)
         with db.transaction() as tx:
             raise_revision(tx, group_id)
             if tx.execute(_DELETE, {"key": rule_id}).rowcount != 1:
@@ -113,15 +112,7 @@ def rule_object(rule: Rule, group_id: str, project_id: str, description: str | N
             "project_id": project_id,
             "tenant_id": project_id,
             "security_group_id": group_id,
-            "direction": rule.direction,
-            "ethertype": rule.ethertype,
-            "protocol": rule.protocol,
-            "port_range_min": rule.port_range_min,
-            "port_range_max": rule.port_range_max,
-            "remote_ip_prefix": rule.remote_ip_prefix,
-            "normalized_cidr": rule.normalized_cidr,
-            "remote_group_id": rule.remote_group_id,
-            "remote_address_group_id": rule.remote_address_group_id,
+            **asdict(rule),
             "belongs_to_default_sg": in_default,
             "description": description,
         },
@@ -135,25 +126,26 @@ def insert_rules(tx: Transaction, pairs: Iterable[Pair]) -> None:
 
 
 def raise_revision(tx: Transaction, group_id: str) -> None:
-    """The group counts a change of its rules as its own, and hosts hear of it."""
+    """Increment the group's revision for a change of its rules, and log it for the hosts."""
     if tx.execute(_RAISE_REVISION, {"key": group_id, "at": now()}).rowcount != 1:
         raise Stale
     tx.record(KIND, group_id, tx.execute(_REVISION, {"key": group_id}).scalar_one())
 
 
 def remove_rules_touching(tx: Transaction, group_id: str) -> None:
-    """The group goes: with it its rules, and those of other groups that let its members through."""
+    """Delete the rules of a group that is deleted, and those of other groups that refer to it."""
     touching = tx.execute(_TOUCHING, {"key": group_id}).all()
     for other in sorted({row.security_group_id for row in touching} - {group_id}):
         raise_revision(tx, other)
     tx.execute(_UNTAG_TOUCHING, {"key": group_id})
+    # A rule was added since: its quota and its group's revision would be missed.
     if tx.execute(_DELETE_TOUCHING, {"key": group_id}).rowcount != len(touching):
         raise Stale
     for project_id, count in Counter(row.project_id for row in touching).items():
         tx.use(QUOTA, project_id, -count)
 
 
-# --- what has to hold -------------------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def _find_group(connection: Connection, group_id: str) -> tuple[str, bool]:
@@ -172,8 +164,8 @@ def _check_remotes(connection: Connection, context: Context, rules: Sequence[Rul
 
 def _refuse_existing(connection: Connection, group_id: str, rules: Sequence[Rule]) -> None:
     identities = [rule.identity for rule in rules]
-    for start in range(0, len(identities), MOST_PARAMETERS):
-        some = identities[start : start + MOST_PARAMETERS]
+    for start in range(0, len(identities), MAX_PARAMETERS):
+        some = identities[start : start + MAX_PARAMETERS]
         found = connection.execute(_EQUAL, {"key": group_id, "identities": some}).first()
         if found is not None:
             raise errors.SecurityGroupRuleExists(rule_id=found[0])

@@ -1,37 +1,29 @@
-"""How security groups and their rules are read: a list of groups with all their rules is two queries."""
+"""Reading security groups and rules: the views of the API, and which groups a project may refer to.
+
+A list of groups with all their rules is two queries. A project may refer to its own groups and to those shared with it, an
+administrator to any.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.server import errors
+from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import PROJECT, View, among, own_ids, shared_ids, shared_with_viewer
+from neutrino.server.db.view import PROJECT, Added, ComposedView, View, shareable_view, shared_with_viewer, viewed_by
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
 RULES_FIELD = "security_group_rules"
-MOST_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
+MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 
 _g, _r = t.security_groups.c, t.security_group_rules.c
-
-
-GROUPS = View(
-    t.security_groups,
-    columns=(
-        *("id", "name", "project_id", "stateful", "is_default", "description"),
-        *("created_at", "updated_at", "revision_number", "tags"),
-    ),
-    computed={"shared": shared_with_viewer(_g.id)},
-    scope=sa.or_(_g.project_id == PROJECT, shared_with_viewer(_g.id)),
-    listed=among(t.security_groups, own_ids(t.security_groups), shared_ids()),
-    hidden=("is_default",),
-)
 
 
 def _of_its_group(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
@@ -40,55 +32,84 @@ def _of_its_group(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 RULES = View(
     t.security_group_rules,
-    columns=(
-        *("id", "project_id", "security_group_id", "direction", "ethertype", "protocol"),
-        *("port_range_min", "port_range_max", "remote_ip_prefix", "normalized_cidr"),
-        *("remote_group_id", "remote_address_group_id", "description"),
-        *("created_at", "updated_at", "revision_number", "tags"),
-    ),
     computed={
         "belongs_to_default_sg": _of_its_group(_g.is_default),
         "security_group:project_id": _of_its_group(_g.project_id),
     },
-    # A rule is its group's, whichever project it counts against.
+    # A rule belongs to its group, whichever project's quota it counts against.
     scope=_r.security_group_id.in_(sa.select(_g.id).where(_g.project_id == PROJECT)),
-    hidden=("security_group:project_id",),
+    hidden=("security_group:project_id", "name", "identity"),
 )
 
 
-def list_groups(connection: Connection, query: Query, project: str | None) -> list[Object]:
-    fields, with_rules = _wanted(query.fields)
-    groups = GROUPS.many(connection, replace(query, fields=fields), project)
-    if with_rules:
-        _add_rules(connection, groups)
-    return groups
-
-
-def show_group(
-    connection: Connection, key: str, *, project: str | None, everyone: bool, fields: Sequence[str] | None = None
-) -> Object | None:
-    wanted, with_rules = _wanted(fields)
-    group = GROUPS.show(connection, key, project=project, everyone=everyone, fields=wanted)
-    if group is not None and with_rules:
-        _add_rules(connection, [group])
-    return group
-
-
-def _wanted(fields: Sequence[str] | None) -> tuple[tuple[str, ...] | None, bool]:
-    """The fields to read of a group (its id too, where its rules are wanted), and whether they are."""
-    if fields is None:
-        return None, True
-    if RULES_FIELD not in fields:
-        return tuple(fields), False
-    return tuple(dict.fromkeys([*fields, "id"])), True
-
-
-def _add_rules(connection: Connection, groups: Sequence[Object]) -> None:
+def _rules_of(connection: Connection, groups: Sequence[Object]) -> list[list[Object]]:
     by_group: dict[str, list[Object]] = defaultdict(list)
     keys = [group["id"] for group in groups]
-    for start in range(0, len(keys), MOST_PARAMETERS):
-        some = Query({"security_group_id": tuple(keys[start : start + MOST_PARAMETERS])}, everyone=True)
+    for start in range(0, len(keys), MAX_PARAMETERS):
+        some = Query({"security_group_id": tuple(keys[start : start + MAX_PARAMETERS])}, everyone=True)
         for rule in RULES.many(connection, some, ""):
             by_group[rule["security_group_id"]].append(rule)
-    for group in groups:
-        group[RULES_FIELD] = by_group[group["id"]]
+    return [by_group[key] for key in keys]
+
+
+GROUPS = ComposedView(
+    shareable_view(t.security_groups, hidden=("is_default",)), {RULES_FIELD: Added(("id",), _rules_of)}
+)
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+_IDS = sa.bindparam("ids", expanding=True, type_=sa.String)
+
+
+def _of_ids(table: sa.Table, *columns: sa.Column[Any]) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Two queries by ids: for all groups, and for those that a project may refer to."""
+    everything = sa.select(table.c.id, *columns).where(table.c.id.in_(_IDS))
+    return everything, everything.where(sa.or_(table.c.project_id == PROJECT, shared_with_viewer(table.c.id)))
+
+
+_GROUPS, _GROUPS_OF_PROJECT = _of_ids(t.security_groups, t.security_groups.c.stateful)
+_ADDRESSES, _ADDRESSES_OF_PROJECT = _of_ids(t.address_groups)
+
+
+def check_usable(
+    connection: Connection, context: Context, group_ids: Iterable[str], project_id: str | None = None
+) -> None:
+    """Refuse groups that a port of the project (by default the caller's) may not have, or not together."""
+    stateful = check_security_groups(connection, context, group_ids, project_id)
+    if len(set(stateful.values())) > 1:
+        raise errors.SecurityGroupConflict(reason="stateful and stateless security groups cannot be on one port")
+
+
+def check_security_groups(
+    connection: Connection, context: Context, group_ids: Iterable[str], project_id: str | None = None
+) -> dict[str, bool]:
+    """Refuse groups that the project may not refer to; returns whether each one is stateful."""
+    wanted = set(group_ids)
+    if not wanted:
+        return {}
+    statement = _GROUPS if context.is_admin else _GROUPS_OF_PROJECT
+    found = connection.execute(statement, _parameters(context, wanted, project_id))
+    stateful = {row[0]: bool(row[1]) for row in found}
+    missing = wanted - stateful.keys()
+    if missing:
+        raise errors.SecurityGroupNotFound(id=", ".join(sorted(missing)))
+    return stateful
+
+
+def check_address_groups(
+    connection: Connection, context: Context, group_ids: Iterable[str], project_id: str | None = None
+) -> None:
+    """Refuse address groups that the project may not refer to."""
+    wanted = set(group_ids)
+    if not wanted:
+        return
+    statement = _ADDRESSES if context.is_admin else _ADDRESSES_OF_PROJECT
+    found = connection.execute(statement, _parameters(context, wanted, project_id)).scalars()
+    missing = wanted - set(found)
+    if missing:
+        raise errors.AddressGroupNotFound(address_group_id=", ".join(sorted(missing)))
+
+
+def _parameters(context: Context, ids: set[str], project_id: str | None) -> dict[str, Any]:
+    return {"ids": list(ids), **viewed_by(context.project_id if project_id is None else project_id)}

@@ -1,1 +1,1 @@
-"""Renderers: each turns one kind of desired thing into flows, and knows nothing of what is on the bridge."""
+"""The built-in extensions: each renders one feature's flows from desired state, without seeing the actual state."""

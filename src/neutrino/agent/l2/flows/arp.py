@@ -1,32 +1,69 @@
-"""Answers and lies about neighbours: spoofing checks on the way in, and the responder before tunnels.
+"""ARP and neighbour discovery: the spoofing guard of secured ports, and the responder on the tunnel bridge.
 
-A secured port's packet enters LOCAL_SWITCHING. ARP and neighbour advertisements go to ARP_SPOOFING, which lets pass what
-speaks of an address of the port under the MAC that goes with it; then all packets go to MAC_SPOOFING, which lets pass the
-port's MACs. What does not pass is dropped. Ports filtered here and hybrid ports are checked alike.
+A secured port's packet enters LOCAL_SWITCHING. ARP and neighbour advertisements go to ARP_SPOOFING, which passes those for
+an address of the port with the MAC that belongs to it; then all packets go to MAC_SPOOFING, which passes the port's MACs.
+Everything else is dropped. Ports that are filtered here and hybrid ports are checked alike.
 
-On the tunnel bridge an ARP request that asks for a known port is turned around: its own fields, swapped and filled with
-the answer, leave where it came in, and no other host sees it. A neighbour solicitation takes two passes through
-RESPONDER, as the switch lets a flow fill in the answer's option only if it matches an advertisement. Only the userspace
-datapath can do that (see `tunnel.answered_versions`): on the kernel's, the port that is asked for answers itself.
+On the tunnel bridge an ARP request for a known port of another host is turned into its reply, which leaves through the
+in_port; no other host sees the request. A neighbour solicitation takes two passes through RESPONDER, as the switch lets a
+flow set the advertisement's option only if the flow matches an advertisement. Only the userspace datapath can do that (see
+`answered_versions`): with the kernel's datapath, solicitations are flooded and the port itself answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from ipaddress import ip_address, ip_network
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import LocalPort
+from neutrino.agent.l2.desired import Desired, FlowOptions, LocalPort, Plugged
+from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner, port_owner
+from neutrino.agent.l2.flows.integration import MULTICAST
+from neutrino.agent.l2.flows.tunnel import tunnel_networks
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
 _ADVERTISEMENT = "icmp6,icmp_type=136"
 _SOLICITED_OVERRIDE = 0x60000000
+# By IP version: the match of a request for an address, and of a probe whether an address is free.
+_REQUESTS = {4: ("arp", "arp_spa=0.0.0.0"), 6: ("icmp6,icmp_type=135", "ipv6_src=::")}
 
 
-def render_spoofing(port: LocalPort) -> tuple[Flow, ...]:
-    if not port.secured:
+class SpoofingGuard(L2Extension):
+    name = "spoofing guard"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        for port in desired.ports:
+            if port.secured:
+                yield Unit(port_owner(port), (port.ruleless,), partial(_guard, desired.options, port))
+
+
+class Responder(L2Extension):
+    name = "arp responder"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        versions = answered_versions(desired.plugged, desired.options)
+        if not versions or not desired.plugged.patch_int:
+            return
+        bridge = desired.options.tunnel_bridge
+        yield Unit("bridge", versions, lambda: Contribution({bridge: _render_requests(versions)}))
+        for network, entries in tunnel_networks(desired):
+            inputs = network.vlan, entries, versions
+            yield Unit(network_owner(network), inputs, partial(_responses, bridge, *inputs))
+
+
+def answered_versions(plugged: Plugged, options: FlowOptions) -> tuple[int, ...]:
+    """The IP versions whose requests are answered on this host; others are flooded to all hosts of the network.
+
+    The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a flow.
+    """
+    if not (options.l2_population and options.arp_responder):
         return ()
+    return (4, 6) if plugged.features.nd_extension else (4,)
+
+
+def _guard(options: FlowOptions, port: LocalPort) -> Contribution:
     entry, arp, mac = pipeline.LOCAL_SWITCHING, pipeline.ARP_SPOOFING, pipeline.MAC_SPOOFING
     here = f"in_port={port.ofport}"
     flows = [
@@ -35,8 +72,8 @@ def render_spoofing(port: LocalPort) -> tuple[Flow, ...]:
         entry.flow(9, here, then=mac),
     ]
     for address in sorted(port.macs):
-        flows.append(mac.flow(2, f"{here},dl_src={address}", then=pipeline.TRANSIENT))
-        # A machine asks whether its address is taken before it has it.
+        flows.append(mac.flow(2, f"{here},dl_src={address}", then=options.after_spoofing))
+        # RFC 5227: a client probes for its address before it uses it.
         probe = f"arp,{here},arp_op=1,arp_spa=0.0.0.0,dl_src={address},arp_sha={address}"
         flows.append(arp.flow(2, probe, then=mac))
     for address, prefix in sorted(port.sources):
@@ -45,26 +82,35 @@ def render_spoofing(port: LocalPort) -> tuple[Flow, ...]:
         else:
             match = f"{_ADVERTISEMENT},{here},dl_src={address},nd_target={prefix}"
         flows.append(arp.flow(2, match, then=mac))
-    return tuple(flows)
+    return Contribution({options.integration_bridge: flows})
 
 
-def render_responses(vlan: int, entries: Iterable[state.Forwarding], versions: Collection[int]) -> tuple[Flow, ...]:
-    """Answers in the name of the ports of a network that are on other hosts, for addresses of these IP versions."""
+def _render_requests(versions: Iterable[int]) -> Iterator[Flow]:
+    for version in versions:
+        request, probe = _REQUESTS[version]
+        yield pipeline.PATCH.flow(2, f"{request},{MULTICAST}", then=pipeline.RESPONDER)
+        # A probe whether an address is free goes to all hosts: a stale entry here would answer that it is taken, when
+        # the address has just moved to the instance that probes for it.
+        yield pipeline.RESPONDER.flow(2, f"{request},{probe}", then=pipeline.FLOOD)
+
+
+def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], versions: Collection[int]) -> Contribution:
+    """Replies for the ports of a network that are on other hosts, for addresses of these IP versions."""
     flows: dict[tuple[int, int, str], Flow] = {}
     for entry in sorted(entries, key=lambda known: known.id):
         for address in entry.ip_addresses:
             if "/" in address:
-                continue  # a range has no one who answers for it
+                continue  # a prefix of an address pair: which host has which address is not known
             version = ip_address(address).version
             if version not in versions:
                 continue
-            made = _arp_answer if version == 4 else _neighbour_answer
+            made = _arp_reply if version == 4 else _advertisement
             for flow in made(vlan, address, entry.mac_address.lower()):
                 flows.setdefault(flow.key, flow)
-    return tuple(flows.values())
+    return Contribution({bridge: flows.values()})
 
 
-def _arp_answer(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:
+def _arp_reply(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:
     return (
         pipeline.RESPONDER.flow(
             1,
@@ -81,7 +127,7 @@ def _arp_answer(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:
     )
 
 
-def _neighbour_answer(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:
+def _advertisement(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:
     match = f"icmp6,dl_vlan={vlan},icmp_code=0,nd_target={address}"
     responder = pipeline.RESPONDER
     return (

@@ -1,101 +1,153 @@
-"""Distributed routers on the bridges: one router's MAC on every host, and never between them.
+"""Distributed routers on the bridges: a router's MAC is on every host, and never on the network between hosts.
 
-Leaving, on the tunnel bridge and on physical bridges: questions for a router's address, and packets to its MAC, go no
-further, as the router that is meant is here. What the router here has sent gets this host's own MAC as its source: other
-switches would see the router's in many places at once.
+A port of a distributed router has the same MAC and addresses on every host. Leaving, on the tunnel bridge and on physical
+bridges: requests for a router's address, and packets to its MAC, are dropped, as the router on this host is meant. Packets
+from the router here get this host's own DVR MAC as source: other switches would see the router's MAC in many places.
 
-Arriving, on the integration bridge: a packet from another host's MAC has been routed there. It gets the MAC of the
-receiver's gateway back, and goes on like any other. No MAC of a host is learned: it stands for many addresses.
+Arriving, on the integration bridge: a packet from another host's DVR MAC was routed there. It gets the MAC of the
+receiver's gateway back and goes on like any other. DVR MACs are not learned: each stands for many addresses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterator
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import LocalNetwork, Uplink
-from neutrino.agent.l2.distributed import Distributed, DistributedPort
-from neutrino.agent.l2.flows.integration import push_tag, tag
+from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, LocalNetwork, Plugged, Uplink
+from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit
+from neutrino.agent.l2.flows.integration import segment_match
 from neutrino.agent.l2.pipeline import Table
 from neutrino.dataplane.openflow.api import Flow
+from neutrino.model.link_local import link_local
 
-_UNTAGGED = "vlan_tci=0x0000/0x1fff"
+
+@dataclasses.dataclass(frozen=True, order=True)
+class RouterPort:
+    """A port of a distributed router that is plugged here."""
+
+    vlan: int
+    mac: str
+    addresses: tuple[str, ...]
 
 
-def render_integration(
-    here: Distributed, networks: Iterable[LocalNetwork], uplinks: Iterable[Uplink], patch_tun: int
-) -> tuple[Flow, ...]:
+@dataclasses.dataclass(frozen=True, order=True)
+class RoutedPort:
+    """A port here whose gateway is a distributed router."""
+
+    vlan: int
+    mac: str
+    gateway_mac: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Routing:
+    mac: str = ""  # this host's DVR MAC; empty until the server has sent it
+    other_macs: tuple[str, ...] = ()  # those of the other hosts
+    router_ports: tuple[RouterPort, ...] = ()
+    routed_ports: tuple[RoutedPort, ...] = ()
+
+
+class Dvr(L2Extension):
+    name = "dvr"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        if desired.options.distributed:
+            plugged = desired.plugged
+            routing = resolve_routing(desired)
+            inputs = routing, desired.networks, plugged.uplinks, plugged.patch_tun, plugged.patch_int
+            yield Unit("dvr", inputs, lambda: _render(routing, desired))
+
+
+def resolve_routing(desired: Desired) -> Routing:
+    """The distributed routers' ports here, and the ports that have one of them as gateway."""
+    host, macs = desired.options.host, desired.host_state.dvr_macs
+    here = [(port.vlan, desired.host_state.ports[port.id]) for port in desired.ports]
+    gateways: dict[tuple[int, str], str] = {}
+    found = []
+    for vlan, port in here:
+        if port.distributed:
+            mac = port.mac_address.lower()
+            addresses = (*(fixed.ip_address for fixed in port.fixed_ips), str(link_local(mac)))
+            found.append(RouterPort(vlan, mac, tuple(sorted(addresses))))
+            gateways |= {(vlan, fixed.subnet_id): mac for fixed in port.fixed_ips}
+    routed = {
+        (vlan, port.mac_address.lower()): gateways[vlan, fixed.subnet_id]
+        for vlan, port in here
+        if not port.distributed
+        for fixed in port.fixed_ips
+        if (vlan, fixed.subnet_id) in gateways
+    }
+    return Routing(
+        mac=macs[host].mac_address.lower() if host in macs else "",
+        other_macs=tuple(sorted(each.mac_address.lower() for name, each in macs.items() if name != host)),
+        router_ports=tuple(sorted(found)),
+        routed_ports=tuple(sorted(RoutedPort(vlan, mac, gateway) for (vlan, mac), gateway in routed.items())),
+    )
+
+
+def _render(routing: Routing, desired: Desired) -> Contribution:
+    networks, plugged, options = desired.networks, desired.plugged, desired.options
+    flows = {options.integration_bridge: [*_render_integration(routing, networks, plugged)]}
+    if plugged.patch_int:
+        vlans = frozenset(each.vlan for each in networks if each.key.network_type in TUNNEL_TYPES)
+        not_learned, to_integration = pipeline.DVR_NOT_LEARN, f"output:{plugged.patch_int}"
+        flows[options.tunnel_bridge] = [
+            *(not_learned.flow(1, f"dl_src={mac}", to_integration) for mac in routing.other_macs),
+            *_leaving(routing, vlans, "", pipeline.DVR_PROCESS, pipeline.PATCH),
+        ]
+    for uplink in plugged.uplinks:
+        vlans = frozenset(each.vlan for each in networks if each.uplink == uplink.integration_ofport)
+        flows[uplink.bridge] = [*_render_physical(routing, vlans, uplink)]
+    return Contribution(flows)
+
+
+def _render_integration(routing: Routing, networks: tuple[LocalNetwork, ...], plugged: Plugged) -> Iterator[Flow]:
     entry = pipeline.LOCAL_SWITCHING
-    flows: list[Flow] = []
-    for mac in here.others:
-        if patch_tun:
-            flows.append(entry.flow(5, f"in_port={patch_tun},dl_src={mac}", then=pipeline.DVR_TO_SRC_MAC))
-        for uplink in uplinks:
+    for mac in routing.other_macs:
+        if plugged.patch_tun:
+            yield entry.flow(5, f"in_port={plugged.patch_tun},dl_src={mac}", then=pipeline.DVR_TO_SRC_MAC)
+        for uplink in plugged.uplinks:
             match = f"in_port={uplink.integration_ofport},dl_src={mac}"
-            flows.append(entry.flow(5, match, then=pipeline.DVR_TO_SRC_MAC_PHYSICAL))
-    for each in here.neighbours:
-        flows.append(_given_back(pipeline.DVR_TO_SRC_MAC, f"dl_vlan={each.vlan}", each.mac, each.gateway_mac))
+            yield entry.flow(5, match, then=pipeline.DVR_TO_SRC_MAC_PHYSICAL)
+    for port in routing.routed_ports:
+        yield _restore_gateway(pipeline.DVR_TO_SRC_MAC, f"dl_vlan={port.vlan}", port)
     for network in networks:
-        flows += _from_physical(here, network)
-    return tuple(flows)
+        if network.key.network_type in ("vlan", "flat"):
+            table, (match, action) = pipeline.DVR_TO_SRC_MAC_PHYSICAL, segment_match(network)
+            yield table.flow(2, match, action, then=pipeline.TRANSIENT)
+            for port in routing.routed_ports:
+                if port.vlan == network.vlan:
+                    yield _restore_gateway(table, match, port, action)
 
 
-def _given_back(table: Table, match: str, mac: str, gateway_mac: str, *before: str) -> Flow:
-    source = f"set_field:{gateway_mac}->eth_src"
-    return table.flow(4, f"{match},dl_dst={mac}", *before, source, then=pipeline.TRANSIENT)
+def _restore_gateway(table: Table, match: str, port: RoutedPort, *before: str) -> Flow:
+    source = f"set_field:{port.gateway_mac}->eth_src"
+    return table.flow(4, f"{match},dl_dst={port.mac}", *before, source, then=pipeline.TRANSIENT)
 
 
-def _from_physical(here: Distributed, network: LocalNetwork) -> Iterator[Flow]:
-    """A segment to its local VLAN, as `integration.render_provisioning` does it for other packets."""
-    table = pipeline.DVR_TO_SRC_MAC_PHYSICAL
-    if network.key.network_type == "vlan":
-        match, step = f"in_port={network.uplink},dl_vlan={network.key.segmentation_id}", tag(network.vlan)
-    elif network.key.network_type == "flat":
-        match, step = f"in_port={network.uplink},{_UNTAGGED}", push_tag(network.vlan)
-    else:
-        return
-    yield table.flow(2, match, step, then=pipeline.TRANSIENT)
-    for each in here.neighbours:
-        if each.vlan == network.vlan:
-            yield _given_back(table, match, each.mac, each.gateway_mac, step)
+def _render_physical(routing: Routing, vlans: frozenset[int], uplink: Uplink) -> Iterator[Flow]:
+    patch, not_learned = f"in_port={uplink.physical_ofport}", pipeline.DVR_NOT_LEARN_PHYSICAL
+    yield pipeline.PHYSICAL_ENTRY.flow(3, patch, then=pipeline.DVR_PROCESS_PHYSICAL)
+    yield pipeline.PHYSICAL_ENTRY.flow(1, "", then=not_learned)
+    for mac in routing.other_macs:
+        yield not_learned.flow(2, f"dl_src={mac}", f"output:{uplink.physical_ofport}")
+    yield from _leaving(routing, vlans, f"{patch},", pipeline.DVR_PROCESS_PHYSICAL, pipeline.VLAN_TRANSLATION)
 
 
-def render_tunnel(here: Distributed, vlans: frozenset[int], patch_int: int) -> tuple[Flow, ...]:
-    not_learned = (
-        pipeline.DVR_NOT_LEARN.flow(1, f"dl_src={mac}", f"output:{patch_int}") for mac in here.others if patch_int
-    )
-    leaving = _leaving(here, vlans, "", pipeline.DVR_PROCESS, pipeline.PATCH)
-    return (*not_learned, *leaving)
-
-
-def render_physical(here: Distributed, vlans: frozenset[int], uplink: Uplink) -> tuple[Flow, ...]:
-    patch = f"in_port={uplink.physical_ofport}"
-    entry, process, not_learned = (
-        pipeline.PHYSICAL_ENTRY,
-        pipeline.DVR_PROCESS_PHYSICAL,
-        pipeline.DVR_NOT_LEARN_PHYSICAL,
-    )
-    return (
-        entry.flow(3, patch, then=process),
-        entry.flow(1, "", then=not_learned),
-        *(not_learned.flow(2, f"dl_src={mac}", f"output:{uplink.physical_ofport}") for mac in here.others),
-        *_leaving(here, vlans, f"{patch},", process, pipeline.VLAN_TRANSLATION),
-    )
-
-
-def _leaving(here: Distributed, vlans: frozenset[int], before: str, table: Table, onward: Table) -> Iterator[Flow]:
-    for port in here.ports:
+def _leaving(routing: Routing, vlans: frozenset[int], before: str, table: Table, onward: Table) -> Iterator[Flow]:
+    for port in routing.router_ports:
         if port.vlan in vlans:
             network = f"{before}dl_vlan={port.vlan}"
-            yield from (table.flow(3, f"{question},{network}{more}", "drop") for question, more in _questions(port))
+            yield from (table.flow(3, f"{request},{network}{more}", "drop") for request, more in _requests(port))
             yield table.flow(2, f"{network},dl_dst={port.mac}", "drop")
-            # Before the server has told this host's MAC, nothing is said under one that others have too.
-            actions = (f"set_field:{here.mac}->eth_src", table.goto(onward)) if here.mac else ("drop",)
+            # Until the server has sent this host's DVR MAC, drop: the router's own MAC must not be seen outside.
+            actions = (f"set_field:{routing.mac}->eth_src", table.goto(onward)) if routing.mac else ("drop",)
             yield table.flow(1, f"{network},dl_src={port.mac}", *actions)
 
 
-def _questions(port: DistributedPort) -> Iterator[tuple[str, str]]:
-    """By which a router's address is asked for or announced, and routers are: each host's own answers."""
+def _requests(port: RouterPort) -> Iterator[tuple[str, str]]:
+    """Requests for and announcements of a router's addresses, and its RAs: on each host its own router sends these."""
     for address in port.addresses:
         if ":" in address:
             yield "icmp6,icmp_type=135", f",nd_target={address}"

@@ -1,68 +1,93 @@
-"""The native firewall: security groups as flows, with the switch's own connection tracking.
+"""The native firewall: security groups as flows, with the switch's connection tracking.
 
-Out of a filtered port: BASE_EGRESS lets no instance play DHCP server or router, lets it ask for an address, and checks
-that the source address is the port's. RULES_EGRESS sees the packet twice. The first time it is untracked: neighbour
-discovery and DHCP requests pass, and so does what a stateless rule allows; everything else asks conntrack, in the zone
-of its network, and comes back tracked. Now replies and errors of living connections pass; packets in the direction
-in which a connection was opened, the first one and all later ones, must be allowed by a rule. ACCEPT_OR_INGRESS then looks
-whether the receiver is a filtered port here; if not, ACCEPTED_EGRESS commits a new connection.
+Out of a filtered port: BASE_EGRESS drops what only DHCP servers and routers may send, passes requests for an address, and
+checks that the source address is the port's. RULES_EGRESS sees a packet twice. The first time it is untracked: neighbour
+discovery and DHCP requests pass, and what a stateless rule allows; everything else goes through conntrack, in the zone of
+its network, and returns tracked. Then replies and errors of living connections pass; packets in the opening direction of a
+connection, the first one and all later ones, must be allowed by a rule. ACCEPT_OR_INGRESS checks whether the receiver is a
+filtered port here; if not, ACCEPTED_EGRESS commits a new connection.
 
-In fragments a flow sees no ports, so an answer of a DHCP server in two pieces would be a datagram like any other. Therefore
-BASE_EGRESS has conntrack put fragments together, looks how the whole would open a connection, and forgets the
-connection again: whatever comes after judges the packet as before.
+A flow sees no ports in fragments, so a DHCP server's reply in two fragments would pass as any datagram. Therefore
+BASE_EGRESS has conntrack reassemble fragments, checks how the whole packet would open a connection, and clears the
+connection state again, so that the packet is judged as before.
 
-Into a filtered port: BASE_INGRESS lets ARP, neighbour discovery and DHCP answers pass, RULES_INGRESS works like its
+Into a filtered port: BASE_INGRESS passes ARP, neighbour discovery and DHCP replies, RULES_INGRESS works like its
 counterpart, and ACCEPTED_INGRESS commits a new connection and delivers.
 
-As rules are asked for every packet of the opening direction, a rule's removal ends connections: the next such packet
-finds no rule, and marks the connection. Replies of a marked connection are dropped; a rule that allows it again takes the
-mark away. A connection on which only the answering side talks is found in conntrack and removed (see `invalidated`).
+As every packet of the opening direction needs a rule, removing a rule ends connections: the next such packet matches no
+rule and marks the connection; replies of a marked connection are dropped; a rule that allows it again clears the mark.
+Connections on which only the answering side sends are flushed from conntrack (see `connections`).
 
-Rules that name a group or an address group as remote are in `conjunctions`.
+Rules with a remote group or address group use conjunctive matches. A rule "TCP 80 from group G" on P ports, with N
+members in G, would be N × P flows. Instead, N flows match "the sender is in G", P flows "the receiver is this port and it
+is TCP 80", each with G's conjunction id, and one flow acts on packets that match both. The member flows are shared by all
+ports, rules and protocols: N + P × M flows for M rules in each direction. An address in two groups is one flow with both
+ids. Ids are derived from the groups' ids, so that a restart finds its own flows again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache, partial
 from ipaddress import ip_network
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import EffectiveRule, LocalPort
-from neutrino.agent.l2.flows.port_ranges import cover
+from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
+from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
-PLAIN, CONJUNCTION = 77, 70
+_PLAIN, _CONJUNCTION = 77, 70  # priorities
 _KEYWORD = {4: "ip", 6: "ipv6"}
-_ICMP, _ICMPV6, _TCP, _UDP, _SCTP = 1, 58, 6, 17, 132
-_WITH_PORTS = {_TCP: "tcp", _UDP: "udp", _SCTP: "sctp"}
+_WITH_PORTS = (TCP, UDP, SCTP)
+_PORT_BITS = 16
 
 # Multicast listener reports, router solicitation, neighbour solicitation and advertisement.
-_NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
+NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
 # The same, and what routers send: listener queries and router advertisements.
-_NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
+NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
+# The table of a direction's rules, and the next table of a packet that they allow.
+_RULES = {
+    "egress": (pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS),
+    "ingress": (pipeline.RULES_INGRESS, pipeline.ACCEPTED_INGRESS),
+}
 
 
-def _rules_table(direction: str) -> tuple[Table, Table]:
-    """The table of a direction's rules, and where it sends what they allow."""
-    if direction == "egress":
-        return pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS
-    return pipeline.RULES_INGRESS, pipeline.ACCEPTED_INGRESS
+class Firewall(L2Extension):
+    name = "firewall"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        bridge, permitted = desired.options.integration_bridge, desired.options.permitted_ethertypes
+        yield Unit("firewall", permitted, lambda: Contribution({bridge: render_base(permitted)}))
+        uses = frozenset(
+            (rule.direction, rule.family, rule.remote)
+            for port in desired.ports
+            if port.filtered
+            for rule in port.rules
+            if rule.remote is not None
+        )
+        numbers = stable_numbers(desired.remotes, 1, 0xFFFFFFFF)
+        members = uses, desired.remotes
+        yield Unit(REMOTES, members, lambda: Contribution({bridge: _render_members(*members, numbers)}))
+        for port in desired.ports:
+            if port.filtered:
+                used = {rule.remote: numbers[rule.remote] for rule in port.rules if rule.remote is not None}
+                yield Unit(port_owner(port), (port, used), partial(_port, bridge, port, used))
 
 
-def accept(direction: str, match: str) -> Flow:
-    """What a completed conjunction does."""
-    table, accepted = _rules_table(direction)
-    return table.flow(CONJUNCTION, match, then=accepted)
+REMOTES = "remotes"
+"""The owner of the member flows of all remote groups."""
 
 
-def rules_table(direction: str) -> Table:
-    return _rules_table(direction)[0]
+def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int]) -> Contribution:
+    """A filtered port's addresses and rules. `conjunctions` has the conjunction ids of the remotes."""
+    return Contribution({bridge: (*_render_sources(port), *_render_rules(port, conjunctions))})
 
 
 def render_base(permitted_ethertypes: Iterable[int] = ()) -> tuple[Flow, ...]:
-    """What holds for all filtered ports; their number changes nothing here."""
+    """The flows that all filtered ports share."""
     permitted = [f"dl_type={ether_type:#x}" for ether_type in sorted(permitted_ethertypes)]
     return (
         *_render_base_egress(permitted),
@@ -77,8 +102,8 @@ def render_base(permitted_ethertypes: Iterable[int] = ()) -> tuple[Flow, ...]:
 def _render_base_egress(permitted: list[str]) -> list[Flow]:
     base, rules, accepted = pipeline.BASE_EGRESS, pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS
     forbidden = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546", "icmp6,icmp_type=134")
-    # Before it has an address, a machine asks for one and whether it is free. ARP was checked in ARP_SPOOFING. One that
-    # arrives by live migration is announced by RARP, from which switches outside learn where its MAC is now.
+    # What an instance sends before it has an address: requests for one, and probes. ARP was checked in ARP_SPOOFING. QEMU
+    # announces an instance that arrived by live migration with RARP, so that switches outside learn its new place.
     unaddressed = (
         "arp",
         "dl_type=0x8035",
@@ -86,7 +111,7 @@ def _render_base_egress(permitted: list[str]) -> list[Flow]:
         *(f"icmp6,ipv6_src=::,icmp_type={kind}" for kind in (133, 135, 143)),
         *permitted,
     )
-    known = [f"icmp6,icmp_type={kind}" for kind in _NEIGHBOUR_OUT]
+    known = [f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_OUT]
     known += ["udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547"]
     return [
         *_render_fragments(),
@@ -97,11 +122,11 @@ def _render_base_egress(permitted: list[str]) -> list[Flow]:
 
 
 def _render_fragments() -> list[Flow]:
-    """Tracked packets are in BASE_EGRESS for this alone. Neighbour discovery in fragments is invalid to conntrack."""
+    """Fragments: the only packets that are tracked in BASE_EGRESS. Fragmented ND is invalid to conntrack, so dropped."""
     base = pipeline.BASE_EGRESS
     flows = [base.flow(97, "ct_state=+inv+trk", then=pipeline.DROPPED)]
     for family, server, client in (("ip", 67, 68), ("ipv6", 547, 546)):
-        udp = f"{family},ct_nw_proto={_UDP}"
+        udp = f"{family},ct_nw_proto={UDP}"
         answers = (
             f"{udp},ct_state=-rpl-inv+trk,ct_tp_src={server},ct_tp_dst={client}",
             f"{udp},ct_state=+rpl-inv+trk,ct_tp_src={client},ct_tp_dst={server}",
@@ -115,7 +140,7 @@ def _render_fragments() -> list[Flow]:
 
 def _render_base_ingress(permitted: list[str]) -> list[Flow]:
     base = pipeline.BASE_INGRESS
-    known = ["arp", *(f"icmp6,icmp_type={kind}" for kind in _NEIGHBOUR_IN), *permitted]
+    known = ["arp", *(f"icmp6,icmp_type={kind}" for kind in NEIGHBOUR_IN), *permitted]
     known += ["udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546"]
     return [
         *(base.flow(100, match, then=pipeline.ACCEPTED_INGRESS) for match in known),
@@ -124,8 +149,8 @@ def _render_base_ingress(permitted: list[str]) -> list[Flow]:
 
 
 def _render_connections(direction: str) -> list[Flow]:
-    """What becomes of packets by the state of their connection, before and after the rules are asked."""
-    rules, accepted = _rules_table(direction)
+    """Verdicts by connection state, before and after the rules."""
+    rules, accepted = _RULES[direction]
     mark = f"ct(commit,{ZONE},exec(set_field:{MARK_INVALID}->ct_mark))"
     flows = [rules.flow(100, "ct_state=+inv+trk", then=pipeline.DROPPED)]
     for answer in ("+rpl", "+rel"):
@@ -133,7 +158,7 @@ def _render_connections(direction: str) -> list[Flow]:
         flows.append(rules.flow(99, f"{state},ct_mark={MARK_INVALID}", then=pipeline.DROPPED))
         flows.append(rules.flow(98, f"{state},ct_mark=0", then=accepted))
     for family in _KEYWORD.values():
-        # No rule wanted it: a connection that one allowed before has lost that rule.
+        # Established and matched by no rule: the rule that had allowed the connection is gone.
         flows.append(rules.flow(40, f"{family},ct_state=+est+trk,ct_mark=0", mark, then=pipeline.DROPPED))
         tracked = (f"set_field:1->{REG_TRACKED}",) if direction == "egress" else ()
         flows.append(rules.flow(5, f"{family},ct_state=-trk", *tracked, rules.track(rules)))
@@ -147,16 +172,9 @@ def _render_commit(table: Table, onward: str) -> list[Flow]:
         flows.append(table.flow(90, f"{family},ct_state=+new-rel-rpl+trk", commit, onward))
         marked = f"{family},ct_state=+est-rel-rpl+trk,ct_mark={MARK_INVALID}"
         flows.append(table.flow(90, marked, unmark, onward))
-        # The receiver takes it without asking conntrack, but the sender waits for the reply.
+        # The receiver's stateless rule passes it untracked, but the sender's firewall must recognise the reply.
         flows.append(table.flow(80, f"{family},ct_state=-trk,{REG_TRACKED}=1", commit, onward))
     return flows
-
-
-def render_port(port: LocalPort, conjunctions: Mapping[str, int]) -> tuple[Flow, ...]:
-    """A filtered port: its addresses and its rules. `conjunctions` numbers the remotes."""
-    if not port.filtered:
-        return ()
-    return (*_render_sources(port), *_render_rules(port, conjunctions))
 
 
 def _render_sources(port: LocalPort) -> list[Flow]:
@@ -173,50 +191,81 @@ def _render_rules(port: LocalPort, conjunctions: Mapping[str, int]) -> list[Flow
     plain: set[Flow] = set()
     conjunctive: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for rule in port.rules:
-        table, accepted = _rules_table(rule.direction)
+        table, accepted = _RULES[rule.direction]
         for match in render_matches(rule):
             full = f"{match},{REG_PORT}={port.ofport},ct_state={'+' if rule.stateful else '-'}trk"
             if rule.remote is None:
-                plain.add(table.flow(PLAIN, full, then=accepted))
+                plain.add(table.flow(_PLAIN, full, then=accepted))
             else:
                 conjunctive[rule.direction, full].add(conjunctions[rule.remote])
     if not port.stateful:
-        # Another port's connections, which share the zone, are no reason to let its packets pass.
+        # Never track its packets: connections of other ports are in the same zone, and would let them pass as replies.
         untracked = f"{REG_PORT}={port.ofport},ct_state=-trk"
         tables = (pipeline.RULES_EGRESS, pipeline.RULES_INGRESS)
         plain |= {table.flow(6, untracked, then=pipeline.DROPPED) for table in tables}
-    # Two remotes with the same ports are one match with two memberships: a second flow would replace the first.
-    joined = [
-        rules_table(direction).flow(CONJUNCTION, match, *(f"conjunction({number},2/2)" for number in sorted(numbers)))
-        for (direction, match), numbers in conjunctive.items()
-    ]
-    return [*plain, *joined]
+    return [*plain, *_render_conjunctions(conjunctive, "2/2")]
 
 
 def render_matches(rule: EffectiveRule) -> list[str]:
-    """The matches of a rule, without its port; none if the switch cannot look at what the rule asks for."""
-    protocol = _ICMPV6 if rule.family == 6 and rule.protocol == _ICMP else rule.protocol
-    match = _KEYWORD[rule.family]
+    """The matches of a rule, without its port; none if the switch cannot match what the rule asks for."""
+    protocol, match = rule.ip_protocol, _KEYWORD[rule.family]
     if rule.prefix is not None:
         if ip_network(rule.prefix).version != rule.family:
             return []
-        match += f",{remote_field(rule.direction, rule.family)}={rule.prefix}"
+        match += f",{_remote_field(rule.direction, rule.family)}={rule.prefix}"
     if protocol is None:
         return [match]
     match += f",nw_proto={protocol}"
-    if protocol in (_ICMP, _ICMPV6):
+    if protocol in (ICMP, ICMPV6):
         match += f",icmp_type={rule.port_min}" if rule.port_min is not None else ""
         match += f",icmp_code={rule.port_max}" if rule.port_min is not None and rule.port_max is not None else ""
         return [match]
     if rule.port_min is None or rule.port_max is None:
         return [match]
     if protocol not in _WITH_PORTS:
-        return []  # ports of DCCP or UDP-Lite cannot be matched; to ignore them would allow more than was asked
-    return [f"{match},tp_dst={value:#x}/{mask:#x}" for value, mask in cover(rule.port_min, rule.port_max)]
+        return []  # ports of DCCP or UDP-Lite cannot be matched; a flow without them would allow too much
+    return [f"{match},tp_dst={value:#x}/{mask:#x}" for value, mask in cover_ports(rule.port_min, rule.port_max)]
 
 
-def remote_field(direction: str, family: int) -> str:
-    """Where the other side's address stands."""
+def _remote_field(direction: str, family: int) -> str:
+    """The field of the other side's address."""
     if family == 4:
         return "nw_src" if direction == "ingress" else "nw_dst"
     return "ipv6_src" if direction == "ingress" else "ipv6_dst"
+
+
+@lru_cache(maxsize=4096)
+def cover_ports(first: int, last: int) -> tuple[tuple[int, int], ...]:
+    """The fewest (value, mask) pairs that match exactly the ports from `first` to `last`."""
+    blocks = []
+    while first <= last:
+        # A block is aligned to its size: as large as its start allows, and not beyond the end.
+        size = (first & -first) or 1 << _PORT_BITS
+        while size > last - first + 1:
+            size >>= 1
+        blocks.append((first, (1 << _PORT_BITS) - size))
+        first += size
+    return tuple(blocks)
+
+
+def _render_members(
+    uses: Iterable[tuple[str, int, str]], remotes: Mapping[str, frozenset[str]], conjunctions: Mapping[str, int]
+) -> Iterator[Flow]:
+    """The members of remote groups. `uses`: the directions, families and remotes that rules of ports here have."""
+    members: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for direction, family, remote in uses:
+        number = conjunctions[remote]
+        table, accepted = _RULES[direction]
+        yield table.flow(_CONJUNCTION, f"conj_id={number}", then=accepted)
+        for address in remotes.get(remote, ()):
+            network = ip_network(address, strict=False)
+            if network.version == family:
+                members[direction, f"{_KEYWORD[family]},{_remote_field(direction, family)}={network}"].add(number)
+    yield from _render_conjunctions(members, "1/2")
+
+
+def _render_conjunctions(matches: Mapping[tuple[str, str], set[int]], dimension: str) -> Iterator[Flow]:
+    """One flow for each match, with all its conjunctions: a second flow of the same match would replace the first."""
+    for (direction, match), numbers in matches.items():
+        actions = (f"conjunction({number},{dimension})" for number in sorted(numbers))
+        yield _RULES[direction][0].flow(_CONJUNCTION, match, *actions)

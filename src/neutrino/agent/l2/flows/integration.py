@@ -1,203 +1,283 @@
-"""The integration bridge: ports to networks.
+"""Switching on the integration bridge and the physical networks' bridges: packets between ports, networks and segments.
 
-A packet from a port here enters LOCAL_SWITCHING, passes the spoofing tables if its port is secured (see `arp`), and in
-TRANSIENT gets its port and local VLAN into registers. A filtered port's packets then go through the egress firewall (see
-`firewall`), all others straight to ACCEPT_OR_INGRESS. There, a MAC that lives on a filtered port of this host sends the
-packet into that port's ingress firewall; anything else is accepted and, in ACCEPTED_EGRESS_NORMAL, goes to the one port
-that it can only be meant for: a port here, or the network's uplink. Of a broadcast or multicast, every port of the network
-here gets a copy, through its ingress firewall if it has one, and the uplink another.
+A packet from a port enters LOCAL_SWITCHING, passes the spoofing tables if the port is secured (see `arp`) and the
+extensions' tables, and in TRANSIENT gets its port and local VLAN into registers. A filtered port's packets then pass the
+egress firewall (see `firewall`), all others go to ACCEPT_OR_INGRESS. There, a MAC of a filtered port of this host sends the
+packet into that port's ingress firewall; anything else is accepted and, in ACCEPTED_EGRESS_NORMAL, goes to the only place
+it can be meant for: a port here, or the network's uplink. A broadcast or multicast is copied to every port of the network
+here, through its ingress firewall if it has one, and to the uplink.
 
-A packet from an uplink carries a tag. On a physical network that is the segment's, and LOCAL_SWITCHING puts the local
-VLAN in its place or drops the packet; from tunnels the local VLAN is there already. TRANSIENT finds the port by VLAN and
-MAC, takes the tag off and delivers, through the ingress firewall where there is one.
+A packet from an uplink carries a tag. On a physical network it is the segment's, and LOCAL_SWITCHING replaces it by the
+local VLAN or drops the packet; packets from tunnels have the local VLAN already. TRANSIENT finds the port by VLAN and MAC,
+pops the tag and delivers, through the ingress firewall where there is one. On the physical network's bridge the opposite:
+VLAN_TRANSLATION replaces the local VLAN by the segment's tag, or pops it on a flat network; packets from outside are
+NORMAL.
 
-Why not NORMAL: packets that the firewall delivers by port number never pass NORMAL, so it never learns where remote MACs
-are, or that a MAC has moved, and would flood every unicast packet to every port of the VLAN; and what it floods passes no
-firewall. Where a network has a port without port security here, MACs that nobody but the port knows of are learned by
-flows of our own: from that port, and from the uplink, whichever was heard last.
+Why not NORMAL on the integration bridge: packets that the firewall delivers by port number never pass NORMAL, so it never
+learns where remote MACs are or that one has moved, and would flood every unicast packet to all ports of the VLAN, past
+their firewalls. Where a network has a port without port security here, our own flows learn MACs: from that port and from
+the uplink, whichever sent last.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import LocalNetwork, LocalPort, Uplink
-from neutrino.agent.l2.flows.dhcp import render_copies
-from neutrino.agent.l2.ownership import learned_cookie_of
+from neutrino.agent.l2.desired import Desired, FlowOptions, LocalNetwork, LocalPort, Uplink
+from neutrino.agent.l2.extension_api import (
+    Contribution,
+    L2Extension,
+    Unit,
+    learned_cookie_of,
+    network_owner,
+    port_owner,
+)
 from neutrino.agent.l2.pipeline import Bridge, Table
 from neutrino.dataplane.openflow.api import Flow
 
-_UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
-_MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
+UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
+MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
+UNTAGGED = "vlan_tci=0x0000/0x1fff"
+LEARNED_SECONDS = 300
 _TAGGED = "vlan_tci=0x1000/0x1000"
-_UNTAGGED = "vlan_tci=0x0000/0x1fff"
-_TOLD = 14  # the priority of MACs of ports here
-_LEARNED = 11  # the priority of where a MAC was heard: below the MACs that we are told of, above not knowing
-_LEARNED_FOR = 300  # seconds
-_MOST_LEARNED = 4096  # by one owner: who makes up MACs fills this, and no more
+# Priorities in ACCEPTED_EGRESS_NORMAL: MACs of ports here, then limits of DHCP copies, then learned MACs, then unknown.
+_KNOWN_MAC, _COPY_LIMIT, _LEARNED_MAC, _UNKNOWN_MAC = 14, 13, 11, 10
+_MAX_LEARNED = 4096  # for each learning flow: an instance that invents MACs fills its own quota only
+_DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
 
 
-def tag(vlan: int) -> str:
-    """The action that puts a VLAN into a tag that is there."""
+class Switching(L2Extension):
+    name = "switching"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        options, plugged = desired.options, desired.plugged
+        bridge = options.integration_bridge
+        ends = plugged.uplinks, plugged.patch_tun
+        yield Unit("bridge", ends, lambda: Contribution({bridge: _render_base(*ends, options)}))
+        for ofport in desired.dead:
+            yield Unit(f"dead port {ofport}", None, partial(_dead_port, bridge, ofport))
+        for port in desired.ports:
+            yield Unit(port_owner(port), (port,), partial(_port, options, port))
+        ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
+        for port in desired.ports:
+            ports[port.vlan].append(port.ruleless)
+        for network in desired.networks:
+            here = tuple(ports[network.vlan])
+            yield Unit(network_owner(network), (network, here), partial(_network, bridge, network, here))
+
+
+class DhcpCopies(L2Extension):
+    """Copies of a DHCP port: each answers the ports of its own host, and no packet of it leaves the host.
+
+    Several hosts have the same DHCP port, with the same MAC and addresses (`dhcp_distributed`). A request from a port here
+    is flooded to the ports here, the copy among them, and not to other hosts, where it would be answered again. Replies of
+    the copy go to ports here only, else switches outside would see its MAC in several places. Packets from outside are not
+    delivered to the copy (see `_render_mac`): they are for the host to which the network is scheduled.
+    """
+
+    name = "dhcp copies"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        copies: defaultdict[int, list[int]] = defaultdict(list)
+        for port in desired.ports:
+            if port.copy:
+                copies[port.vlan].append(port.ofport)
+        for network in desired.networks:
+            if network.vlan in copies:
+                inputs = desired.options.integration_bridge, network.vlan, tuple(copies[network.vlan])
+                yield Unit(network_owner(network), inputs, partial(_copies, *inputs))
+
+
+class Physical(L2Extension):
+    """The bridges of physical networks: local VLANs to the tags of segments."""
+
+    name = "physical networks"
+
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        uplinks = desired.plugged.uplinks
+        if uplinks:
+            yield Unit("bridge", uplinks, lambda: Contribution({each.bridge: _physical_base(each) for each in uplinks}))
+        by_ofport = {uplink.integration_ofport: uplink for uplink in uplinks}
+        for network in desired.networks:
+            uplink = by_ofport.get(network.uplink)
+            if uplink is not None and network.key.network_type in ("vlan", "flat"):
+                yield Unit(network_owner(network), (network, uplink), partial(_physical_network, network, uplink))
+
+
+def set_tag(vlan: int) -> str:
+    """The action that sets the VLAN of a tag that is there."""
     return f"set_field:{0x1000 | vlan}->vlan_vid"
 
 
 def push_tag(vlan: int) -> str:
-    return f"push_vlan:0x8100,{tag(vlan)}"
+    return f"push_vlan:0x8100,{set_tag(vlan)}"
 
 
-def render_base(uplinks: Iterable[Uplink], patch_tun: int) -> tuple[Flow, ...]:
-    """What the bridge does before any port is there: nothing crosses from a physical bridge untranslated.
+def segment_match(network: LocalNetwork) -> tuple[str, str]:
+    """The match of a physical segment's packets from the uplink, and the action that gives them the local VLAN."""
+    if network.key.network_type == "vlan":
+        return f"in_port={network.uplink},dl_vlan={network.key.segmentation_id}", set_tag(network.vlan)
+    return f"in_port={network.uplink},{UNTAGGED}", push_tag(network.vlan)
 
-    Only tunnels bring local VLANs. A device that nobody wired yet has no tag, so the switch would take any from it.
+
+# --- physical bridges ---
+
+
+def _physical_base(uplink: Uplink) -> tuple[Flow, ...]:
+    from_integration = f"in_port={uplink.physical_ofport}"
+    return (
+        *pipeline.miss_flows(Bridge.PHYSICAL),
+        pipeline.PHYSICAL_ENTRY.flow(2, from_integration, then=pipeline.VLAN_TRANSLATION),
+    )
+
+
+def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
+    action = set_tag(network.key.segmentation_id) if network.key.network_type == "vlan" else "pop_vlan"
+    match = f"in_port={uplink.physical_ofport},dl_vlan={network.vlan}"
+    return Contribution({uplink.bridge: [pipeline.VLAN_TRANSLATION.flow(4, match, action, "NORMAL")]})
+
+
+# --- the integration bridge ---
+
+
+def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: FlowOptions) -> Iterator[Flow]:
+    """The bridge without any port. Nothing crosses from a physical bridge untranslated; only tunnels bring local VLANs.
+
+    A device that is plugged and not wired yet has no tag, so the switch would accept any tag from it.
     """
     entry = pipeline.LOCAL_SWITCHING
-    tunnels = [entry.flow(3, f"in_port={patch_tun}", then=pipeline.TRANSIENT)] if patch_tun else []
-    return (
-        *pipeline.miss_flows(Bridge.INTEGRATION),
-        entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop"),
-        *(entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks),
-        *tunnels,
-    )
+    yield from pipeline.miss_flows(Bridge.INTEGRATION)
+    yield from (table.flow(0, "", then=options.after_extension(table)) for table in options.extension_tables)
+    yield entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop")
+    yield from (entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks)
+    if patch_tun:
+        yield entry.flow(3, f"in_port={patch_tun}", then=pipeline.TRANSIENT)
 
 
-def render_dead_port(ofport: int) -> tuple[Flow, ...]:
+def _dead_port(bridge: str, ofport: int) -> Contribution:
     """A port that is plugged and must not talk."""
-    return (pipeline.LOCAL_SWITCHING.flow(65534, f"in_port={ofport}", "drop"),)
+    return Contribution({bridge: [pipeline.LOCAL_SWITCHING.flow(65534, f"in_port={ofport}", "drop")]})
 
 
-def render_port(port: LocalPort) -> tuple[Flow, ...]:
-    """A port's packets on their way in. A port may not send tags: they would name other networks' VLANs."""
+def _port(options: FlowOptions, port: LocalPort) -> Contribution:
+    """Packets from a port. It may not send tags: they would name other networks' local VLANs."""
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
-    learning = (_learn_sender(f"port {port.id}"),) if port.harbours else ()
+    learning = (_learn_sender(port_owner(port)),) if port.harbours else ()
     entry, here = pipeline.LOCAL_SWITCHING, f"in_port={port.ofport}"
-    unchecked = () if port.secured else (entry.flow(9, here, then=pipeline.TRANSIENT),)
-    return (
+    flows = [
         entry.flow(100, f"{here},{_TAGGED}", "drop"),
-        *unchecked,
         pipeline.TRANSIENT.flow(100, here, *registers, *learning, then=onward),
-    )
+    ]
+    if not port.secured:  # of a secured port, the spoofing guard leads on
+        flows.append(entry.flow(9, here, then=options.after_spoofing))
+    return Contribution({options.integration_bridge: flows})
 
 
 def _learn_sender(owner: str, *before: str) -> str:
-    """That the sender's MAC is where its packet came from, on the network in REG_NET; `before` is done on the way there.
+    """Learn that the sender's MAC is at the packet's in_port, on the network in REG_NET; `before` prepares the delivery.
 
-    What was learned goes with the flow that learned it: no number of a port or VLAN is remembered longer than it means
-    the same.
+    `delete_learned`: learned flows are deleted with the flow that learned them. Otherwise one would outlive the meaning of
+    its ofport or VLAN and deliver to another instance.
     """
     settings = (
-        f"table={pipeline.ACCEPTED_EGRESS_NORMAL.number},hard_timeout={_LEARNED_FOR},priority={_LEARNED},delete_learned,"
-        f"cookie={learned_cookie_of(owner):#x},limit={_MOST_LEARNED}"
+        f"table={pipeline.ACCEPTED_EGRESS_NORMAL.number},hard_timeout={LEARNED_SECONDS},priority={_LEARNED_MAC},"
+        f"delete_learned,cookie={learned_cookie_of(owner):#x},limit={_MAX_LEARNED}"
     )
     steps = ",".join((*before, "output:NXM_OF_IN_PORT[]"))
     return f"learn({settings},NXM_NX_REG6[],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],{steps})"
 
 
-def render_provisioning(network: LocalNetwork) -> tuple[Flow, ...]:
-    """A segment of a physical network to its local VLAN."""
-    entry, match = pipeline.LOCAL_SWITCHING, f"in_port={network.uplink}"
-    if network.key.network_type == "vlan":
-        segment = f"{match},dl_vlan={network.key.segmentation_id}"
-        return (entry.flow(3, segment, tag(network.vlan), then=pipeline.TRANSIENT),)
-    if network.key.network_type == "flat":
-        return (entry.flow(3, f"{match},{_UNTAGGED}", push_tag(network.vlan), then=pipeline.TRANSIENT),)
-    return ()
+def _network(bridge: str, network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Contribution:
+    flows = [*_render_delivery(network, ports)]
+    if network.key.network_type in ("vlan", "flat"):
+        match, action = segment_match(network)
+        flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))
+    return Contribution({bridge: flows})
 
 
-def render_delivery(network: LocalNetwork, ports: Iterable[LocalPort]) -> tuple[Flow, ...]:
+def _render_delivery(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Iterator[Flow]:
     """Packets of a network to its ports here by MAC, and the rest of its unicast to the uplink.
 
-    An address pair's MAC may live on several ports, here and elsewhere, such as that of a VRRP router: packets to it go
-    to all of them. A MAC that is a port's own is that port's alone, whatever pairs others have.
+    The MAC of an address pair may be on several ports, here and elsewhere, such as a VRRP router's: packets to it go to all
+    of them. A port's own MAC is that port's alone, whatever pairs others have.
 
-    A replicated port, as those of an HA router, has its MAC on several hosts, and one of them is active: which one is not
-    told but learned, from the port here and from the uplink. So a router that moves takes its MAC along with its first
-    packet, and asks no server.
+    A replicated port, such as an HA router's, has its MAC on several hosts and is active on one. Which one is learned from
+    packets of the port here and of the uplink, so that a failover needs no message from the server.
     """
-    present = tuple(ports)
-    flows: list[Flow] = []
-    own = {port.mac for port in present}
+    own = {port.mac for port in ports}
     owners: defaultdict[str, list[LocalPort]] = defaultdict(list)
-    for port in sorted((each for each in present if not each.replicated), key=lambda entry: entry.ofport):
+    for port in sorted((each for each in ports if not each.replicated), key=lambda entry: entry.ofport):
         for mac in port.macs:
             if mac == port.mac or mac not in own:
                 owners[mac].append(port)
-    entering = _entering(network, present)
+    entering = _from_uplink(network, ports)
     for mac, holders in sorted(owners.items()):
-        flows += _render_mac(network.vlan, mac, holders, entering, shared=mac not in own)
-    return (
-        *flows,
-        *_render_multicast(network, present, entering),
-        *_render_unknown(network, present, entering),
-        *render_copies(network, present),
-    )
+        yield from _render_mac(network.vlan, mac, holders, entering, shared=mac not in own)
+    yield from _render_multicast(network, ports, entering)
+    yield from _render_unknown(network, ports, entering)
 
 
-def _entering(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> list[str]:
-    """What is done first with a packet from the uplink: noted on which network it is, and the local VLAN taken off.
+def _from_uplink(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> list[str]:
+    """The first actions for a packet from the uplink: the network into its register, the local VLAN popped.
 
-    Where a MAC may be behind a port here, it is also noted which MACs are not, or not any more.
+    Where MACs may be behind a port here, also learn that the sender's is at the uplink: it may have moved away.
     """
-    net = f"set_field:{network.vlan}->{pipeline.REG_NET}"
+    register = f"set_field:{network.vlan}->{pipeline.REG_NET}"
     if not any(port.harbours for port in ports):
-        return [net, "pop_vlan"]
-    owner = f"network {network.key.network_id} {network.vlan}"
-    return [net, _learn_sender(owner, "load:NXM_OF_VLAN_TCI[]->NXM_OF_VLAN_TCI[]"), "pop_vlan"]
+        return [register, "pop_vlan"]
+    keep_tag = "load:NXM_OF_VLAN_TCI[]->NXM_OF_VLAN_TCI[]"
+    return [register, _learn_sender(network_owner(network), keep_tag), "pop_vlan"]
 
 
-def _render_unknown(network: LocalNetwork, ports: tuple[LocalPort, ...], entering: list[str]) -> list[Flow]:
-    """Unicast to a MAC of which we have neither been told nor heard: out, and not in.
+def _render_unknown(network: LocalNetwork, ports: tuple[LocalPort, ...], entering: list[str]) -> Iterator[Flow]:
+    """Unicast to an unknown MAC: to the uplink, and not from the uplink to ports.
 
-    Only behind a port without port security may any MAC live: those get it too, wherever it came from.
+    Ports without port security get it too, wherever it came from, as any MAC may be behind them.
     """
     behind = [f"output:{port.ofport}" for port in sorted(ports, key=lambda port: port.ofport) if port.harbours]
     outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else []
-    unknown, from_uplink = pipeline.ACCEPTED_EGRESS_NORMAL, pipeline.TRANSIENT
-    arriving = f"dl_vlan={network.vlan},{_UNICAST}"
-    return [
-        unknown.flow(10, f"{pipeline.REG_NET}={network.vlan},{_UNICAST}", *(behind + outward or ["drop"])),
-        from_uplink.flow(80, arriving, *entering, then=unknown) if behind else from_uplink.flow(80, arriving, "drop"),
-    ]
+    unknown, transient = pipeline.ACCEPTED_EGRESS_NORMAL, pipeline.TRANSIENT
+    arriving = f"dl_vlan={network.vlan},{UNICAST}"
+    here = f"{pipeline.REG_NET}={network.vlan},{UNICAST}"
+    yield unknown.flow(_UNKNOWN_MAC, here, *(behind + outward or ["drop"]))
+    yield transient.flow(80, arriving, *entering, then=unknown) if behind else transient.flow(80, arriving, "drop")
 
 
-def _render_multicast(network: LocalNetwork, ports: tuple[LocalPort, ...], entering: list[str]) -> list[Flow]:
-    """Broadcast and multicast: a copy for every port; the switch itself keeps it from going back to its sender."""
+def _render_multicast(network: LocalNetwork, ports: tuple[LocalPort, ...], entering: list[str]) -> Iterator[Flow]:
+    """Broadcast and multicast: a copy for every port. The switch itself never outputs to the in_port."""
     everyone = sorted(ports, key=lambda port: port.ofport)
-    from_uplink, local, outside = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS, pipeline.ACCEPTED_EGRESS_NORMAL
-    here = f"{pipeline.REG_NET}={network.vlan},{_MULTICAST}"
+    transient, local, outside = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS, pipeline.ACCEPTED_EGRESS_NORMAL
+    here = f"{pipeline.REG_NET}={network.vlan},{MULTICAST}"
     copies = ",".join(["ct_clear", *_deliver(local, everyone)])
     outward = [push_tag(network.vlan), f"output:{network.uplink}"] if network.uplink else ["drop"]
-    arriving = f"dl_vlan={network.vlan},{_MULTICAST}"
-    return [
-        from_uplink.flow(85, arriving, *entering, *_deliver(from_uplink, _beside_copies(everyone))),
-        local.flow(95, here, f"clone({copies})", then=pipeline.ACCEPTED_EGRESS),
-        outside.flow(10, here, *outward),
-    ]
+    arriving = f"dl_vlan={network.vlan},{MULTICAST}"
+    yield transient.flow(85, arriving, *entering, *_deliver(transient, _without_copies(everyone)))
+    yield local.flow(95, here, f"clone({copies})", then=pipeline.ACCEPTED_EGRESS)
+    yield outside.flow(_UNKNOWN_MAC, here, *outward)
 
 
-def _render_mac(vlan: int, mac: str, holders: list[LocalPort], entering: list[str], *, shared: bool) -> list[Flow]:
-    from_uplink, local = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS
+def _render_mac(vlan: int, mac: str, holders: list[LocalPort], entering: list[str], *, shared: bool) -> Iterator[Flow]:
+    transient, local = pipeline.TRANSIENT, pipeline.ACCEPT_OR_INGRESS
     here = f"{pipeline.REG_NET}={vlan},dl_dst={mac}"
-    flows = [
-        from_uplink.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *_deliver(from_uplink, _beside_copies(holders)))
-    ]
+    delivered = _deliver(transient, _without_copies(holders))
+    yield transient.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *delivered)
     if shared or any(port.filtered for port in holders):
-        # The receiver's firewall judges for itself, so what the sender's knew of the connection is cleared.
+        # ct_clear: the receiver's firewall must not see the connection state of the sender's.
         deliver = ",".join(["ct_clear", *_deliver(local, holders)])
-        # A shared MAC may live on another host as well.
+        # A shared MAC may be on another host as well.
         actions = [f"clone({deliver})", local.goto(pipeline.ACCEPTED_EGRESS)] if shared else [deliver]
-        flows.append(local.flow(100, here, *actions))
+        yield local.flow(100, here, *actions)
     else:
         outputs = (f"output:{port.ofport}" for port in holders)
-        flows.append(pipeline.ACCEPTED_EGRESS_NORMAL.flow(_TOLD, here, *outputs))
-    return flows
+        yield pipeline.ACCEPTED_EGRESS_NORMAL.flow(_KNOWN_MAC, here, *outputs)
 
 
-def _beside_copies(ports: list[LocalPort]) -> list[LocalPort]:
-    """Those that hear of what is outside."""
+def _without_copies(ports: list[LocalPort]) -> list[LocalPort]:
+    """The ports that receive packets from outside the host."""
     return [port for port in ports if not port.copy]
 
 
@@ -208,3 +288,15 @@ def _deliver(here: Table, holders: list[LocalPort]) -> list[str]:
             actions.append(f"set_field:{port.ofport}->{pipeline.REG_PORT}")
             actions.append(here.goto(pipeline.BASE_INGRESS))
     return actions
+
+
+def _copies(bridge: str, vlan: int, ofports: tuple[int, ...]) -> Contribution:
+    outward, here = pipeline.ACCEPTED_EGRESS_NORMAL, f"{pipeline.REG_NET}={vlan}"
+    return Contribution(
+        {
+            bridge: [
+                *(outward.flow(_COPY_LIMIT, f"in_port={ofport}", "drop") for ofport in ofports),
+                *(outward.flow(_COPY_LIMIT, f"{each},{here},{MULTICAST}", "drop") for each in _DHCP_REQUESTS),
+            ]
+        }
+    )

@@ -1,114 +1,110 @@
 """The tunnel bridge: local VLANs to tunnel ids, and packets to the one host that needs them.
 
-From the integration bridge: PATCH sends unicast to UNICAST, which knows from the server on which host a MAC is, or has
-learned it; questions about addresses to RESPONDER (see `arp`), which answers those it can; the rest to FLOOD, which copies
-it to the hosts that have the network. Neighbour solicitations are among the rest where the datapath cannot answer them.
-From a tunnel: the table of its type turns the tunnel id into the local VLAN, or drops what has none here, and LEARN hands
-it to the integration bridge. Nothing goes from one tunnel to another.
+From the integration bridge: PATCH sends unicast to UNICAST, which has the host of a MAC from the server, or has learned it;
+requests for addresses to RESPONDER (see `arp`); the rest to FLOOD, which copies it to the hosts that have the network.
+Neighbour solicitations are flooded where the datapath cannot answer them. From a tunnel: the table of its type translates
+the tunnel id to the local VLAN, or drops the packet where the id is unknown here, and LEARN sends it to the integration
+bridge. Nothing is forwarded from one tunnel to another.
 
-With l2population the server tells where every port is, and nothing is learned, so that a port that moves is not looked
-for where it was. A host that does not take part in it is learned from and always flooded to.
+With l2population the server sends the host of every port and nothing is learned, so that no packet follows a stale learned
+flow after a port has moved. A host that does not take part in l2population is learned from, and always flooded to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import LocalNetwork, Options, TunnelPort, Wiring
-from neutrino.agent.l2.flows.arp import render_responses
-from neutrino.agent.l2.flows.integration import push_tag
-from neutrino.agent.l2.ownership import LEARNED_COOKIE
+from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, FlowOptions, LocalNetwork, Plugged, TunnelPort
+from neutrino.agent.l2.extension_api import LEARNED_COOKIE, Contribution, L2Extension, Unit, network_owner
+from neutrino.agent.l2.flows.integration import LEARNED_SECONDS, MULTICAST, UNICAST, push_tag
 from neutrino.agent.l2.pipeline import Bridge
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
-_UNICAST = "dl_dst=00:00:00:00:00:00/01:00:00:00:00:00"
-_MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
-_LEARNED_FOR = 300
-_QUESTIONS = {
-    4: ("arp", "arp_spa=0.0.0.0"),
-    6: ("icmp6,icmp_type=135", "ipv6_src=::"),
-}  # and when nobody has the address
-
 _LEARN_SENDER = (
-    f"learn(table={pipeline.UNICAST.number},hard_timeout={_LEARNED_FOR},priority=1,cookie={LEARNED_COOKIE:#x},"
+    f"learn(table={pipeline.UNICAST.number},hard_timeout={LEARNED_SECONDS},priority=1,cookie={LEARNED_COOKIE:#x},"
     "NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:0->NXM_OF_VLAN_TCI[],"
     "load:NXM_NX_TUN_ID[]->NXM_NX_TUN_ID[],output:NXM_OF_IN_PORT[])"
 )
 
 
-def answered_versions(wiring: Wiring, options: Options) -> tuple[int, ...]:
-    """The IP versions of which questions for addresses are answered here; those of others go to all hosts of the network.
+class Tunnels(L2Extension):
+    name = "tunnels"
 
-    The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a flow.
-    """
-    if not (options.l2_population and options.arp_responder):
-        return ()
-    return (4, 6) if wiring.features.nd_extension else (4,)
+    def units(self, desired: Desired) -> Iterator[Unit]:
+        options, bridge, hosts = desired.options, desired.options.tunnel_bridge, desired.host_state.hosts
+        plugged = dataclasses.replace(desired.plugged, ports={}, devices={}, extension_ports={})  # as it is compared
+        if not plugged.patch_int:
+            return
+        yield Unit("bridge", (plugged.patch_int, options), lambda: Contribution({bridge: _base(plugged, options)}))
+        for port in plugged.tunnels:
+            host = hosts.get(port.host)
+            learns = options.l2_population and host is not None and not host.l2_population
+            inputs = bridge, port, plugged.patch_int, learns
+            yield Unit(f"tunnel {port.network_type} {port.host}", inputs, partial(_tunnel, *inputs))
+        for network, entries in tunnel_networks(desired):
+            given = network, plugged, options, hosts, entries
+            yield Unit(network_owner(network), given, partial(_network, *given))
 
 
-def render_base(wiring: Wiring, options: Options) -> tuple[Flow, ...]:
+def tunnel_networks(desired: Desired) -> Iterator[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
+    """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts."""
+    for network in desired.networks:
+        if network.key.network_type in TUNNEL_TYPES:
+            yield network, desired.forwarding.get(network.key.network_id, ())
+
+
+def _base(plugged: Plugged, options: FlowOptions) -> Iterator[Flow]:
     patch = pipeline.PATCH
-    to_integration = f"output:{wiring.patch_int}"
-    flows = [
-        *pipeline.miss_flows(Bridge.TUNNEL),
-        pipeline.TUNNEL_ENTRY.flow(
-            1, f"in_port={wiring.patch_int}", then=pipeline.DVR_PROCESS if options.distributed else patch
-        ),
-        patch.flow(1, _UNICAST, then=pipeline.UNICAST),
-        patch.flow(1, _MULTICAST, then=pipeline.FLOOD),
-    ]
-    for version in answered_versions(wiring, options):
-        question, probe = _QUESTIONS[version]
-        flows.append(patch.flow(2, f"{question},{_MULTICAST}", then=pipeline.RESPONDER))
-        # Who asks whether an address is free asks all: we may not yet know that it has moved to the one who asks.
-        flows.append(pipeline.RESPONDER.flow(2, f"{question},{probe}", then=pipeline.FLOOD))
+    yield from pipeline.miss_flows(Bridge.TUNNEL)
+    onward = pipeline.DVR_PROCESS if options.distributed else patch
+    yield pipeline.TUNNEL_ENTRY.flow(1, f"in_port={plugged.patch_int}", then=onward)
+    yield patch.flow(1, UNICAST, then=pipeline.UNICAST)
+    yield patch.flow(1, MULTICAST, then=pipeline.FLOOD)
     learning = () if options.l2_population else (_LEARN_SENDER,)
-    flows.append(pipeline.LEARN.flow(1, "", *learning, to_integration))
-    return tuple(flows)
+    yield pipeline.LEARN.flow(1, "", *learning, f"output:{plugged.patch_int}")
 
 
-def render_tunnel(port: TunnelPort, wiring: Wiring, *, learns: bool) -> tuple[Flow, ...]:
-    """A tunnel to another host; `learns` where that host does not say which ports it has."""
+def _tunnel(bridge: str, port: TunnelPort, patch_int: int, learns: bool) -> Contribution:
+    """A tunnel to another host; `learns` where that host's ports are not in the forwarding entries."""
     match = f"in_port={port.ofport}"
-    entry = pipeline.TUNNEL_ENTRY.flow(1, match, then=pipeline.FROM_TUNNEL[port.network_type])
-    if not learns:
-        return (entry,)
-    return (entry, pipeline.LEARN.flow(2, match, _LEARN_SENDER, f"output:{wiring.patch_int}"))
+    flows = [pipeline.TUNNEL_ENTRY.flow(1, match, then=pipeline.FROM_TUNNEL[port.network_type])]
+    if learns:
+        flows.append(pipeline.LEARN.flow(2, match, _LEARN_SENDER, f"output:{patch_int}"))
+    return Contribution({bridge: flows})
 
 
-def render_network(
+def _network(
     network: LocalNetwork,
-    wiring: Wiring,
-    options: Options,
+    plugged: Plugged,
+    options: FlowOptions,
     hosts: Mapping[str, state.Host],
-    entries: Iterable[state.Forwarding],
-) -> tuple[Flow, ...]:
-    known = [entry for entry in entries if entry.network_id == network.key.network_id]
-    tunnels = {port.host: port.ofport for port in wiring.tunnels if port.network_type == network.key.network_type}
+    entries: tuple[state.Forwarding, ...],
+) -> Contribution:
+    tunnels = {port.host: port.ofport for port in plugged.tunnels if port.network_type == network.key.network_type}
     arriving = pipeline.FROM_TUNNEL[network.key.network_type].flow(
         1,
         f"tun_id={network.key.segmentation_id}",
         push_tag(network.vlan),
         then=pipeline.DVR_NOT_LEARN if options.distributed else pipeline.LEARN,
     )
-    return (
-        arriving,
-        *_render_flood(network, _flooded(tunnels, options, hosts, known)),
-        *(_render_unicast(network, tunnels, known) if options.l2_population else ()),
-        *render_responses(network.vlan, known, answered_versions(wiring, options)),
-    )
+    flows = [arriving, *_render_flood(network, _flooded(tunnels, options, hosts, entries))]
+    if options.l2_population:
+        flows += _render_unicast(network, tunnels, entries)
+    return Contribution({options.tunnel_bridge: flows})
 
 
 def _flooded(
-    tunnels: Mapping[str, int], options: Options, hosts: Mapping[str, state.Host], known: list[state.Forwarding]
+    tunnels: Mapping[str, int], options: FlowOptions, hosts: Mapping[str, state.Host], known: Iterable[state.Forwarding]
 ) -> list[int]:
     if not options.l2_population:
         return sorted(tunnels.values())
     having = {entry.host for entry in known}
-    silent = {name for name, host in hosts.items() if not host.l2_population}
-    return sorted(ofport for host, ofport in tunnels.items() if host in having | silent)
+    without_l2population = {name for name, host in hosts.items() if not host.l2_population}
+    return sorted(ofport for host, ofport in tunnels.items() if host in having | without_l2population)
 
 
 def _into_tunnel(network: LocalNetwork) -> str:
@@ -122,7 +118,7 @@ def _render_flood(network: LocalNetwork, ofports: list[int]) -> tuple[Flow, ...]
     return (pipeline.FLOOD.flow(1, f"dl_vlan={network.vlan}", _into_tunnel(network), *outputs),)
 
 
-def _render_unicast(network: LocalNetwork, tunnels: Mapping[str, int], known: list[state.Forwarding]) -> list[Flow]:
+def _render_unicast(network: LocalNetwork, tunnels: Mapping[str, int], known: Iterable[state.Forwarding]) -> list[Flow]:
     where: dict[str, int] = {}
     for entry in sorted(known, key=lambda item: item.id):
         if entry.host in tunnels:

@@ -1,1 +1,1 @@
-"""Security groups of ports that are plugged through a Linux bridge of their own, as rules of iptables on that bridge."""
+"""Security groups of ports that are plugged through a Linux bridge of their own."""

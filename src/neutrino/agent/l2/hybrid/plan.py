@@ -1,20 +1,42 @@
-"""What has to change in the filter, against what is there. Pure; the texts are those that the drivers take."""
+"""The plan of the hybrid firewall: desired against actual rules, sets and zones. Pure; texts are those the drivers take.
+
+Each filtered port has a conntrack zone of its own, so that its rules alone decide. With one zone for two ports of a network
+on a host, a connection that the sender's rules allow would be established for the receiver before its rules are evaluated.
+The kernel's rules are the only record of the zones. Lower numbers are the switch's, which uses local VLANs as zones.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 
 from neutrino.agent.l2.desired import LocalPort
-from neutrino.agent.l2.hybrid import names
+from neutrino.agent.l2.hybrid.render import (
+    PREROUTING,
+    DesiredRules,
+    egress_chain,
+    ingress_chain,
+    is_our_chain,
+    is_our_set,
+    is_tracked,
+    mark_of,
+    render,
+    set_name,
+    source_chain,
+    tap_device,
+    temporary_set,
+)
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables
 
+FIRST_ZONE, LAST_ZONE = 4097, 65535
+_ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """A port whose connections have to be looked at, as some of them may not be allowed any more."""
+    """A port whose connections must be checked, as some of them may not be allowed any more."""
 
     port: LocalPort
     zone: int
@@ -22,14 +44,14 @@ class Audit:
 
 @dataclasses.dataclass(frozen=True)
 class HybridPlan:
-    """What to do, in this order."""
+    """The changes, in the order in which they are applied."""
 
     settings: tuple[str, ...] = ()  # to be turned on
     sets: str = ""  # new sets, and members that come or go
     rules: Mapping[int, str] = dataclasses.field(default_factory=dict)  # by family
-    fresh_zones: tuple[int, ...] = ()  # a new port's, where connections of another may be left
+    fresh_zones: tuple[int, ...] = ()  # of new ports: a former port's connections may be left there
     audits: tuple[Audit, ...] = ()
-    remotes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # the groups that audits ask about
+    remotes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # of the audited ports' rules
     unused_sets: str = ""
 
     def __bool__(self) -> bool:
@@ -41,7 +63,7 @@ class HybridPlan:
         for family, text in sorted(self.rules.items()):
             lines += [f"{_TOOLS[family]} {line}" for line in text.splitlines()]
         lines += [f"conntrack empty zone {zone}" for zone in self.fresh_zones]
-        lines += [f"conntrack end what no rule of port {audit.port.id} allows" for audit in self.audits]
+        lines += [f"conntrack mark connections that no rule of port {audit.port.id} allows" for audit in self.audits]
         lines += [f"ipset {line}" for line in self.unused_sets.splitlines()]
         return "\n".join(lines)
 
@@ -49,8 +71,8 @@ class HybridPlan:
 # --- rules ---
 
 
-def plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
-    """The text that makes our chains in all tables of one family into the wanted ones; empty if they are."""
+def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
+    """The text that changes our chains in all tables of one family; empty if they are as wanted."""
     changed = []
     for table in sorted({*wanted, *actual}):
         lines = _plan_table(wanted.get(table, {}), jumps.get(table, {}), actual.get(table, {}))
@@ -60,24 +82,24 @@ def plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
 
 
 def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
-    ours = {name: rules for name, rules in actual.items() if names.is_our_chain(name)}
+    ours = {name: rules for name, rules in actual.items() if is_our_chain(name)}
     stale = sorted(ours.keys() - wanted.keys())
     differing = [name for name in sorted(wanted) if name not in ours or _marks(ours[name]) != _marks(wanted[name])]
-    # A chain that is declared is made or emptied: first all of them, as they lead to each other.
+    # A declared chain is created or emptied. All of them first, as they jump to each other.
     lines = [f":{name} - [0:0]" for name in (*differing, *stale)]
     lines += [f"-A {name} {rule.text}" for name in differing for rule in wanted[name]]
     for chain, rules in actual.items():
-        if not names.is_our_chain(chain):
+        if not is_our_chain(chain):
             lines += [f"-D {chain} {rule.text}" for rule in _superfluous(rules, jumps.get(chain, ()), stale)]
     for chain, wanted_here in jumps.items():
         there = _marks(actual.get(chain, ()))
-        # In front of what others have there: one of their rules might accept or drop what we have to look at.
-        lines += [f"-I {chain} 1 {rule.text}" for rule in wanted_here if names.mark_of(rule) not in there]
+        # In front of other programs' rules, which might accept or drop a packet before we see it.
+        lines += [f"-I {chain} 1 {rule.text}" for rule in wanted_here if mark_of(rule) not in there]
     return [*lines, *(f"-X {name}" for name in stale)]
 
 
-def differing_chains(wanted: Tables, actual: Tables) -> frozenset[str]:
-    """The chains that are not yet as they should be, of all tables of one family."""
+def _differing_chains(wanted: Tables, actual: Tables) -> frozenset[str]:
+    """The chains of all tables of one family that differ."""
     return frozenset(
         name
         for table, chains in wanted.items()
@@ -87,17 +109,17 @@ def differing_chains(wanted: Tables, actual: Tables) -> frozenset[str]:
 
 
 def _marks(rules: Iterable[Rule]) -> tuple[str, ...]:
-    return tuple(names.mark_of(rule) for rule in rules)
+    return tuple(mark_of(rule) for rule in rules)
 
 
 def _superfluous(there: Iterable[Rule], wanted: Iterable[Rule], stale: list[str]) -> list[Rule]:
-    """Rules in a chain of others that bear our mark and are not wanted, or would keep a chain of ours from going."""
-    expected = {names.mark_of(rule) for rule in wanted}
+    """Rules of ours in a chain of others that are not wanted, or would keep a stale chain from being deleted."""
+    expected = {mark_of(rule) for rule in wanted}
     found = []
     for rule in there:
-        mark = names.mark_of(rule)
+        mark = mark_of(rule)
         if mark in expected:
-            expected.discard(mark)  # a second one of the same is too many
+            expected.discard(mark)  # a duplicate is superfluous
         elif mark or rule.target in stale:
             found.append(rule)
     return found
@@ -107,22 +129,22 @@ def _superfluous(there: Iterable[Rule], wanted: Iterable[Rule], stale: list[str]
 
 
 def plan_sets(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> tuple[str, str]:
-    """Two texts: what rules need before they are there, and what can go when they are gone."""
+    """Two texts: the sets that rules need, to be applied before them; stale sets, to be deleted after them."""
     lines: list[str] = []
-    passing: set[str] = set()  # sets that are gone again at the end of the first text
+    passing: set[str] = set()  # temporary sets, deleted at the end of the first text
     for name, entry in sorted(wanted.items()):
         there = actual.get(name)
         if there is None:
             lines += _filled(entry, name)
         elif dataclasses.replace(there, members=entry.members) != entry:
-            new = names.replacement(name)
+            new = temporary_set(name)
             passing.add(new)
             left_behind = [f"destroy {new}"] if new in actual else []
             lines += [*left_behind, *_filled(entry, new), f"swap {new} {name}", f"destroy {new}"]
         else:
             lines += [f"add {name} {member}" for member in sorted(entry.members - there.members)]
             lines += [f"del {name} {member}" for member in sorted(there.members - entry.members)]
-    ours = {name for name in actual if names.is_our_set(name)}
+    ours = {name for name in actual if is_our_set(name)}
     return _text(lines), _text(f"destroy {name}" for name in sorted(ours - wanted.keys() - passing))
 
 
@@ -132,10 +154,80 @@ def _filled(entry: AddressSet, name: str) -> list[str]:
     return [create, *(f"add {name} {member}" for member in sorted(entry.members))]
 
 
-def shrinking(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> frozenset[str]:
+def _shrinking(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> frozenset[str]:
     """The sets that lose members."""
     return frozenset(name for name, entry in wanted.items() if name in actual and actual[name].members - entry.members)
 
 
 def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+# --- the whole ---
+
+
+def plan_changes(
+    ports: tuple[LocalPort, ...],
+    blocked: frozenset[str],
+    remotes: Mapping[str, frozenset[str]],
+    rules: Mapping[int, Tables],
+    sets: Mapping[str, AddressSet],
+    settings: Mapping[str, bool],
+) -> HybridPlan:
+    """The changes from the actual state, as read, to the desired one."""
+    held = {**read_zones(rules[6]), **read_zones(rules[4])}
+    given = allocate_zones((port.id for port in ports if is_tracked(port)), held)
+    wanted = render(ports, blocked, remotes, given)
+    fresh = {port_id for port_id, zone in given.items() if held.get(tap_device(port_id)) != zone}
+    set_text, unused = plan_sets(wanted.sets, sets)
+    return HybridPlan(
+        settings=tuple(name for name, on in settings.items() if not on),
+        sets=set_text,
+        rules={family: _plan_rules(wanted.tables[family], wanted.jumps[family], rules[family]) for family in rules},
+        fresh_zones=tuple(sorted(given[port_id] for port_id in fresh)),
+        audits=_audits([port for port in ports if port.id in given.keys() - fresh], given, wanted, rules, sets),
+        remotes=remotes,
+        unused_sets=unused,
+    )
+
+
+def _audits(
+    ports: Iterable[LocalPort],
+    given: Mapping[str, int],
+    wanted: DesiredRules,
+    rules: Mapping[int, Tables],
+    sets: Mapping[str, AddressSet],
+) -> tuple[Audit, ...]:
+    """The ports whose rules or addresses changed, or that have a rule with a remote group that lost members."""
+    changed = {name for family in rules for name in _differing_chains(wanted.tables[family], rules[family])}
+    losing = _shrinking(wanted.sets, sets)
+    audits = []
+    for port in ports:
+        chains = {ingress_chain(port.id), egress_chain(port.id), source_chain(port.id)}
+        named = {set_name(rule.remote, rule.family) for rule in port.rules if rule.remote is not None}
+        if chains & changed or named & losing:
+            audits.append(Audit(port, given[port.id]))
+    return tuple(audits)
+
+
+# --- zones ---
+
+
+def read_zones(tables: Tables) -> dict[str, int]:
+    """The zones of taps in the rules of a family."""
+    found = (_ZONE.search(rule.text) for rule in tables.get("raw", {}).get(PREROUTING, ()))
+    return {match["device"]: int(match["zone"]) for match in found if match and match["device"].startswith("tap")}
+
+
+def allocate_zones(port_ids: Iterable[str], held: Mapping[str, int]) -> dict[str, int]:
+    """A zone for every port: the one it has, or the lowest free one."""
+    ports = sorted(port_ids)
+    zones: dict[str, int] = {}
+    taken: set[int] = set()
+    for port_id in ports:
+        zone = held.get(tap_device(port_id), 0)
+        if FIRST_ZONE <= zone <= LAST_ZONE and zone not in taken:
+            zones[port_id] = zone
+            taken.add(zone)
+    free = (zone for zone in range(FIRST_ZONE, LAST_ZONE + 1) if zone not in taken)
+    return {port_id: zones[port_id] if port_id in zones else next(free) for port_id in ports}

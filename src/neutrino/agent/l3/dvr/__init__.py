@@ -1,1 +1,1 @@
-"""Distributed routers: one router in up to three kinds of namespaces, on many hosts."""
+"""Distributed routers: routing on every host, SNAT on one, floating IPs on the host of their port."""

@@ -1,10 +1,10 @@
-"""Prefixes that a router asks for outside, by DHCPv6: what its clients are told, and what they tell. Pure.
+"""Prefix delegation: addresses and configuration of a router's DHCPv6 clients, and what they report. Pure.
 
     qg-… ── fe80::A, client of subnet A ──▶ DHCPv6 server: a prefix for A ──▶ notify ──▶ file and fifo ──▶ agent ──▶ server
 
-There is one client for each subnet, so that each prefix is asked for, renewed and given back by itself. All answers of a
-DHCPv6 server go to one port of the client's address, so each has a link-local address of its own on the gateway's device.
-A client is known to the DHCPv6 server by the subnet's id: another host that takes the router over gets the same prefix.
+Each subnet has a client of its own, so that its prefix is requested, renewed and released independently. A DHCPv6
+server replies to one port of the client's address, so each client has its own link-local address on the gateway device.
+A client's DUID is derived from the subnet's id: another host that takes over the router gets the same prefix.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import uuid
-from collections.abc import Iterator
 
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace, snat_namespace
-from neutrino.dataplane.netlink.values import Address, address
+from neutrino.dataplane.netlink.values import address
 from neutrino.model.routing import Router
 
-PROVISIONAL = "::/64"  # what the server is told when there is no prefix any more
+PROVISIONAL = "::/64"  # reported to the server when there is no prefix any more
 PREFIX_FILE, NEWS_FIFO, SCRIPT_FILE = "prefix", "news", "notify"
 _LENGTH = 64
 _LINK_LOCAL = ipaddress.IPv6Address("fe80::")
-_OWN_CHOICE = ~(0x02 << 56)  # of an interface identifier that is not made of a MAC
+_LOCAL = ~(0x02 << 56)  # clears the universal bit: the interface identifier is not derived from a MAC
 
-# The client calls this, which is in its directory, with what happened and the prefix in its environment; it says nothing
-# when a prefix is not renewed in time, so the seconds for which it holds are noted. The fifo is opened for reading too:
-# without an agent that reads it, opening it would wait.
+# The client runs this script with the event as argument and the prefix in its environment. It is not run when a prefix
+# is not renewed in time, so the valid lifetime is written too. The fifo is opened for reading as well: opening it for
+# writing alone would block while no agent reads it.
 NOTIFY = f"""#!/bin/sh
 cd "${{0%/*}}" || exit 1
 case "$1" in
@@ -44,32 +44,39 @@ mv {PREFIX_FILE}.new {PREFIX_FILE} || exit 1
 """
 
 
+class PrefixDelegation(L3Extension):
+    name = "prefix delegation"
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        gateway = namespace.gateway
+        if gateway is None or not asked_here(namespace.router):
+            return Contribution()
+        name, delegations = device(EXTERNAL, gateway.id), namespace.router.delegations
+        return Contribution(
+            addresses=tuple(address(name, f"{source_address(each.subnet_id)}/64", nodad=True) for each in delegations)
+        )
+
+
 def asked_here(router: Router) -> bool:
-    """Whether this host, if it is the active one, is where the router's prefixes are asked for."""
+    """Whether the router's DHCPv6 clients run on this host, if it is the active one."""
     outside = router.gateway is not None and router.gateway.admin_state_up
     return bool(outside and router.delegations and (router.centralized or not router.distributed))
 
 
 def client_namespace(router: Router) -> str:
-    """Where the gateway's device is."""
+    """The namespace with the gateway device."""
     return snat_namespace(router.id) if router.distributed else router_namespace(router.id)
 
 
 def source_address(subnet_id: str) -> str:
-    """The link-local address by which a subnet's client speaks."""
+    """The link-local address of a subnet's client."""
     digest = hashlib.blake2b(subnet_id.encode(), digest_size=8).digest()
-    return str(_LINK_LOCAL + (int.from_bytes(digest, "big") & _OWN_CHOICE))
-
-
-def client_addresses(router: Router) -> Iterator[Address]:
-    if router.gateway is not None and asked_here(router):
-        name = device(EXTERNAL, router.gateway.id)
-        yield from (address(name, f"{source_address(each.subnet_id)}/64", nodad=True) for each in router.delegations)
+    return str(_LINK_LOCAL + (int.from_bytes(digest, "big") & _LOCAL))
 
 
 def render_client(router: Router, subnet_id: str, vendor_pen: int, script: str) -> str:
-    """The configuration of dibbler's client for one subnet."""
-    assert router.gateway is not None, "prefixes are asked for outside"
+    """dibbler-client's configuration for one subnet."""
+    assert router.gateway is not None, "prefix delegation needs a gateway"
     lines = [
         "log-level 5",
         "log-mode short",
@@ -85,13 +92,13 @@ def render_client(router: Router, subnet_id: str, vendor_pen: int, script: str) 
 
 
 def parse_prefix(text: str, age: float) -> str:
-    """The first prefix for a subnet in what a client was given so many seconds ago; empty if it has none any more.
+    """The first /64 of the prefix that a client's script wrote `age` seconds ago; empty if it has expired.
 
-    ValueError if it is of no use.
+    ValueError for a prefix that is smaller than a subnet.
     """
-    network, _, holds = text.strip().partition(" ")
+    network, _, lifetime = text.strip().partition(" ")
     given = ipaddress.IPv6Network(network, strict=False)
-    if str(given) == PROVISIONAL or (holds.isdigit() and age > int(holds)):
+    if str(given) == PROVISIONAL or (lifetime.isdigit() and age > int(lifetime)):
         return ""
     if given.prefixlen > _LENGTH:
         raise ValueError(f"{given} is too small: a subnet needs a /{_LENGTH}")

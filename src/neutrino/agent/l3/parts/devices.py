@@ -1,151 +1,112 @@
-"""A router's devices, addresses and routes: the namespace that it lives in.
+"""A router's devices with their addresses, routes and sysctls.
 
-An internal port is a device `qr-…` with the addresses that its subnets know as their gateway; the port to the world is
-`qg-…`, with the router's own addresses outside, and those of its floating IPs, for which it must answer. Packets between
-internal subnets are routed by the kernel from the addresses alone; the default route leads out.
+A port on a subnet of the router is a device `qr-…` (in `snat-…` of a distributed router `sg-…`) with the addresses that
+the subnet knows as its gateway. The gateway port is `qg-…`, with the router's own external addresses and those of its
+floating IPs, for which the router must answer ARP. Packets between internal subnets are routed by the kernel by the
+addresses alone; the default route leads out by `qg-…`.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from neutrino.agent.l3.names import EXTERNAL, HA, INTERNAL, device, plugged, router_namespace
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.delegation import client_addresses
-from neutrino.agent.l3.parts.metadata import metadata_addresses
-from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, device, plugged
+from neutrino.agent.namespaces import DesiredDevice
+from neutrino.agent.plugging import Plug
 from neutrino.dataplane.netlink.values import Address, Route, address, route
 from neutrino.model.routing import Router, RouterInterface
 
-MARK = "neutrino router"
+ALIAS = "neutrino router"
 LOOPBACK = DesiredDevice("lo")
 SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv6/conf/all/forwarding": "1",
-    # Answer for addresses of the asked device only, and with the address that belongs to the device.
+    # Answer ARP only for addresses of the device that was asked, and ask with an address of the device: with the
+    # kernel's defaults one internal network would see the addresses of another.
     "net/ipv4/conf/all/arp_ignore": "1",
     "net/ipv4/conf/all/arp_announce": "2",
-    # Router advertisements of others are for instances, not for a router; the gateway's device says otherwise below.
-    "net/ipv6/conf/all/accept_ra": "0",
-    "net/ipv6/conf/default/accept_ra": "0",
 }
 
 
-def render_namespace(router: Router, options: L3Options) -> DesiredNamespace:
-    wanted = ports(router)
-    active = router.ha is None
-    return DesiredNamespace(
-        name=router_namespace(router.id),
-        devices=(LOOPBACK, *(render_device(name, interface, options) for name, interface in wanted.items())),
-        addresses=frozenset(_addresses(router, options, active=active)),
-        routes=frozenset(router_routes(router, options)) if active else frozenset(),
-        sysctls={
-            **SYSCTLS,
-            **_listening(router, options),
-            **({} if active else silent(name for name in wanted if not name.startswith(HA))),
-        },
-        device_prefixes=(INTERNAL, EXTERNAL, HA),
-        others_addresses=frozenset() if active else frozenset(wanted),
-    )
+class Devices(L3Extension):
+    name = "devices"
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        ports, options = namespace.ports, namespace.options
+        return Contribution(
+            devices=(LOOPBACK, *(render_device(name, port, options) for name, port in ports.items())),
+            plugs=tuple(render_plug(name, port, options) for name, port in ports.items()),
+            addresses=tuple(_addresses(namespace)),
+            routes=tuple(_routes(namespace)),
+            sysctls=SYSCTLS,
+            device_prefixes=(INTERNAL, EXTERNAL),
+        )
 
 
-def silent(names: Iterable[str]) -> dict[str, str]:
-    """A host that holds an HA router ready says nothing: its devices get no address until keepalived sets one.
-
-    What keepalived sets is used at once: the host that had it before may not answer for it, but is not to be waited for.
-    """
-    return {
-        f"net/ipv6/conf/{name}/{setting}": value
-        for name in names
-        for setting, value in (("addr_gen_mode", "1"), ("accept_dad", "0"))
-    }
-
-
-def ports(router: Router) -> dict[str, RouterInterface]:
-    """The router's ports by the name of their device; one that is set down has none."""
-    found = {device(INTERNAL, each.id): each for each in router.interfaces if each.admin_state_up}
-    if router.gateway is not None and router.gateway.admin_state_up:
-        found[device(EXTERNAL, router.gateway.id)] = router.gateway
-    if router.ha is not None:
-        found[device(HA, router.ha.interface.id)] = router.ha.interface
-    return found
-
-
-def render_device(name: str, interface: RouterInterface, options: L3Options) -> DesiredDevice:
+def render_device(name: str, port: RouterInterface, options: L3Options) -> DesiredDevice:
     return DesiredDevice(
         name=name,
         peer=plugged(name) if options.veth else "",
-        mac=interface.mac_address.lower(),
-        mtu=interface.mtu,
-        alias=f"{MARK} {interface.id}" if options.veth else "",
-        # The switch in userspace drops what the kernel has left it to sum up.
+        mac=port.mac_address.lower(),
+        mtu=port.mtu,
+        alias=f"{ALIAS} {port.id}" if options.veth else "",
+        # A userspace vswitchd does not fill in checksums that the kernel left to hardware: receivers drop the packets.
         tx_checksum=False if options.veth else None,
     )
 
 
-def _addresses(router: Router, options: L3Options, *, active: bool) -> Iterator[Address]:
-    """Where keepalived decides who is active, it sets the addresses, but for that by which the hosts hear each other."""
-    if router.ha is not None:
-        name = device(HA, router.ha.interface.id)
-        yield from (address(name, each.prefixed, nodad=True) for each in router.ha.interface.addresses)
-    if active:
-        yield from router_addresses(router)
-        yield from metadata_addresses(router, options.metadata_port)
+def render_plug(name: str, port: RouterInterface, options: L3Options) -> Plug:
+    return Plug(
+        bridge=(name.startswith((EXTERNAL, AGENT_GATEWAY)) and options.external_network_bridge)
+        or options.integration_bridge,
+        name=plugged(name) if options.veth else name,
+        port_id=port.id,
+        mac=port.mac_address.lower(),
+        internal=not options.veth,
+    )
 
 
-def router_addresses(router: Router) -> Iterator[Address]:
-    """The addresses that make a host this router."""
-    for interface in router.interfaces:
-        if interface.admin_state_up:
-            name = device(INTERNAL, interface.id)
-            yield from (address(name, each.prefixed, nodad=True) for each in interface.addresses)
-    if router.gateway is not None and router.gateway.admin_state_up:
-        name = device(EXTERNAL, router.gateway.id)
-        yield from (address(name, each.prefixed, nodad=True) for each in router.gateway.addresses)
-        yield from (address(name, f"{each}/32") for each in outside_addresses(router))
-        yield from client_addresses(router)
+def _addresses(namespace: RouterNamespace) -> Iterator[Address]:
+    for name, port in namespace.ports.items():
+        # Without DAD: the address is in use at once, and the server has assigned it to nobody else.
+        yield from (address(name, each.prefixed, nodad=True) for each in port.addresses)
+    if namespace.gateway is not None:
+        name = device(EXTERNAL, namespace.gateway.id)
+        yield from (address(name, f"{each}/32") for each in _floating_addresses(namespace.router))
 
 
-def outside_addresses(router: Router) -> list[str]:
-    """Those of floating IPs and port forwardings: the world has to find them here."""
+def _floating_addresses(router: Router) -> list[str]:
+    """Of floating IPs and port forwardings, except the gateway's own addresses."""
     own = {each.ip_address for each in router.gateway.addresses} if router.gateway is not None else set()
     floating = {each.floating_ip_address for each in router.floating_ips}
     forwarded = {each.external_ip_address for each in router.port_forwardings}
     return sorted((floating | forwarded) - own)
 
 
-def router_routes(router: Router, options: L3Options) -> Iterator[Route]:
-    """The ways out, further subnets outside, and what the router was told beyond."""
-    yield from default_routes(router, options)
-    for each in router.routes:
+def _routes(namespace: RouterNamespace) -> Iterator[Route]:
+    """Default routes, further subnets of the external network, and the router's extra routes."""
+    yield from default_routes(namespace.gateway, namespace.options.ipv6_gateway)
+    for each in namespace.router.routes:
         yield route(str(ipaddress.ip_network(each.destination, strict=False)), via=each.nexthop)
-    if router.gateway is not None and router.gateway.admin_state_up:
-        name = device(EXTERNAL, router.gateway.id)
-        yield from (route(cidr, name) for cidr in router.gateway.other_subnets)
+    if namespace.gateway is not None:
+        name = device(EXTERNAL, namespace.gateway.id)
+        yield from (route(cidr, name) for cidr in namespace.gateway.other_subnets)
 
 
-def default_routes(router: Router, options: L3Options) -> Iterator[Route]:
-    """One for each IP version that leads out: the first subnet outside that names a gateway."""
-    gateway = router.gateway
-    if gateway is None or not gateway.admin_state_up:
+def default_routes(gateway: RouterInterface | None, ipv6_gateway: str) -> Iterator[Route]:
+    """One for each IP version: by the first external subnet that has a gateway address."""
+    if gateway is None:
         return
     name = device(EXTERNAL, gateway.id)
     for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-        known = [each for each in gateway.addresses if each.version == version]
-        named = next((each for each in known if each.gateway_ip), None)
-        if named is not None and named.gateway_ip is not None:
-            outside = ipaddress.ip_address(named.gateway_ip) not in ipaddress.ip_network(named.cidr)
-            link_local = ipaddress.ip_address(named.gateway_ip).is_link_local
-            yield route(everything, name, named.gateway_ip, onlink=outside and not link_local)
-        elif version == 6 and options.ipv6_gateway:
-            yield route(everything, name, options.ipv6_gateway)
-
-
-def _listening(router: Router, options: L3Options) -> dict[str, str]:
-    """Without a next hop for IPv6, the gateway's device listens to what routers outside say."""
-    if router.gateway is None:
-        return {}
-    name = device(EXTERNAL, router.gateway.id)
-    told = any(each.version == 6 for each in default_routes(router, options))
-    return {f"net/ipv6/conf/{name}/accept_ra": "0" if told or router.ha is not None else "2"}
+        subnets = [each for each in gateway.addresses if each.version == version]
+        found = next((each for each in subnets if each.gateway_ip), None)
+        if found is not None and found.gateway_ip is not None:
+            next_hop = ipaddress.ip_address(found.gateway_ip)
+            onlink = next_hop not in ipaddress.ip_network(found.cidr) and not next_hop.is_link_local
+            yield route(everything, name, found.gateway_ip, onlink=onlink)
+        elif version == 6 and ipv6_gateway:
+            yield route(everything, name, ipv6_gateway)

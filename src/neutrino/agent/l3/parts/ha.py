@@ -1,8 +1,8 @@
-"""A router that several hosts hold ready: the configuration of keepalived, which says who is active.
+"""High availability: the part of an HA router that fails over, and keepalived's configuration.
 
-Every host has the router's devices; the one that hears nobody of a better right puts on the addresses and routes. All of
-them go by one VRRP instance: its own address, on the network that only the hosts of the router share, is the sign that it
-is active. A host that comes back does not take over: a move costs more than it gains.
+Every host of the router has its devices; keepalived, which elects the active host by VRRP over the HA network, sets the
+addresses and routes there. All belong to one VRRP instance, whose own address on the HA network shows that this host is
+the active one. A host that comes back does not take over (`nopreempt`): each failover costs packets.
 """
 
 from __future__ import annotations
@@ -11,53 +11,65 @@ import dataclasses
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 
-from neutrino.agent.l3.names import HA, device, router_namespace
-from neutrino.agent.l3.options import L3Options
-from neutrino.agent.l3.parts.devices import ports, router_addresses, router_routes
-from neutrino.agent.l3.parts.metadata import metadata_addresses
-from neutrino.dataplane.netlink.values import Address, Route
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.names import HA, device
+from neutrino.agent.l3.parts.devices import render_device, render_plug
+from neutrino.dataplane.netlink.values import Address, Route, address
 from neutrino.model.link_local import link_local
 from neutrino.model.routing import HaMembership, Router, RouterInterface
 
-PREEMPT_DELAY = 30
 GARP_DELAY = 60
-RIVAL_DELAY = 2  # seconds after another host, which was active too, has spoken: it has given up, and switches learn so
-GARP_REFRESH = 20  # seconds: switches that have heard another host speak as the router learn better within these
+LOWER_PRIORITY_DELAY = 2  # seconds after an advertisement of another active host, which then steps back
+GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host learn the right place within these
 PRIMARY_NETWORK = ipaddress.ip_network("169.254.0.0/24")
 
 
 @dataclasses.dataclass(frozen=True)
-class Moving:
-    """What moves from host to host: a whole router, or the part of one that is at one place only."""
+class Failover:
+    """The part of an HA router that fails over: all of it, or of a distributed one its SNAT."""
 
     namespace: str
     membership: HaMembership
-    ports: Mapping[str, RouterInterface]  # by device, but for the one by which the hosts hear each other
+    ports: Mapping[str, RouterInterface]  # by device, except that of the HA network
     addresses: tuple[Address, ...]
     routes: tuple[Route, ...]
 
 
-def moving_router(router: Router, options: L3Options) -> Moving | None:
-    """The whole of a router that several hosts hold ready."""
-    if router.ha is None:
-        return None
-    return Moving(
-        router_namespace(router.id),
-        router.ha,
-        {name: port for name, port in ports(router).items() if port is not router.ha.interface},
-        (*router_addresses(router), *metadata_addresses(router, options.metadata_port)),
-        tuple(router_routes(router, options)),
-    )
+class HighAvailability(L3Extension):
+    name = "high availability"
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        if namespace.router.ha is None:
+            return Contribution(device_prefixes=(HA,))  # ha-… of a router that was HA before is deleted
+        port = namespace.router.ha.interface
+        name = device(HA, port.id)
+        # A standby host must not send with the router's MAC, which would draw its traffic there: devices get no
+        # link-local address before keepalived sets one. Addresses that keepalived sets are used without DAD: the host
+        # that had them before may be lost, and is not to be waited for.
+        quiet = (("addr_gen_mode", "1"), ("accept_dad", "0"))
+        return Contribution(
+            devices=(render_device(name, port, namespace.options),),
+            plugs=(render_plug(name, port, namespace.options),),
+            host_addresses=tuple(address(name, each.prefixed, nodad=True) for each in port.addresses),
+            sysctls={f"net/ipv6/conf/{each}/{key}": value for each in namespace.ports for key, value in quiet},
+            device_prefixes=(HA,),
+        )
+
+
+def has_primary(router: Router, addresses: Iterable[Address]) -> bool:
+    """Whether a host with these addresses is the active one."""
+    return router.ha is None or any(each.address == primary_address(router.ha) for each in addresses)
 
 
 def primary_address(membership: HaMembership) -> str:
-    """The address that the active host has on the network of the hosts."""
+    """The address that the active host has on the HA network."""
     return f"{PRIMARY_NETWORK[membership.vr_id]}/24"
 
 
-def render_keepalived(moving: Moving, options: L3Options, notify: str) -> str:
+def render_keepalived(failover: Failover, options: L3Options, notify: str) -> str:
     """`notify` is the fifo that keepalived writes its states to."""
-    membership = moving.membership
+    membership = failover.membership
     name = device(HA, membership.interface.id)
     lines = [
         "global_defs {",
@@ -72,9 +84,9 @@ def render_keepalived(moving: Moving, options: L3Options, notify: str) -> str:
         f"    virtual_router_id {membership.vr_id}",
         f"    priority {membership.priority}",
         f"    garp_master_delay {GARP_DELAY}",
-        f"    garp_lower_prio_delay {RIVAL_DELAY}",
+        f"    garp_lower_prio_delay {LOWER_PRIORITY_DELAY}",
         "    nopreempt",
-        f"    advert_int {options.advert_interval}",
+        f"    advert_int {options.ha_vrrp_advert_int}",
         *_authentication(options),
         "    track_interface {",
         f"        {name}",
@@ -82,29 +94,29 @@ def render_keepalived(moving: Moving, options: L3Options, notify: str) -> str:
         "    virtual_ipaddress {",
         f"        {primary_address(membership)} dev {name}",
         "    }",
-        *_block("virtual_ipaddress_excluded", _excluded(moving)),
-        *_block("virtual_routes", (_route(each) for each in moving.routes)),
+        *_block("virtual_ipaddress_excluded", _excluded(failover)),
+        *_block("virtual_routes", (_route(each) for each in failover.routes)),
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _authentication(options: L3Options) -> list[str]:
-    if not options.authentication or not options.password:
+    if not options.ha_vrrp_auth_type or not options.ha_vrrp_auth_password:
         return []
     return [
         "    authentication {",
-        f"        auth_type {options.authentication}",
-        f"        auth_pass {options.password}",
+        f"        auth_type {options.ha_vrrp_auth_type}",
+        f"        auth_pass {options.ha_vrrp_auth_password}",
         "    }",
     ]
 
 
-def _excluded(moving: Moving) -> Iterator[str]:
-    """The addresses; and the link-local ones, by which instances know the router, of every device but ours."""
-    for name, interface in sorted(moving.ports.items()):
+def _excluded(failover: Failover) -> Iterator[str]:
+    """All addresses, and the link-local ones of all devices, which are the IPv6 gateways of instances."""
+    for name, interface in sorted(failover.ports.items()):
         yield f"{link_local(interface.mac_address)}/64 dev {name} scope link"
-    for each in sorted(moving.addresses):
+    for each in sorted(failover.addresses):
         yield f"{each.address} dev {each.device}"
 
 

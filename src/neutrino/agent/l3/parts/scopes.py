@@ -1,17 +1,16 @@
-"""Address scopes: which packets a router may forward between its devices, by one IP version. Pure.
+"""Address scopes: which packets a router may forward between its devices, for each IP version. Pure.
 
-Addresses are unique within a scope and may repeat between scopes, so what is forwarded unchanged has to stay within one. A
-network without a scope counts as one of a scope that all such networks share. A device is of the scope of its network,
-whatever the source of a packet says.
+Addresses are unique within a scope and may repeat between scopes, so what is forwarded untranslated must stay within
+one. All networks without a scope count as one scope. A packet belongs to the scope of the device by which it came in,
+whatever its source address.
 
-    from        to          forwarded
-    internal    internal    within one scope; and what is sent to a floating IP or a forwarded port
-    internal    outside     within one scope; by IPv4 also what gets another source there: all, where the router has
-                            SNAT, else those with a floating IP
-    outside     internal    within one scope; and answers and connections to what is translated
+    from        to          forwarded internal    internal    within one scope; and packets to a floating IP or a
+    forwarded port internal    external    within one scope; with IPv4 also what is source-translated: all, where the
+    router has SNAT, else instances with a floating IP external    internal    within one scope; and replies, and
+    connections to translated addresses
 
-By IPv6 nothing is translated, so a network reaches the outside only if both have the same scope, or neither has one, or if
-its prefix was delegated from outside.
+IPv6 is never translated: a network reaches the outside only if both have the same scope, or none, or if its prefix was
+delegated from outside.
 """
 
 from __future__ import annotations
@@ -19,22 +18,39 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from neutrino.agent.l3.extension_api import FORWARD, Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import EXTERNAL, device
+from neutrino.dataplane.nft.api import Table
 from neutrino.model.routing import Router, RouterInterface
 
 Scope = str | None  # the scope's id, or None where there is none
 
 
-def render_scopes(router: Router, inside: Mapping[str, RouterInterface], version: int, *, snat: bool) -> Iterator[str]:
-    """Rules for packets that are forwarded. `inside`: the internal devices; `snat`: every source gets another outside."""
-    rules = [*_between(inside, version), *_outside(router, inside, version, snat)]
-    if rules:
-        yield "ct status & dnat != 0 accept"
-    yield from rules
+class AddressScopes(L3Extension):
+    name = "address scopes"
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        tables = ((family, _rules(namespace, version)) for version, family in ((4, "ip"), (6, "ip6")))
+        return Contribution(
+            tables=tuple(Table(family=family, chains=(FORWARD.chain(rules),)) for family, rules in tables if rules)
+        )
+
+
+def _rules(namespace: RouterNamespace, version: int) -> list[str]:
+    router, inside = namespace.router, namespace.inside
+    rules = [*_between(inside, version), *_outside(router, inside, version)]
+    # Packets to a floating IP or a forwarded port, and their replies, may cross scopes: they are translated.
+    return ["ct status & dnat != 0 accept", *rules] if rules else []
+
+
+def snat_address(router: Router) -> str | None:
+    """The external address that sources without a floating IP are translated to; None where they are not."""
+    addresses = router.gateway.addresses if router.gateway is not None and router.enable_snat else ()
+    return next((each.ip_address for each in addresses if each.version == 4), None)
 
 
 def in_scope_of_outside(router: Router, inside: Mapping[str, RouterInterface]) -> str:
-    """The devices whose IPv4 sources keep their address outside, as an nft set; empty if there are none."""
+    """The devices in the external network's scope, whose IPv4 sources stay untranslated, as an nft set, or empty."""
     scope = _scope(router.gateway, 4) if router.gateway is not None else None
     return _names(name for name, each in _scopes(inside, 4).items() if each == scope) if scope else ""
 
@@ -49,11 +65,12 @@ def _between(inside: Mapping[str, RouterInterface], version: int) -> Iterator[st
         yield f"iifname {_names(devices[scope])} oifname {_names(others)} drop"
 
 
-def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int, snat: bool) -> Iterator[str]:
+def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int) -> Iterator[str]:
     gateway = router.gateway
     if gateway is None or not any(each.version == version for each in gateway.addresses):
         return
     outside, scope = device(EXTERNAL, gateway.id), _scope(gateway, version)
+    # A delegated prefix is routed to this router from outside, whatever scope its network is in.
     delegated = frozenset(each.subnet_id for each in router.delegations)
     others = _names(
         name
@@ -64,8 +81,9 @@ def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int
         return
     outward, inward = f'iifname {others} oifname "{outside}"', f'iifname "{outside}" oifname {others}'
     if version == 4:
-        # The kernel translates nothing that is of no connection.
-        yield f"{outward} {'ct state invalid' if snat else 'ip saddr != @fixed_to_floating'} drop"
+        # With SNAT all is translated except packets of no connection, which would leave with their internal source.
+        untranslated = "ct state invalid" if snat_address(router) else "ip saddr != @fixed_to_floating"
+        yield f"{outward} {untranslated} drop"
         yield f"{inward} ct status & snat != 0 accept"
     else:
         yield f"{outward} drop"
@@ -73,7 +91,7 @@ def _outside(router: Router, inside: Mapping[str, RouterInterface], version: int
 
 
 def _scopes(inside: Mapping[str, RouterInterface], version: int) -> dict[str, Scope]:
-    """Of the devices that have this version at all."""
+    """The scope of each device that has addresses of this version."""
     return {
         name: _scope(interface, version)
         for name, interface in sorted(inside.items())
@@ -82,7 +100,7 @@ def _scopes(inside: Mapping[str, RouterInterface], version: int) -> dict[str, Sc
 
 
 def _scope(interface: RouterInterface, version: int) -> Scope:
-    """All subnets of a network and version have the same."""
+    """All subnets of a network and IP version have the same scope."""
     return next((each.address_scope_id for each in interface.addresses if each.version == version), None)
 
 

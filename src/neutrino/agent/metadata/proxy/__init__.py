@@ -1,1 +1,1 @@
-"""The process that serves metadata: it has no rights, no configuration file and no connection to the server."""
+"""The metadata proxy process: unprivileged, one per host, serves all namespaces."""

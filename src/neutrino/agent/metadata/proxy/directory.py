@@ -1,4 +1,4 @@
-"""Who asks: from the address of a source and the device that it came by, to the instance. Pure."""
+"""Directory of instances: from a source's network and address to the instance. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neutrino.agent.metadata.messages import Instance, Sources
 class Directory:
     def __init__(self, instances: Iterable[Instance] = ()) -> None:
         self._ports: dict[str, Instance] = {}
-        self._by: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # network with address or MAC, to ports
+        self._by: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # (network, address or MAC) → ports
         for instance in instances:
             self.put(instance)
 
@@ -32,21 +32,21 @@ class Directory:
                 del self._by[key]
 
     def find(self, sources: Sources, device: str, address: str, mac: str | None = None) -> Instance | None:
-        """The one instance that this can be. With a MAC (of a link-local source) that alone counts: it is on the wire.
+        """The instance; None if there is none, or if ports of two instances match: a guess could leak another's data.
 
-        Several ports of one instance are no doubt; ports of two instances are, and then it is nobody.
+        A link-local source is identified by its MAC alone, since an instance may choose such an address freely.
         """
         ports = list(self._on(sources.network(device), address if mac is None else mac))
-        if mac is None:  # a link-local source is on the link
+        if mac is None:  # a link-local source cannot come through a router
             routed = (port for network in sources.routed for port in self._on(network, address))
             ports += [port for port in routed if port.project_id == sources.project_id]
         if len({(port.instance_id, port.project_id) for port in ports}) != 1:
             return None
         return ports[0]
 
-    def _on(self, network: str | None, who: str) -> Iterator[Instance]:
+    def _on(self, network: str | None, address: str) -> Iterator[Instance]:
         if network is not None:
-            yield from (self._ports[port_id] for port_id in self._by.get((network, who), ()))
+            yield from (self._ports[port_id] for port_id in self._by.get((network, address), ()))
 
 
 def _keys(instance: Instance) -> set[tuple[str, str]]:

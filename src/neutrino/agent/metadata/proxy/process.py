@@ -1,8 +1,8 @@
-"""The metadata process itself: from its start to SIGTERM.
+"""The metadata proxy process, from its start to SIGTERM.
 
-It begins with the agent's rights, for as long as it takes to make its control socket and to open the file that shows that
-it lives; then it becomes the user that it is to run as. All that needs rights later comes from the agent, through that
-socket: listening sockets, keys, secrets. When the agent goes away it serves on with what it has.
+It starts with the agent's privileges, creates its control socket, opens its monitor file, and becomes an unprivileged
+user before it accepts anything. What needs privileges later comes from the agent through the control socket: listening
+sockets, keys, secrets. Without an agent it serves on with what it has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import encodings.idna  # noqa: F401  (needed to resolve names; it could not be loaded later by a user who may not read it)
+import encodings.idna  # noqa: F401  (to resolve names: the unprivileged user may be unable to import it later)
 import gc
 import logging
 import os
@@ -21,47 +21,42 @@ import socket
 from neutrino import __version__
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
 from neutrino.agent.metadata.messages import (
-    ASKED,
-    MOST_LISTENING,
-    Asked,
+    AGENT_MESSAGES,
+    MAX_LISTENERS,
+    AgentMessage,
     Close,
     Configure,
-    Has,
     Hello,
     Listen,
-    Ports,
+    ListenerStates,
     SetSources,
-    Take,
+    TakeOver,
+    UpdatePorts,
 )
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.listening import Listeners
-from neutrino.agent.metadata.proxy.serving import Serving
+from neutrino.agent.metadata.proxy.http_proxy import HttpProxy
+from neutrino.agent.metadata.proxy.listener import Listeners
 
 LOG = logging.getLogger(__name__)
-SHARE = 8  # of all descriptors, the part that one namespace may have; each of its connections may take another to Nova
+DESCRIPTOR_SHARE = 8  # a namespace may use an eighth of the descriptors; each connection may need another one to Nova
 
 
 def run(path: str, uid: int, gid: int, monitor: str, interval: float) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     control = listen(path)
-    note = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
-    most = _allow_many_files()
-    _become(uid, gid)
-    gc.freeze()
-    asyncio.run(Process(control, note, interval, most_connections=max(1, most // SHARE)).run())
+    monitor_file = os.open(monitor, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644) if monitor else None
+    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    _drop_privileges(uid, gid)
+    gc.freeze()  # modules are never garbage: collections need not visit them
+    process = Process(control, monitor_file, interval, max_connections=max(1, descriptors // DESCRIPTOR_SHARE))
+    asyncio.run(process.run())
 
 
-def _allow_many_files() -> int:
-    """How many descriptors there may be."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most
-
-
-def _become(uid: int, gid: int) -> None:
+def _drop_privileges(uid: int, gid: int) -> None:
     if os.geteuid() == 0:
-        os.setgroups([])
-    if os.getegid() != gid:
+        os.setgroups([])  # while it is still allowed
+    if os.getegid() != gid:  # the group first: without the user's privileges it cannot be changed
         os.setgid(gid)
     if os.geteuid() != uid:
         os.setuid(uid)
@@ -69,78 +64,74 @@ def _become(uid: int, gid: int) -> None:
 
 class Process:
     def __init__(
-        self,
-        control: socket.socket,
-        note: int | None = None,
-        interval: float = 5.0,
-        most_connections: int = 1 << 16,
+        self, control: socket.socket, monitor_file: int | None, interval: float, *, max_connections: int
     ) -> None:
         self._control = control
-        self._note = note
+        self._monitor_file = monitor_file
         self._interval = interval
-        self._serving = Serving(most_connections)
-        self._listeners = Listeners(self._serving)
-        self._growing: Directory | None = None  # while an agent tells all that there is
-        self._agent: Channel[Asked] | None = None
+        self._proxy = HttpProxy(max_connections)
+        self._listeners = Listeners(self._proxy)
+        self._snapshot: Directory | None = None  # grows while an agent sends all ports, then replaces the directory
+        self._agent: Channel[AgentMessage] | None = None
 
     async def run(self) -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
-        tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._live())]
+        tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._write_monitor_file())]
         stopping = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stopping}:
-            task.result()  # it has failed: the process ends, and another is started
+            task.result()  # it has failed: the process exits, and the supervisor respawns it
 
-    async def _live(self) -> None:
-        """The loop that serves writes the time: where it hangs, the time stands still."""
+    async def _write_monitor_file(self) -> None:
+        """Written by the loop that serves: when the loop hangs, the time in the file stands still."""
         while True:
-            if self._note is not None:
+            if self._monitor_file is not None:
                 now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-                with contextlib.suppress(OSError):  # a full disk is no reason to stop
-                    os.pwrite(self._note, f"{now}\n".encode(), 0)
+                with contextlib.suppress(OSError):  # a full disk must not stop the service
+                    os.pwrite(self._monitor_file, f"{now}\n".encode(), 0)
             await asyncio.sleep(self._interval)
 
     # --- agents -----------------------------------------------------------------------------------------------------
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        talks: set[asyncio.Task[None]] = set()
+        tasks: set[asyncio.Task[None]] = set()
         while True:
             connection, _ = await loop.sock_accept(self._control)
-            task = asyncio.create_task(self._talk(Channel(connection, ASKED)))
-            talks.add(task)
-            task.add_done_callback(talks.discard)
+            task = asyncio.create_task(self._serve_agent(Channel(connection, AGENT_MESSAGES)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
-    async def _talk(self, channel: Channel[Asked]) -> None:
+    async def _serve_agent(self, channel: Channel[AgentMessage]) -> None:
         try:
-            listening = list(self._listeners.all().items())
-            for start in range(0, len(listening), MOST_LISTENING):
-                await channel.send(Has(dict(listening[start : start + MOST_LISTENING])))
-            await channel.send(Hello(__version__, len(self._serving.directory)))
+            states = list(self._listeners.states().items())
+            for start in range(0, len(states), MAX_LISTENERS):
+                await channel.send(ListenerStates(dict(states[start : start + MAX_LISTENERS])))
+            await channel.send(Hello(__version__, len(self._proxy.directory)))
             while True:
                 message, descriptors = await channel.receive()
-                self._do(channel, message, descriptors)
+                self._handle(channel, message, descriptors)
         except ChannelClosed as closed:
             LOG.debug("%s", closed)
         except (ValueError, OSError) as error:
-            LOG.error("what the agent asks cannot be done: %s", error)
+            LOG.error("a message of the agent cannot be carried out: %s", error)
         finally:
             channel.close()
             if self._agent is channel:
-                self._agent = self._growing = None
+                self._agent = self._snapshot = None
 
-    def _do(self, channel: Channel[Asked], message: Asked, descriptors: list[int]) -> None:
-        if isinstance(message, Take):
+    def _handle(self, channel: Channel[AgentMessage], message: AgentMessage, descriptors: list[int]) -> None:
+        if isinstance(message, TakeOver):
             before, self._agent = self._agent, channel
             if before is not None:
                 before.close()
         elif channel is not self._agent:
             raise ValueError("another agent has taken over")
         elif isinstance(message, Configure):
-            self._serving.configure(message.settings)
+            self._proxy.configure(message.settings)
         elif isinstance(message, Listen):
             self._listeners.open(message.key, message.listening, descriptors)
         elif isinstance(message, SetSources):
@@ -148,15 +139,15 @@ class Process:
         elif isinstance(message, Close):
             self._listeners.close(message.key)
         else:
-            self._take_ports(message)
+            self._update_ports(message)
 
-    def _take_ports(self, message: Ports) -> None:
+    def _update_ports(self, message: UpdatePorts) -> None:
         if message.step == "begin":
-            self._growing = Directory()
-        directory = self._growing if self._growing is not None else self._serving.directory
+            self._snapshot = Directory()
+        directory = self._snapshot if self._snapshot is not None else self._proxy.directory
         for port_id in message.gone:
             directory.remove(port_id)
         for instance in message.put:
             directory.put(instance)
-        if message.step == "end" and self._growing is not None:
-            self._serving.directory, self._growing = self._growing, None
+        if message.step == "end" and self._snapshot is not None:
+            self._proxy.directory, self._snapshot = self._snapshot, None

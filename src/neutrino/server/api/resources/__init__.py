@@ -1,38 +1,8 @@
-"""Every resource of the core, in the order in which they are listed."""
+"""Declarations of resources. `CORE` are those that `GET /v2.0` lists."""
 
-from neutrino.server.api.resources.address_group import ADDRESS_GROUP
-from neutrino.server.api.resources.address_scope import ADDRESS_SCOPE
-from neutrino.server.api.resources.agent import AGENT, AVAILABILITY_ZONE
-from neutrino.server.api.resources.flavor import FLAVOR, FLAVOR_SERVICE_PROFILE, SERVICE_PROFILE, SERVICE_PROVIDER
-from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
 from neutrino.server.api.resources.network import NETWORK
-from neutrino.server.api.resources.network_ip_availability import NETWORK_IP_AVAILABILITY
-from neutrino.server.api.resources.port import BINDING, PORT
-from neutrino.server.api.resources.rbac_policy import RBAC_POLICY
-from neutrino.server.api.resources.router import CONNTRACK_HELPER, ROUTER
-from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
+from neutrino.server.api.resources.port import PORT
 from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.api.resources.subnetpool import SUBNETPOOL
 
 CORE = (NETWORK, SUBNET, SUBNETPOOL, PORT)
-RESOURCES = (
-    *CORE,
-    BINDING,
-    ADDRESS_SCOPE,
-    SECURITY_GROUP,
-    SECURITY_GROUP_RULE,
-    ADDRESS_GROUP,
-    RBAC_POLICY,
-    AGENT,
-    AVAILABILITY_ZONE,
-    NETWORK_IP_AVAILABILITY,
-    ROUTER,
-    CONNTRACK_HELPER,
-    FLOATINGIP,
-    PORT_FORWARDING,
-    FLOATINGIP_POOL,
-    FLAVOR,
-    SERVICE_PROFILE,
-    FLAVOR_SERVICE_PROFILE,
-    SERVICE_PROVIDER,
-)

@@ -1,4 +1,4 @@
-"""Agents, and the zones that they are in. What is scheduled to them has routes of its own, in `hosts/plugin.py`."""
+"""Agents and availability zones. `scheduling/agents_api.py` has the routes of what is scheduled to agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource
 from neutrino.server.api.types import AnyObject, Bool, Nullable, OneOf, Text, Uuid
 
-_ATTRIBUTES = (  # an agent is made by its first report, so nothing can be posted
+_ATTRIBUTES = (  # created by the agent's first report, so nothing can be posted
     Attribute("id", Uuid(), filter=True),
     Attribute("agent_type", Text(), filter=True, filter_as=OneOf(AGENT_TYPES)),
     Attribute("binary", Text(), filter=True),
@@ -20,7 +20,7 @@ _ATTRIBUTES = (  # an agent is made by its first report, so nothing can be poste
     Attribute("alive", Bool(), filter=True),
     Attribute("configurations", AnyObject()),
     Attribute("description", Nullable(Text(255)), put=True, filter=True),
-    Attribute("availability_zone", Nullable(Text()), filter=True, extension="availability_zone"),
+    Attribute("availability_zone", Nullable(Text()), filter=True),
     Attribute("resources_synced", Nullable(Bool())),
     Attribute("resource_versions", AnyObject()),
 )
@@ -31,7 +31,6 @@ AGENT = Resource(
     owned=False,
     bulk=False,
     not_found=errors.AgentNotFound,
-    extension="agent",
     attributes=_ATTRIBUTES,
 )
 
@@ -43,7 +42,6 @@ AVAILABILITY_ZONE = Resource(
     bulk=False,
     key="name",
     verbs=frozenset({"index"}),
-    extension="availability_zone",
     attributes=(
         Attribute("name", Text(), filter=True),
         Attribute("resource", Text(), filter=True),

@@ -1,17 +1,31 @@
-"""Attributes that most resources have in the same form."""
+"""Attributes and types that several resources share."""
 
 from __future__ import annotations
 
-from neutrino.server.api.definition import REQUIRED, Attribute
-from neutrino.server.api.types import NAME, Anything, Bool, ListOf, Nullable, OneOf, Text, Type, Uuid
+from neutrino.server.api.definition import REQUIRED, Attribute, creatable, writable
+from neutrino.server.api.types import (
+    NAME,
+    Anything,
+    Bool,
+    Cidr,
+    IpAddress,
+    Key,
+    ListOf,
+    Nullable,
+    OneOf,
+    Record,
+    Text,
+    Type,
+    Uuid,
+)
 
 ID = Attribute("id", Uuid(), filter=True, sort=True)
-NAME_ATTRIBUTE = Attribute("name", NAME, post=True, put=True, default="", filter=True, sort=True)
-PROJECT = Attribute("project_id", Text(255), post=True, filter=True, sort=True, extension="project-id")
-ADMIN_STATE_UP = Attribute("admin_state_up", Bool(), post=True, put=True, default=True, filter=True, sort=True)
+NAME_ATTRIBUTE = writable("name", NAME, default="", searchable=True)
+PROJECT = creatable("project_id", Text(255), searchable=True)
+ADMIN_STATE_UP = writable("admin_state_up", Bool(), default=True, searchable=True)
 STATUSES = OneOf(("ACTIVE", "BUILD", "DOWN", "ERROR", "N/A"))
 STATUS = Attribute("status", Text(16), filter=True, filter_as=STATUSES, sort=True)
-IP_VERSION = Attribute("ip_version", OneOf((4, 6)), post=True, default=REQUIRED, filter=True, sort=True)
+IP_VERSION = creatable("ip_version", OneOf((4, 6)), default=REQUIRED, searchable=True)
 
 
 def shared(*, put: bool) -> Attribute:
@@ -19,31 +33,28 @@ def shared(*, put: bool) -> Attribute:
 
 
 def description(type_: Type = NAME, default: str | None = "") -> Attribute:
-    return Attribute(
-        "description",
-        type_,
-        post=True,
-        put=True,
-        default=default,
-        filter=True,
-        sort=True,
-        extension="standard-attr-description",
-    )
+    return writable("description", type_, default=default, searchable=True)
 
 
 TIMESTAMPS = (
-    Attribute("created_at", Text(20), extension="standard-attr-timestamp", sort=True),
-    Attribute("updated_at", Text(20), extension="standard-attr-timestamp", sort=True),
+    Attribute("created_at", Text(20), sort=True),
+    Attribute("updated_at", Text(20), sort=True),
 )
-REVISION = (Attribute("revision_number", Anything(), filter=True, sort=True, extension="standard-attr-revisions"),)
-TAGS = (Attribute("tags", ListOf(Text(255)), extension="standard-attr-tag"),)
+REVISION = (Attribute("revision_number", Anything(), filter=True, sort=True),)
+TAGS = (Attribute("tags", ListOf(Text(255))),)
 STANDARD_BUT_TAGS = (description(), *TIMESTAMPS, *REVISION)
 STANDARD = (*STANDARD_BUT_TAGS, *TAGS)
 STANDARD_BUT_DESCRIPTION = (*TIMESTAMPS, *REVISION, *TAGS)
 
-MOST_TAGS = 50
-MOST_ZONE_HINTS = 32
-MOST_DHCP_OPTIONS = 100
-MOST_FIXED_IPS = 100
+# Protocol numbers by the names that the API takes.
+PROTOCOLS = {
+    "ah": 51, "dccp": 33, "egp": 8, "esp": 50, "gre": 47, "hopopt": 0, "icmp": 1, "igmp": 2, "ip": 0, "ipip": 4,
+    "ipv6-encap": 41, "ipv6-frag": 44, "ipv6-icmp": 58, "icmpv6": 58, "ipv6-nonxt": 59, "ipv6-opts": 60,
+    "ipv6-route": 43, "ospf": 89, "pgm": 113, "rsvp": 46, "sctp": 132, "tcp": 6, "udp": 17, "udplite": 136, "vrrp": 112,
+}  # fmt: skip
+ROUTE = Record({"destination": Key(Cidr()), "nexthop": Key(IpAddress())})
+MAX_TAGS = 50
+MAX_ZONE_HINTS = 32
+MAX_FIXED_IPS = 100
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 UUID_OR_NONE = Nullable(Uuid())

@@ -1,15 +1,15 @@
-"""Extra DHCP options, on a port or (ours alone) on a network for all its ports."""
+"""Extra DHCP options of a port or, beyond Neutron's API, of a network for all its ports."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from neutrino.server.api.types import Parsed, Unconvertible
+from neutrino.server.api.types import Key, ListOf, Nullable, OneOf, Parsed, Record, Text, Unconvertible
 
-# These may be given with an empty value, which means: do not send the option at all.
+# Options that may have an empty value, which means that the option is not sent.
 MAY_BE_EMPTY = ("router", "classless-static-route")
-# DHCP's options are bytes, and dnsmasq, which is given them in lines, counts bytes: other characters have several.
+# DHCP options are bytes in lines of a dnsmasq file, and dnsmasq counts bytes: other characters have several, or end a line.
 PRINTABLE = "^[ -~]*$"
 _PRINTABLE = re.compile("[ -~]*")
 
@@ -23,9 +23,9 @@ def parse_option(option: Any) -> dict[str, Any]:
     name, value, version = option["opt_name"], option["opt_value"], option.get("ip_version", 4)
     if not isinstance(name, str) or not name.strip() or len(name) > 64 or "\n" in name:
         raise Unconvertible(f"opt_name '{name}' is not a line of 1 to 64 characters")
-    if value is not None:  # else the option is to go, whatever its name
+    if value is not None:  # null removes the option, whatever its name
         if not _PRINTABLE.fullmatch(name):
-            raise Unconvertible(f"opt_name '{name}' has other characters than printable ASCII")
+            raise Unconvertible(f"opt_name '{name}' has characters other than printable ASCII")
         if not isinstance(value, str) or len(value) > 255 or not _PRINTABLE.fullmatch(value):
             raise Unconvertible(f"opt_value '{value}' is not a line of at most 255 printable ASCII characters")
         if not value.strip() and name not in MAY_BE_EMPTY:
@@ -50,26 +50,11 @@ def parse_options(value: Any) -> list[dict[str, Any]]:
     return options
 
 
-EXTRA_DHCP_OPTS = Parsed(
-    parse_options,
+_OPTION = Record(
     {
-        "anyOf": [
-            {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "opt_name": {"type": "string", "minLength": 1, "maxLength": 64},
-                        "opt_value": {
-                            "anyOf": [{"type": "string", "maxLength": 255, "pattern": PRINTABLE}, {"type": "null"}]
-                        },
-                        "ip_version": {"enum": [4, 6]},
-                    },
-                    "required": ["opt_name", "opt_value"],
-                    "additionalProperties": False,
-                },
-            },
-            {"type": "null"},
-        ]
-    },
+        "opt_name": Key(Text(64, min=1)),
+        "opt_value": Key(Nullable(Parsed(str, {"type": "string", "maxLength": 255, "pattern": PRINTABLE}))),
+        "ip_version": Key(OneOf((4, 6)), required=False),
+    }
 )
+EXTRA_DHCP_OPTS = Parsed(parse_options, ListOf(_OPTION, nullable=True).schema(), max_items=100)

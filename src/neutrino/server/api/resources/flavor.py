@@ -1,16 +1,16 @@
-"""Flavors, the service profiles behind them, and the providers of services."""
+"""Flavors, their service profiles, and service providers."""
 
 from __future__ import annotations
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource
+from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, NAME_ATTRIBUTE
 from neutrino.server.api.types import Bool, ListOf, Nullable, OneOf, Text, Uuid
 
 L3_ROUTER_NAT = "L3_ROUTER_NAT"
-SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS")  # what serves here, as Neutron names it
-_DESCRIPTION = Attribute("description", Nullable(Text(1024)), post=True, put=True, default="", filter=True, sort=True)
-_ENABLED = Attribute("enabled", Bool(), post=True, put=True, default=True, filter=True, sort=True)
+SERVICE_TYPES = (L3_ROUTER_NAT, "FLAVORS")  # Neutron's names
+_DESCRIPTION = writable("description", Nullable(Text(1024)), default="", searchable=True)
+_ENABLED = writable("enabled", Bool(), default=True, searchable=True)
 
 FLAVOR = Resource(
     name="flavor",
@@ -18,13 +18,12 @@ FLAVOR = Resource(
     owned=False,
     bulk=False,
     not_found=errors.FlavorNotFound,
-    extension="flavors",
     attributes=(
         ID,
         NAME_ATTRIBUTE,
         _DESCRIPTION,
-        Attribute("service_type", OneOf(SERVICE_TYPES), post=True, default=REQUIRED, filter=True, sort=True),
-        Attribute("service_profiles", ListOf(Uuid(), most=100), post=True, put=True, default=[]),
+        creatable("service_type", OneOf(SERVICE_TYPES), default=REQUIRED, searchable=True),
+        writable("service_profiles", ListOf(Uuid(), max_items=100), default=[]),
         _ENABLED,
     ),
 )
@@ -36,12 +35,11 @@ SERVICE_PROFILE = Resource(
     owned=False,
     bulk=False,
     not_found=errors.ServiceProfileNotFound,
-    extension="flavors",
     attributes=(
         ID,
         _DESCRIPTION,
-        Attribute("driver", Text(1024), post=True, put=True, default="", filter=True, sort=True),
-        Attribute("metainfo", Text(4096), post=True, put=True, default="", sort=True),
+        writable("driver", Text(1024), default="", searchable=True),
+        writable("metainfo", Text(4096), default="", sort=True),
         _ENABLED,
     ),
 )
@@ -55,8 +53,7 @@ FLAVOR_SERVICE_PROFILE = Resource(
     bulk=False,
     verbs=frozenset({"create", "delete"}),
     not_found=errors.ServiceProfileNotFound,
-    extension="flavors",
-    attributes=(Attribute("id", Uuid(), post=True, default=REQUIRED),),
+    attributes=(creatable("id", Uuid(), default=REQUIRED),),
 )
 
 SERVICE_PROVIDER = Resource(
@@ -66,6 +63,5 @@ SERVICE_PROVIDER = Resource(
     owned=False,
     bulk=False,
     verbs=frozenset({"index"}),
-    extension="service-type",
     attributes=(Attribute("service_type", Text(36)), Attribute("name", Text(255)), Attribute("default", Bool())),
 )

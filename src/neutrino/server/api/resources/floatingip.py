@@ -1,11 +1,11 @@
-"""Floating IPs, the ports forwarded from them, and the subnets that they come from."""
+"""Floating IPs, port forwardings and floating IP pools."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource
+from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, PROJECT, STANDARD, STATUS, TAG_FILTERS, UUID_OR_NONE
 from neutrino.server.api.resources.router import PROTOCOL, PROTOCOL_WORDS
 from neutrino.server.api.types import (
@@ -26,7 +26,7 @@ _PORT = Integer(1, 65535)
 
 
 def parse_range(value: Any) -> str | None:
-    """Ports as "80" or "80:90", as the latter."""
+    """A port range, given as "80" or "80:90", in the second form."""
     if value is None:
         return None
     parts = [_PORT.parse(part) for part in str(value).split(":")] if isinstance(value, str | int) else []
@@ -45,30 +45,21 @@ FLOATINGIP = Resource(
     tagged=True,
     not_found=errors.FloatingIPNotFound,
     extra_filters=TAG_FILTERS,
-    extension="router",
     attributes=(
         ID,
         PROJECT,
-        Attribute("floating_network_id", Uuid(), post=True, default=REQUIRED, filter=True, sort=True),
-        Attribute(
-            "floating_ip_address",
-            Nullable(IpAddress()),
-            post=True,
-            default=None,
-            filter=True,
-            sort=True,
-            guarded=True,
-        ),
-        Attribute("subnet_id", UUID_OR_NONE, post=True, default=None, visible=False),
+        creatable("floating_network_id", Uuid(), default=REQUIRED, searchable=True),
+        creatable("floating_ip_address", Nullable(IpAddress()), default=None, searchable=True, guarded=True),
+        creatable("subnet_id", UUID_OR_NONE, default=None, visible=False),
         Attribute("router_id", UUID_OR_NONE, filter=True, sort=True),
-        Attribute("port_id", UUID_OR_NONE, post=True, put=True, default=None, filter=True),
-        Attribute("fixed_ip_address", Nullable(IpAddress()), post=True, put=True, default=None, filter=True, sort=True),
+        writable("port_id", UUID_OR_NONE, default=None, filter=True),
+        writable("fixed_ip_address", Nullable(IpAddress()), default=None, searchable=True),
         STATUS,
-        Attribute("port_details", Nullable(AnyObject()), shown_null=True, extension="fip-port-details"),
-        Attribute("dns_name", DnsName(), post=True, default="", extension="dns-integration"),
-        Attribute("dns_domain", DnsName(domain=True), post=True, default="", extension="dns-integration"),
+        Attribute("port_details", Nullable(AnyObject()), shown_null=True),
+        creatable("dns_name", DnsName(), default=""),
+        creatable("dns_domain", DnsName(domain=True), default=""),
         Attribute("qos_policy_id", UUID_OR_NONE),
-        Attribute("port_forwardings", ListOf(AnyObject()), extension="expose-port-forwarding-in-fip"),
+        Attribute("port_forwardings", ListOf(AnyObject())),
         *STANDARD,
     ),
 )
@@ -81,67 +72,17 @@ PORT_FORWARDING = Resource(
     owned=False,
     bulk=False,
     not_found=errors.PortForwardingNotFound,
-    extension="floating-ip-port-forwarding",
     attributes=(
         ID,
-        Attribute("project_id", Text(255), post=True, visible=False),
-        Attribute(
-            "external_port",
-            Nullable(_PORT),
-            post=True,
-            put=True,
-            default=None,
-            filter=True,
-            sort=True,
-            extension="floating-ip-port-forwarding-port-ranges",
-        ),
-        Attribute(
-            "internal_port",
-            Nullable(_PORT),
-            post=True,
-            put=True,
-            default=None,
-            extension="floating-ip-port-forwarding-port-ranges",
-        ),
-        Attribute(
-            "external_port_range",
-            _RANGE,
-            post=True,
-            put=True,
-            default=None,
-            filter=True,
-            sort=True,
-            extension="floating-ip-port-forwarding-port-ranges",
-        ),
-        Attribute(
-            "internal_port_range",
-            _RANGE,
-            post=True,
-            put=True,
-            default=None,
-            extension="floating-ip-port-forwarding-port-ranges",
-        ),
-        Attribute("internal_ip_address", IpAddress(), post=True, put=True, default=REQUIRED),
-        Attribute(
-            "protocol",
-            PROTOCOL,
-            post=True,
-            put=True,
-            default=REQUIRED,
-            filter=True,
-            filter_as=PROTOCOL_WORDS,
-            sort=True,
-        ),
-        Attribute("internal_port_id", Uuid(), post=True, put=True, default=REQUIRED, filter=True, sort=True),
-        Attribute(
-            "description",
-            Text(255),
-            post=True,
-            put=True,
-            default="",
-            filter=True,
-            extension="floating-ip-port-forwarding-description",
-        ),
+        creatable("project_id", Text(255), visible=False),
+        writable("external_port", Nullable(_PORT), default=None, searchable=True),
+        writable("internal_port", Nullable(_PORT), default=None),
+        writable("external_port_range", _RANGE, default=None, searchable=True),
+        writable("internal_port_range", _RANGE, default=None),
+        writable("internal_ip_address", IpAddress(), default=REQUIRED),
+        writable("protocol", PROTOCOL, default=REQUIRED, searchable=True, filter_as=PROTOCOL_WORDS),
+        writable("internal_port_id", Uuid(), default=REQUIRED, searchable=True),
+        writable("description", Text(255), default="", filter=True),
     ),
 )
 
@@ -153,7 +94,6 @@ FLOATINGIP_POOL = Resource(
     owned=False,
     bulk=False,
     verbs=frozenset({"index"}),
-    extension="floatingip-pools",
     attributes=(
         Attribute("subnet_id", Uuid()),
         Attribute("subnet_name", Text(255)),

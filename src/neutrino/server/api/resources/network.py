@@ -1,18 +1,16 @@
-"""Networks."""
+"""Networks, and how many of their addresses are in use."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
-from neutrino.server.api.definition import Attribute, Resource
+from neutrino.server.api.definition import Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
-    MOST_DHCP_OPTIONS,
-    MOST_ZONE_HINTS,
+    MAX_ZONE_HINTS,
     NAME_ATTRIBUTE,
     PROJECT,
     STANDARD,
@@ -22,6 +20,7 @@ from neutrino.server.api.resources.common import (
 )
 from neutrino.server.api.resources.dhcp_options import EXTRA_DHCP_OPTS
 from neutrino.server.api.types import (
+    AnyObject,
     Bool,
     DnsName,
     Integer,
@@ -48,7 +47,7 @@ _SEGMENT = Record(
 
 
 def parse_segments(value: Any) -> Any:
-    """Several segments of one network; each is what the provider attributes say of a single one."""
+    """The segments of a network that has several; each has the provider attributes of a single one."""
     if not isinstance(value, list) or not value:
         raise Invalid(f"'{value}' is not a list of segments")
     segments = [_SEGMENT.parse(segment) for segment in value]
@@ -66,16 +65,7 @@ def parse_segments(value: Any) -> Any:
 
 
 def _provider(name: str, type_: Any, filter_as: Type | None = None) -> Attribute:
-    return Attribute(
-        f"provider:{name}",
-        type_,
-        post=True,
-        put=True,
-        filter=True,
-        filter_as=filter_as,
-        guarded=True,
-        extension="provider",
-    )
+    return writable(f"provider:{name}", type_, filter=True, filter_as=filter_as, guarded=True)
 
 
 _NETWORK_TYPES = OneOf(("local", "flat", "vlan", "vxlan", "gre", "geneve"))
@@ -96,66 +86,47 @@ NETWORK = Resource(
         STATUS,
         PROJECT,
         shared(put=True),
-        Attribute(
-            "router:external",
-            Bool(),
-            post=True,
-            put=True,
-            default=False,
-            filter=True,
-            guarded=True,
-            extension="external-net",
-        ),
-        Attribute("is_default", Bool(), post=True, put=True, default=False, filter=True, sort=True, guarded=True),
-        Attribute(
-            "mtu",
-            Integer(min=0),
-            post=True,
-            put=True,
-            default=0,
-            filter=True,
-            sort=True,
-            guarded=True,
-            extension="net-mtu-writable",
-        ),
-        Attribute(
-            "port_security_enabled",
-            Bool(),
-            post=True,
-            put=True,
-            default=True,
-            guarded=True,
-            extension="port-security",
-        ),
-        Attribute("dns_domain", DnsName(domain=True), post=True, put=True, default="", extension="dns-integration"),
+        writable("router:external", Bool(), default=False, filter=True, guarded=True),
+        writable("is_default", Bool(), default=False, searchable=True, guarded=True),
+        writable("mtu", Integer(min=0), default=0, searchable=True, guarded=True),
+        writable("port_security_enabled", Bool(), default=True, guarded=True),
+        writable("dns_domain", DnsName(domain=True), default=""),
         Attribute("qos_policy_id", Nullable(Uuid())),
-        Attribute("availability_zones", ListOf(Text()), extension="network_availability_zone"),
-        Attribute(
-            "availability_zone_hints",
-            ListOf(Text(255), most=MOST_ZONE_HINTS),
-            post=True,
-            default=[],
-            sort=True,
-            extension="network_availability_zone",
-        ),
-        Attribute("ipv4_address_scope", Nullable(Uuid()), extension="address-scope"),
-        Attribute("ipv6_address_scope", Nullable(Uuid()), extension="address-scope"),
-        Attribute("l2_adjacency", Bool(), extension="l2_adjacency"),
-        Attribute(
-            "extra_dhcp_opts", replace(EXTRA_DHCP_OPTS, most=MOST_DHCP_OPTIONS), post=True, put=True, default=None
-        ),
-        Attribute("ha", Bool(), post=True, default=False, visible=False, guarded=True, extension="network_ha"),
+        Attribute("availability_zones", ListOf(Text())),
+        creatable("availability_zone_hints", ListOf(Text(255), max_items=MAX_ZONE_HINTS), default=[], sort=True),
+        Attribute("ipv4_address_scope", Nullable(Uuid())),
+        Attribute("ipv6_address_scope", Nullable(Uuid())),
+        Attribute("l2_adjacency", Bool()),
+        writable("extra_dhcp_opts", EXTRA_DHCP_OPTS, default=None),
+        creatable("ha", Bool(), default=False, visible=False, guarded=True),
         _provider("network_type", Text(32), _NETWORK_TYPES),
         _provider("physical_network", Nullable(Text(64))),
         _provider("segmentation_id", Nullable(Integer())),
-        Attribute(
+        writable(
             "segments",
-            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}, most=100),
-            post=True,
-            put=True,
+            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}, max_items=100),
             guarded=True,
-            extension="multi-provider",
         ),
         *STANDARD,
+    ),
+)
+
+NETWORK_IP_AVAILABILITY = Resource(
+    name="network_ip_availability",
+    collection="network_ip_availabilities",
+    key="network_id",
+    bulk=False,
+    verbs=frozenset({"index", "show"}),
+    not_found=errors.NetworkNotFound,
+    hidden=errors.HTTPNotFound,
+    attributes=(
+        Attribute("network_id", Uuid(), filter=True, sort=True),
+        Attribute("network_name", Text(), filter=True),
+        Attribute("project_id", Text(), filter=True),
+        Attribute("total_ips", Integer(min=0, max=2**129)),
+        Attribute("used_ips", Integer(min=0, max=2**129)),
+        Attribute("subnet_ip_availability", ListOf(AnyObject())),
+        Attribute("ip_availability_details", AnyObject()),
+        Attribute("ip_version", OneOf((4, 6)), visible=False, filter=True),
     ),
 )

@@ -1,21 +1,19 @@
-"""Ports, and their bindings."""
+"""Ports and their bindings."""
 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, Resource
+from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
     ID,
-    MOST_DHCP_OPTIONS,
-    MOST_FIXED_IPS,
-    MOST_TAGS,
+    MAX_FIXED_IPS,
+    MAX_TAGS,
     NAME_ATTRIBUTE,
     PROJECT,
     STANDARD_BUT_TAGS,
@@ -43,28 +41,19 @@ from neutrino.server.api.types import (
 )
 
 VNIC_TYPES = (
-    "normal",
-    "direct",
-    "macvtap",
-    "baremetal",
-    "direct-physical",
-    "virtio-forwarder",
-    "smart-nic",
-    "vdpa",
-    "accelerator-direct",
-    "accelerator-direct-physical",
-    "remote-managed",
+    *("normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa"),
+    *("accelerator-direct", "accelerator-direct-physical", "remote-managed"),
 )
 PROFILE_MAX = 4095
-MOST_ADDRESS_PAIRS = 1000  # in one request; how many a port may have is the option max_allowed_address_pair
-# Octavia says more of an address than these.
+MAX_ADDRESS_PAIRS = 1000  # of one request; the limit of a port is the option max_allowed_address_pair
+# `others`: Octavia sends further keys.
 FIXED_IP = Record(
     {"subnet_id": Key(Uuid(), required=False), "ip_address": Key(IpAddress(), required=False)}, others=True
 )
 
 
 def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
-    """Addresses asked for: by address, by subnet, or both."""
+    """Requested addresses: by address, by subnet, or both."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -76,11 +65,11 @@ def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
     return fixed
 
 
-FIXED_IPS = Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema(), most=MOST_FIXED_IPS)
+FIXED_IPS = Parsed(parse_fixed_ips, ListOf(FIXED_IP, nullable=True).schema(), max_items=MAX_FIXED_IPS)
 
 
 def parse_pair_address(value: Any) -> str:
-    """An address or a CIDR, as written, if it is one."""
+    """An address or a CIDR, kept as written."""
     try:
         if not isinstance(value, str) or "%" in value:
             raise ValueError
@@ -120,13 +109,17 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
     return pairs
 
 
+_PAIR = Record({"ip_address": Key(Text(64)), "mac_address": Key(Mac(), required=False)})
+ADDRESS_PAIRS = Parsed(parse_address_pairs, ListOf(_PAIR, nullable=True).schema(), max_items=MAX_ADDRESS_PAIRS)
+
+
 def parse_mac_or_new(value: Any) -> str | None:
-    """A MAC, or null for a new one."""
+    """A MAC address, or null for a generated one."""
     return None if value is None else Mac(group=True).parse(value)
 
 
 def parse_profile(value: Any) -> dict[str, Any]:
-    """What the binding's host is told about the device: a note between services, no store for data."""
+    """Binding profile: data about the device for the host. The size is limited because any service may write it."""
     profile = AnyObject().parse(value)
     if len(msgspec.json.encode(profile)) > PROFILE_MAX:
         raise Unconvertible(f"it is larger than {PROFILE_MAX} bytes")
@@ -141,7 +134,7 @@ def parse_tags(value: Any) -> list[str]:
 
 
 def _binding(name: str, type_: Any, **rest: Any) -> Attribute:
-    return Attribute(f"binding:{name}", type_, guarded=True, extension="binding", **rest)
+    return Attribute(f"binding:{name}", type_, guarded=True, **rest)
 
 
 PORT = Resource(
@@ -155,100 +148,44 @@ PORT = Resource(
     attributes=(
         ID,
         NAME_ATTRIBUTE,
-        Attribute("network_id", Uuid(), post=True, default=REQUIRED, filter=True, sort=True),
+        creatable("network_id", Uuid(), default=REQUIRED, searchable=True),
         PROJECT,
-        Attribute(
+        writable(
             "mac_address",
             Parsed(parse_mac_or_new, {"anyOf": [Mac().schema(), {"type": "null"}]}),
-            post=True,
-            put=True,
-            filter=True,
+            searchable=True,
             filter_as=Mac(group=True),
-            sort=True,
             guarded=True,
         ),
         ADMIN_STATE_UP,
         STATUS,
-        Attribute("device_id", Text(255), post=True, put=True, default="", filter=True, sort=True, guarded=True),
-        Attribute("device_owner", Text(255), post=True, put=True, default="", filter=True, sort=True, guarded=True),
-        Attribute(
-            "fixed_ips",
-            FIXED_IPS,
-            post=True,
-            put=True,
-            filter=True,
-            guarded=True,
-        ),
-        Attribute("port_security_enabled", Bool(), post=True, put=True, guarded=True, extension="port-security"),
-        Attribute(
-            "security_groups",
-            ListOf(Uuid(), nullable=True, most=100),
-            post=True,
-            put=True,
-            filter=True,
-            extension="security-group",
-        ),
-        Attribute(
-            "allowed_address_pairs",
-            Parsed(
-                parse_address_pairs,
-                ListOf(
-                    Record({"ip_address": Key(Text(64)), "mac_address": Key(Mac(), required=False)}), nullable=True
-                ).schema(),
-                most=MOST_ADDRESS_PAIRS,
-            ),
-            post=True,
-            put=True,
-            guarded=True,
-            extension="allowed-address-pairs",
-        ),
-        Attribute(
-            "extra_dhcp_opts",
-            replace(EXTRA_DHCP_OPTS, most=MOST_DHCP_OPTIONS),
-            post=True,
-            put=True,
-            default=None,
-            extension="extra_dhcp_opt",
-        ),
+        writable("device_id", Text(255), default="", searchable=True, guarded=True),
+        writable("device_owner", Text(255), default="", searchable=True, guarded=True),
+        writable("fixed_ips", FIXED_IPS, filter=True, guarded=True),
+        writable("port_security_enabled", Bool(), guarded=True),
+        writable("security_groups", ListOf(Uuid(), nullable=True, max_items=100), filter=True),
+        writable("allowed_address_pairs", ADDRESS_PAIRS, guarded=True),
+        writable("extra_dhcp_opts", EXTRA_DHCP_OPTS, default=None),
         _binding("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal"),
         _binding("host_id", Nullable(Text(255)), post=True, put=True, filter=True),
         _binding("profile", PROFILE, post=True, put=True),
         _binding("vif_type", Text(64)),
         _binding("vif_details", AnyObject()),
-        Attribute("dns_name", DnsName(), post=True, put=True, default="", extension="dns-integration"),
-        Attribute("dns_domain", DnsName(domain=True), post=True, put=True, default=""),
-        Attribute("dns_assignment", ListOf(AnyObject()), extension="dns-integration"),
+        writable("dns_name", DnsName(), default=""),
+        writable("dns_domain", DnsName(domain=True), default=""),
+        Attribute("dns_assignment", ListOf(AnyObject())),
         Attribute("qos_policy_id", Nullable(Uuid())),
         Attribute("qos_network_policy_id", Nullable(Uuid())),
-        Attribute("ip_allocation", Text(16), filter=True, sort=True, extension="ip_allocation"),
-        Attribute(
-            "propagate_uplink_status",
-            Bool(),
-            post=True,
-            default=True,
-            extension="uplink-status-propagation",
-        ),
-        Attribute(
-            "data_plane_status",
-            OneOf((None, "ACTIVE", "DOWN")),
-            put=True,
-            guarded=True,
-            extension="data-plane-status",
-        ),
+        Attribute("ip_allocation", Text(16), filter=True, sort=True),
+        creatable("propagate_uplink_status", Bool(), default=True),
+        Attribute("data_plane_status", OneOf((None, "ACTIVE", "DOWN")), put=True, guarded=True),
         Attribute("numa_affinity_policy", Nullable(Text(64))),
         Attribute("device_profile", Nullable(Text(255))),
         Attribute("hints", Nullable(AnyObject()), guarded=True),
         Attribute("trusted", Nullable(Bool()), guarded=True),
         Attribute("resource_request", Nullable(AnyObject()), guarded=True),
         *STANDARD_BUT_TAGS,
-        Attribute(
-            "tags",
-            Parsed(parse_tags, ListOf(Text(255)).schema(), most=MOST_TAGS),
-            post=True,
-            default=[],
-            guarded=True,
-            extension="standard-attr-tag",
-        ),
+        creatable("tags", Parsed(parse_tags, ListOf(Text(255)).schema(), max_items=MAX_TAGS), default=[], guarded=True),
     ),
 )
 
@@ -259,17 +196,15 @@ BINDING = Resource(
     key="host",
     owned=False,
     bulk=False,
-    verbs=frozenset({"index", "show", "create", "update", "delete"}),
     actions=(Action("activate", policy="activate"),),
     not_found=errors.PortBindingNotFound,
-    extension="binding-extended",
     attributes=(
-        Attribute("host", Text(255, min=1), post=True, put=True, default=REQUIRED, filter=True),
+        writable("host", Text(255, min=1), default=REQUIRED, filter=True),
         Attribute("vif_type", Text(64), filter=True),
         Attribute("vif_details", AnyObject()),
-        Attribute("vnic_type", OneOf(VNIC_TYPES), post=True, put=True, default="normal", filter=True),
-        Attribute("profile", PROFILE, post=True, put=True),
+        writable("vnic_type", OneOf(VNIC_TYPES), default="normal", filter=True),
+        writable("profile", PROFILE),
         Attribute("status", Text(16), filter=True, filter_as=STATUSES),
-        Attribute("project_id", Text(255), post=True),
+        creatable("project_id", Text(255)),
     ),
 )

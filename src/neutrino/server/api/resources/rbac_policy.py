@@ -1,15 +1,15 @@
-"""RBAC policies: which project may use another's object, and how."""
+"""RBAC policies: which projects may use an object of another project, and for what."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.definition import REQUIRED, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, PROJECT
 from neutrino.server.api.types import Invalid, OneOf, Parsed, Text, Unconvertible, Uuid
 
-# What may be done with each kind of object; the first action is plain sharing.
+# The actions of each object type; the first one is plain sharing.
 ACTIONS = {
     "network": ("access_as_shared", "access_as_external"),
     "security_group": ("access_as_shared",),
@@ -28,7 +28,7 @@ def parse_object_type(value: Any) -> str:
 
 def parse_target(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise Invalid(f"'{value}' is not a project, nor * for all")
+        raise Invalid(f"'{value}' is neither a project nor * for all projects")
     return Text(255).parse(value)
 
 
@@ -37,25 +37,21 @@ RBAC_POLICY = Resource(
     collection="rbac_policies",
     quota=True,
     not_found=errors.RbacPolicyNotFound,
-    extension="rbac-policies",
     attributes=(
         ID,
         PROJECT,
-        Attribute(
+        creatable(
             "object_type",
             Parsed(parse_object_type, {"enum": sorted(ACTIONS)}),
-            post=True,
             default=REQUIRED,
             filter=True,
             filter_as=OneOf(tuple(ACTIONS)),
         ),
-        Attribute("object_id", Uuid(), post=True, default=REQUIRED, filter=True),
-        Attribute("action", Text(255), post=True, default=REQUIRED, filter=True),
-        Attribute(
+        creatable("object_id", Uuid(), default=REQUIRED, filter=True),
+        creatable("action", Text(255), default=REQUIRED, filter=True),
+        writable(
             "target_tenant",
             Parsed(parse_target, {"type": "string", "minLength": 1, "maxLength": 255}),
-            post=True,
-            put=True,
             default=REQUIRED,
             filter=True,
             guarded=True,

@@ -1,4 +1,4 @@
-"""Security groups and their rules."""
+"""Security groups, their rules, and address groups: lists of CIDRs that rules refer to."""
 
 from __future__ import annotations
 
@@ -7,45 +7,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.definition import REQUIRED, Action, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
     ID,
+    NAME_ATTRIBUTE,
     PROJECT,
+    PROTOCOLS,
+    REVISION,
     STANDARD,
     STANDARD_BUT_DESCRIPTION,
     TAG_FILTERS,
+    TIMESTAMPS,
     UUID_OR_NONE,
     description,
 )
-from neutrino.server.api.types import Anything, Bool, ListOf, Nullable, OneOf, Parsed, Text
-
-PROTOCOLS = {
-    "ah": 51,
-    "dccp": 33,
-    "egp": 8,
-    "esp": 50,
-    "gre": 47,
-    "hopopt": 0,
-    "icmp": 1,
-    "igmp": 2,
-    "ip": 0,
-    "ipip": 4,
-    "ipv6-encap": 41,
-    "ipv6-frag": 44,
-    "ipv6-icmp": 58,
-    "icmpv6": 58,
-    "ipv6-nonxt": 59,
-    "ipv6-opts": 60,
-    "ipv6-route": 43,
-    "ospf": 89,
-    "pgm": 113,
-    "rsvp": 46,
-    "sctp": 132,
-    "tcp": 6,
-    "udp": 17,
-    "udplite": 136,
-    "vrrp": 112,
-}
+from neutrino.server.api.types import Anything, Bool, Cidr, ListOf, Nullable, OneOf, Parsed, Text
 
 
 def parse_name(value: Any) -> str:
@@ -56,7 +32,7 @@ def parse_name(value: Any) -> str:
 
 
 def parse_protocol(value: Any) -> str | None:
-    """A protocol by name or number, as written but for the case; `any` means all of them."""
+    """A protocol by name or number, as given but in lower case; `any` means all protocols."""
     if value is None or (isinstance(value, str) and value.lower() == "any"):
         return None
     try:
@@ -93,11 +69,11 @@ def parse_port(value: Any) -> int | None:
 
 
 def parse_prefix(value: Any) -> str | None:
-    """A CIDR with the host bits as written; a bare address is its own /32 or /128, a netmask becomes its length."""
+    """A CIDR with its host bits; an address becomes a /32 or /128, a netmask a prefix length."""
     if not value and not isinstance(value, int | bool | float):
         return None
     try:
-        if not isinstance(value, str) or "%" in value:  # a zone means nothing beyond the host it was written on
+        if not isinstance(value, str) or "%" in value:  # a zone index is only valid on one host
             raise ValueError
         return str(ipaddress.ip_interface(value))
     except ValueError:
@@ -108,13 +84,9 @@ _PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 65535}, {
 _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
-def _rule(
-    name: str, type_: Any, default: Any = None, extension: str = "security-group", words: Iterable[str] = ()
-) -> Attribute:
+def _rule(name: str, type_: Any, default: Any = None, words: Iterable[str] = ()) -> Attribute:
     filter_as = OneOf(tuple(words)) if words else None
-    return Attribute(
-        name, type_, post=True, default=default, filter=True, filter_as=filter_as, sort=True, extension=extension
-    )
+    return creatable(name, type_, default=default, searchable=True, filter_as=filter_as)
 
 
 SECURITY_GROUP = Resource(
@@ -123,25 +95,14 @@ SECURITY_GROUP = Resource(
     quota=True,
     tagged=True,
     not_found=errors.SecurityGroupNotFound,
-    extension="security-group",
     extra_filters=TAG_FILTERS,
     attributes=(
         ID,
-        Attribute(
-            "name",
-            Parsed(parse_name, {"type": "string", "maxLength": 255}),
-            post=True,
-            put=True,
-            default="",
-            filter=True,
-            sort=True,
-        ),
+        writable("name", Parsed(parse_name, {"type": "string", "maxLength": 255}), default="", searchable=True),
         PROJECT,
         Attribute("security_group_rules", ListOf(Anything())),
-        Attribute(
-            "stateful", Bool(), post=True, put=True, default=True, filter=True, extension="stateful-security-group"
-        ),
-        Attribute("shared", Bool(), filter=True, extension="security-groups-shared-filtering"),
+        writable("stateful", Bool(), default=True, filter=True),
+        Attribute("shared", Bool(), filter=True),
         *STANDARD,
     ),
 )
@@ -153,8 +114,6 @@ SECURITY_GROUP_RULE = Resource(
     not_found=errors.SecurityGroupRuleNotFound,
     hidden=errors.HTTPNotFound,
     belongs_to="security_group_id",
-    verbs=frozenset({"index", "show", "create", "update", "delete"}),
-    extension="security-group",
     attributes=(
         ID,
         PROJECT,
@@ -170,18 +129,31 @@ SECURITY_GROUP_RULE = Resource(
         _rule("port_range_max", Parsed(parse_port, _PORT_SCHEMA)),
         _rule("remote_ip_prefix", Parsed(parse_prefix, _STRING_OR_NULL)),
         _rule("remote_group_id", Nullable(Text(255))),
-        _rule("remote_address_group_id", UUID_OR_NONE, extension="security-groups-remote-address-group"),
-        Attribute(
-            "normalized_cidr",
-            Nullable(Text(64)),
-            filter=True,
-            sort=True,
-            extension="security-groups-normalized-cidr",
-        ),
-        Attribute(
-            "belongs_to_default_sg", Bool(), filter=True, extension="security-groups-rules-belongs-to-default-sg"
-        ),
+        _rule("remote_address_group_id", UUID_OR_NONE),
+        Attribute("normalized_cidr", Nullable(Text(64)), filter=True, sort=True),
+        Attribute("belongs_to_default_sg", Bool(), filter=True),
         description(Nullable(Text(255))),
         *STANDARD_BUT_DESCRIPTION,
+    ),
+)
+
+MAX_ADDRESSES = 1000  # in one request
+
+ADDRESS_GROUP = Resource(
+    name="address_group",
+    collection="address_groups",
+    not_found=errors.AddressGroupNotFound,
+    quota=True,
+    foreign_is_hidden=True,
+    actions=(Action("add_addresses"), Action("remove_addresses")),
+    attributes=(
+        ID,
+        NAME_ATTRIBUTE,
+        description(Text(255)),
+        PROJECT,
+        creatable("addresses", ListOf(Cidr(), nullable=True, max_items=MAX_ADDRESSES)),
+        Attribute("shared", Bool()),
+        *TIMESTAMPS,
+        *REVISION,
     ),
 )

@@ -6,12 +6,13 @@ import re
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
     ID,
     IP_VERSION,
     NAME_ATTRIBUTE,
     PROJECT,
+    ROUTE,
     STANDARD,
     TAG_FILTERS,
     UUID_OR_NONE,
@@ -35,14 +36,14 @@ from neutrino.server.api.types import (
 )
 
 IPV6_MODES = ("dhcpv6-stateful", "dhcpv6-stateless", "slaac", None)
-# In one request; how many a subnet may have are the options max_dns_nameservers and max_subnet_host_routes.
-MOST_NAMESERVERS, MOST_HOST_ROUTES = 100, 1000
-# A device_owner, as "compute:nova": what other services call theirs is not known here.
+# Limits of one request; the limits of a subnet are the options max_dns_nameservers and max_subnet_host_routes.
+MAX_NAMESERVERS, MAX_HOST_ROUTES = 100, 1000
+# A device_owner such as "compute:nova". Those of other services are not known here, so only the form is checked.
 SERVICE_TYPE = re.compile(r"\S+:|[Oo]ctavia")
 
 
 def parse_pools(value: Any) -> list[dict[str, str]]:
-    """Allocation pools, their addresses in canonical text."""
+    """Allocation pools with addresses in canonical form."""
     if not isinstance(value, list):
         raise Unconvertible(f"'{value}' is not a list of allocation pools")
     pools = []
@@ -54,7 +55,7 @@ def parse_pools(value: Any) -> list[dict[str, str]]:
         try:
             pools.append({"start": str(ip(pool["start"])), "end": str(ip(pool["end"]))})
         except ValueError:
-            raise Invalid(f"allocation pool '{pool}' has an address that is none") from None
+            raise Invalid(f"allocation pool '{pool}' has an invalid address") from None
     return pools
 
 
@@ -72,25 +73,11 @@ def parse_service_types(value: Any) -> list[str]:
 
 
 def parse_pool_id(value: Any) -> str | None:
-    """A subnet pool's id, none, or the word for a prefix that is delegated to the router."""
+    """A subnet pool's id, null, or "prefix_delegation" for a prefix delegated to the router."""
     return value if value in (None, "prefix_delegation") else Uuid().parse(value)
 
 
-def parse_nameservers(value: Any) -> list[str]:
-    """Each an address; 0.0.0.0 or :: alone says: tell the client none."""
-    return ListOf(IpAddress(), nullable=True).parse(value)
-
-
-_ROUTE = Record({"destination": Key(Cidr()), "nexthop": Key(IpAddress())})
-_POOLS_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"start": {"type": "string"}, "end": {"type": "string"}},
-        "required": ["start", "end"],
-        "additionalProperties": False,
-    },
-}
+_POOL = Record({"start": Key(Text(None)), "end": Key(Text(None))})
 
 SUBNET = Resource(
     name="subnet",
@@ -104,49 +91,28 @@ SUBNET = Resource(
         ID,
         NAME_ATTRIBUTE,
         PROJECT,
-        Attribute("network_id", Uuid(), post=True, default=REQUIRED, filter=True, sort=True),
+        creatable("network_id", Uuid(), default=REQUIRED, searchable=True),
         IP_VERSION,
-        Attribute(
-            "subnetpool_id",
-            Parsed(parse_pool_id, UUID_OR_NONE.schema()),
-            post=True,
-            filter=True,
-            sort=True,
-            extension="subnet_allocation",
-        ),
-        Attribute("prefixlen", Integer(min=0, max=128), post=True, visible=False),
-        Attribute("cidr", Nullable(Cidr(Unconvertible)), post=True, filter=True, sort=True),
-        Attribute("gateway_ip", Nullable(IpAddress()), post=True, put=True, filter=True, sort=True),
-        Attribute("allocation_pools", Parsed(parse_pools, _POOLS_SCHEMA, most=100), post=True, put=True),
-        Attribute(
-            "dns_nameservers",
-            Parsed(parse_nameservers, ListOf(IpAddress(), nullable=True).schema(), most=MOST_NAMESERVERS),
-            post=True,
-            put=True,
-        ),
-        Attribute("host_routes", ListOf(_ROUTE, nullable=True, most=MOST_HOST_ROUTES), post=True, put=True),
-        Attribute("enable_dhcp", Bool(), post=True, put=True, default=True, filter=True, sort=True),
-        Attribute("ipv6_ra_mode", OneOf(IPV6_MODES), post=True, filter=True, sort=True),
-        Attribute("ipv6_address_mode", OneOf(IPV6_MODES), post=True, filter=True, sort=True),
+        creatable("subnetpool_id", Parsed(parse_pool_id, UUID_OR_NONE.schema()), searchable=True),
+        creatable("prefixlen", Integer(min=0, max=128), visible=False),
+        creatable("cidr", Nullable(Cidr(Unconvertible)), searchable=True),
+        writable("gateway_ip", Nullable(IpAddress()), searchable=True),
+        writable("allocation_pools", Parsed(parse_pools, ListOf(_POOL).schema(), max_items=100)),
+        # 0.0.0.0 or :: alone means that DHCP sends no name server.
+        writable("dns_nameservers", ListOf(IpAddress(), nullable=True, max_items=MAX_NAMESERVERS)),
+        writable("host_routes", ListOf(ROUTE, nullable=True, max_items=MAX_HOST_ROUTES)),
+        writable("enable_dhcp", Bool(), default=True, searchable=True),
+        creatable("ipv6_ra_mode", OneOf(IPV6_MODES), searchable=True),
+        creatable("ipv6_address_mode", OneOf(IPV6_MODES), searchable=True),
         Attribute("shared", Bool(), visible=False, filter=True),
-        Attribute(
-            "use_default_subnetpool",
-            Bool(),
-            post=True,
-            default=False,
-            visible=False,
-            extension="default-subnetpools",
-        ),
-        Attribute(
+        creatable("use_default_subnetpool", Bool(), default=False, visible=False),
+        writable(
             "service_types",
-            Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}, most=64),
-            post=True,
-            put=True,
+            Parsed(parse_service_types, {"type": "array", "items": {"type": "string", "maxLength": 255}}, max_items=64),
             guarded=True,
-            extension="subnet-service-types",
         ),
         Attribute("dns_publish_fixed_ip", Bool()),
-        Attribute("router:external", Bool(), filter=True, extension="subnet-external-network"),
+        Attribute("router:external", Bool(), filter=True),
         Attribute("segment_id", Nullable(Text(36))),
         *STANDARD,
     ),

@@ -1,11 +1,13 @@
-"""Subnet pools."""
+"""Subnet pools and address scopes."""
 
 from __future__ import annotations
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Action, Attribute, Resource
+from neutrino.server.api.definition import REQUIRED, Action, Attribute, Resource, writable
 from neutrino.server.api.resources.common import (
     ID,
+    IP_VERSION,
+    NAME_ATTRIBUTE,
     PROJECT,
     STANDARD,
     TAG_FILTERS,
@@ -14,11 +16,11 @@ from neutrino.server.api.resources.common import (
 )
 from neutrino.server.api.types import Bool, Cidr, Integer, ListOf, Text
 
-MOST_PREFIXES = 1000
+MAX_PREFIXES = 1000
 
 
 def _prefixlen(name: str) -> Attribute:
-    return Attribute(name, Integer(min=0, max=2**31 - 1, as_text=True), post=True, put=True, filter=True, sort=True)
+    return writable(name, Integer(min=0, max=2**31 - 1, as_text=True), searchable=True)
 
 
 SUBNETPOOL = Resource(
@@ -31,25 +33,24 @@ SUBNETPOOL = Resource(
     actions=(Action("add_prefixes"), Action("remove_prefixes")),
     attributes=(
         ID,
-        Attribute("name", Text(255, min=1, blank=False), post=True, put=True, default=REQUIRED, filter=True, sort=True),
+        writable("name", Text(255, min=1, blank=False), default=REQUIRED, searchable=True),
         PROJECT,
-        Attribute("prefixes", ListOf(Cidr(), most=MOST_PREFIXES), post=True, put=True, default=REQUIRED),
-        Attribute("default_quota", Integer(min=0), post=True, put=True, filter=True, sort=True, shown_null=True),
+        writable("prefixes", ListOf(Cidr(), max_items=MAX_PREFIXES), default=REQUIRED),
+        writable("default_quota", Integer(min=0), searchable=True, shown_null=True),
         Attribute("ip_version", Integer(), filter=True, sort=True),
         _prefixlen("default_prefixlen"),
         _prefixlen("min_prefixlen"),
         _prefixlen("max_prefixlen"),
-        Attribute("is_default", Bool(), post=True, put=True, default=False, filter=True, sort=True, guarded=True),
+        writable("is_default", Bool(), default=False, searchable=True, guarded=True),
         shared(put=False),
-        Attribute(
-            "address_scope_id",
-            UUID_OR_NONE,
-            post=True,
-            put=True,
-            filter=True,
-            sort=True,
-            extension="address-scope",
-        ),
+        writable("address_scope_id", UUID_OR_NONE, searchable=True),
         *STANDARD,
     ),
+)
+
+ADDRESS_SCOPE = Resource(
+    name="address_scope",
+    collection="address_scopes",
+    not_found=errors.AddressScopeNotFound,
+    attributes=(ID, NAME_ATTRIBUTE, PROJECT, shared(put=True), IP_VERSION),
 )

@@ -1,4 +1,4 @@
-"""From a request's bytes to checked values: JSON, its envelope, and every attribute by its definition."""
+"""Parsing of request bodies: JSON, its envelope, and every attribute by its definition."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 
-MOST_AT_ONCE = 500  # each is checked before the policy is asked, and all are written in one transaction
+MAX_BULK = (
+    500  # objects of a bulk create: all are parsed before the policy is evaluated, and written in one transaction
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object of a request: its values, defaults filled in, and the names that the client itself gave."""
+    """One object of a request: its values with defaults, and the names that the client gave."""
 
     values: dict[str, Any]
     given: tuple[str, ...]
@@ -31,20 +33,20 @@ def decode(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise errors.HTTPBadRequest("The body is no JSON.") from None
+        raise errors.HTTPBadRequest("The body is not JSON.") from None
 
 
 def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[list[Item], bool]:
-    """The objects to make, and whether several were asked for at once."""
+    """The objects to create, and whether it is a bulk create."""
     if not isinstance(body, dict):
         raise errors.HTTPBadRequest("The body is not a JSON object.")
     if resource.collection in body and resource.bulk:
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
             raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")
-        if len(several) > MOST_AT_ONCE:
+        if len(several) > MAX_BULK:
             raise errors.HTTPBadRequest(
-                f"Invalid input for {resource.collection}: it has {len(several)} items, and at most {MOST_AT_ONCE} are "
+                f"Invalid input for {resource.collection}: it has {len(several)} items, and at most {MAX_BULK} are "
                 "created at once."
             )
         return [_to_create(resource, _unwrapped(resource, one), context) for one in several], True
@@ -52,7 +54,7 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
 
 
 def _unwrapped(resource: Resource, one: Any) -> Any:
-    """In a list an object may have the envelope that it would have alone."""
+    """In a bulk create an object may have the envelope of a single create."""
     return one[resource.name] if isinstance(one, dict) and one.keys() == {resource.name} else one
 
 
@@ -82,7 +84,7 @@ def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
     return out
 
 
-# One attribute, two names: the older spelling is still understood.
+# Deprecated names of attributes, in bodies, filters, sort keys and fields.
 SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
 
 
@@ -95,6 +97,7 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
         elif attribute.default is REQUIRED:
             raise errors.HTTPBadRequest(f"'{attribute.name}' is required.")
         elif attribute.post and attribute.default is not UNSET:
+            # Copied: plugins may change a list, and the definition is shared by all requests.
             values[attribute.name] = copy.copy(attribute.default)
     if resource.owned:
         values["project_id"] = _owner(values.get("project_id"), context)
@@ -102,7 +105,7 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
 
 
 def _owner(asked: str | None, context: Context) -> str:
-    """Only administrators and services make things for a project that is not theirs."""
+    """The project of a new object. Only administrators and services create objects for other projects."""
     if not asked:
         if context.project_id is None:
             raise errors.HTTPBadRequest("The caller has no project: 'project_id' is required.")

@@ -1,4 +1,4 @@
-"""From a query string to a `Query`: filters, fields, order and page, each refused by name when it makes no sense."""
+"""Parsing of query strings: filters, fields, order and page. An error names the parameter."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource
+from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.types import (
     Bool,
     Cidr,
@@ -29,28 +30,28 @@ from neutrino.server.query import Query, Sort
 Pairs = list[tuple[str, str]]
 DIRECTIONS = {"asc": False, "desc": True}
 PAGING = {"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"}
+# Attributes with a parser of their own whose columns are numbers: PostgreSQL does not compare these with text.
 NUMBERS = {"port_range_min", "port_range_max", "revision_number", "provider:segmentation_id"}
-MOST_TAGS = 100  # in one filter: each is a subquery of its own
-MOST_VALUES = 1600  # in one filter: with ids as values, what fits a request line of 64 KiB, the most that uWSGI takes
-MOST_PARAMETERS = 2000
-MOST_SORT_KEYS = 16
+MAX_TAGS = 100  # in one filter: each is a subquery
+MAX_VALUES = 1600  # in one filter: as many ids fit a request line of 64 KiB, the limit of uWSGI
+MAX_PARAMETERS = 2000
+MAX_SORT_KEYS = 16
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ?")
-# Names in the API that are one and the same.
-SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
 
 
 def pairs_of(query_string: str) -> Pairs:
     try:
-        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)
+        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except ValueError:
         raise errors.HTTPBadRequest(
-            f"The query string is not valid: it has more than {MOST_PARAMETERS} parameters, or is no UTF-8."
+            f"The query string is not valid: it has more than {MAX_PARAMETERS} parameters, or is not UTF-8."
         ) from None
 
 
 def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = None) -> Query:
     values: dict[str, list[str]] = {}
     for name, value in pairs:
+        # PostgreSQL refuses NUL in parameters, which would be a 500.
         if "\x00" in value or "\x00" in name:
             raise errors.HTTPBadRequest(f"Invalid input for {name!r}: a character in it cannot be stored.")
         values.setdefault(name, []).append(value)
@@ -88,16 +89,16 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
         attribute = resource.by_name.get(SYNONYMS.get(name, name))
         if name in resource.extra_filters:
             tags = tuple(tag for text in given for tag in text.split(",") if tag)
-            if len(tags) > MOST_TAGS:
-                raise errors.HTTPBadRequest(f"Invalid input for {name}: more than {MOST_TAGS} tags.")
+            if len(tags) > MAX_TAGS:
+                raise errors.HTTPBadRequest(f"Invalid input for {name}: more than {MAX_TAGS} tags.")
             if tags:
                 filters[name] = tags
         elif name == "changed_since" and "updated_at" in resource.by_name:
             filters[name] = (_time(given[-1]),)
         elif attribute is not None and attribute.filter:
             texts = tuple(dict.fromkeys(given))
-            if len(texts) > MOST_VALUES:
-                raise errors.HTTPBadRequest(f"Invalid input for {name}: a filter has at most {MOST_VALUES} values.")
+            if len(texts) > MAX_VALUES:
+                raise errors.HTTPBadRequest(f"Invalid input for {name}: a filter has at most {MAX_VALUES} values.")
             filters[attribute.name] = tuple(_value(attribute, text) for text in texts)
         else:
             unknown.append(name)
@@ -107,7 +108,7 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
 
 
 def filter_type(attribute: Attribute) -> Bool | Integer | None:
-    """What a filter's text is read as; None: it stays text."""
+    """The type of an attribute's filter values; None: text."""
     kind = attribute.type.of if isinstance(attribute.type, Nullable) else attribute.type
     if isinstance(kind, Bool):
         return kind
@@ -125,11 +126,11 @@ def _value(attribute: Attribute, text: str) -> Any:
 
 
 def stored_form(kind: Type, text: str) -> str:
-    """A filter's text as values of the type are stored, so that the database compares byte for byte, by its index.
+    """A filter value in the form in which the type is stored, so that the database can compare bytes and use its index.
 
-    UUIDs, MACs, addresses and words of a closed list have one form, however a client writes them; Neutron on MariaDB
-    finds them by its collation, in any case. Names and other free text are what they are. A text that is no value of
-    the type is left as it is, and finds nothing.
+    UUIDs, MACs, addresses and enumerations have one form, however a client writes them (Neutron on MariaDB finds them by a
+    collation that ignores case). Names and other free text stay unchanged. A text that is not a value of the type stays
+    unchanged too and matches nothing.
     """
     match kind:
         case Nullable(of=inner) | ListOf(of=inner):
@@ -162,12 +163,12 @@ def _time(text: str) -> str:
 
 def _sorts(resource: Resource, values: dict[str, list[str]]) -> tuple[Sort, ...]:
     keys, directions = values.get("sort_key", []), values.get("sort_dir", [])
-    if len(keys) > MOST_SORT_KEYS:
-        raise errors.HTTPBadRequest(f"Invalid input for sort_key: at most {MOST_SORT_KEYS} are allowed.")
+    if len(keys) > MAX_SORT_KEYS:
+        raise errors.HTTPBadRequest(f"Invalid input for sort_key: at most {MAX_SORT_KEYS} are allowed.")
     for direction in directions:
         if direction not in DIRECTIONS:
             raise errors.HTTPBadRequest(f"Invalid sort_dir {direction!r}: it is asc or desc.")
-    out: dict[str, Sort] = {}  # rows that are equal in a key are so the second time too
+    out: dict[str, Sort] = {}  # a key that is given again has no effect
     for i, key in enumerate(keys):
         attribute = resource.by_name.get(SYNONYMS.get(key, key))
         if attribute is None or not attribute.sort:
@@ -187,13 +188,13 @@ def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:
         limit = Integer(min=0).parse(text) if text else 0
     except (ValueError, Unconvertible):
         raise errors.BadRequest(resource="limit", msg=f"'{text}' is not a number from 0 up") from None
-    if limit == 0:  # no limit of the client's
+    if limit == 0:  # the client sets no limit
         return max_limit
     return min(limit, max_limit) if max_limit else limit
 
 
 def page_links(base: str, pairs: Pairs, keys: list[str], query: Query) -> list[dict[str, str]]:
-    """Where the pages before and behind this one are. From an empty one it goes back to the end where it began."""
+    """Links to the previous and next page. An empty page links back in the direction it came from, without a marker."""
     if query.limit is None:
         return []
     kept = [(k, v) for k, v in pairs if k not in {"marker", "page_reverse"}]

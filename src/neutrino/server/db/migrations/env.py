@@ -1,4 +1,4 @@
-"""How Alembic runs our migrations: on the connection that it is given."""
+"""Alembic's environment: migrations run on the connection that `schema.py` passes."""
 
 from __future__ import annotations
 

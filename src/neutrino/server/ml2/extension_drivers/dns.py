@@ -1,8 +1,8 @@
-"""Names of ports: the host name asked for, or one made of the address, under the configured domain.
+"""DNS names of ports: the requested host name, or one made of the address, in the configured domain.
 
-A network's dnsmasq answers every instance on it with the names of its ports, and several projects may share a network: a
+A network's dnsmasq answers all instances on it with the names of its ports, and several projects may share a network: a
 name outside the configured domain would let one project answer for the domains of others. So `dns_name` is a single
-label, or a full name (with a dot at its end) within the domain.
+label, or a fully qualified name (with a dot at its end) within the domain.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from oslo_config import cfg
 
 from neutrino.server import errors
 
-MOST = 255  # characters of a full name
+Object = Mapping[str, Any]
+MAX_NAME = 255  # characters of a fully qualified name
 
 
 class Dns:
@@ -22,18 +23,16 @@ class Dns:
         domain = conf.dns_domain.strip(".")
         self._suffix = f".{domain}." if domain else "."
 
-    def process_create_port(self, values: Mapping[str, Any], port: dict[str, Any], network: Mapping[str, Any]) -> None:
+    def process_create_port(self, values: Object, port: Object, network: Object) -> Object:
         self._check(port["dns_name"])
-        self._assign(port)
+        return self._assignment(port)
 
-    def process_update_port(
-        self, values: Mapping[str, Any], port: dict[str, Any], network: Mapping[str, Any], before: Mapping[str, Any]
-    ) -> None:
-        if port["dns_name"] != before["dns_name"]:  # an old name stays, so that other changes are not refused for it
+    def process_update_port(self, values: Object, port: Object, network: Object, before: Object) -> Object:
+        if port["dns_name"] != before["dns_name"]:  # an unchanged name is not checked: rules may be newer than it
             self._check(port["dns_name"])
-            self._assign(port)
-        elif port["fixed_ips"] != before["fixed_ips"]:
-            self._assign(port)
+        elif port["fixed_ips"] == before["fixed_ips"]:
+            return {}
+        return self._assignment(port)
 
     def _check(self, dns_name: str) -> None:
         if not dns_name:
@@ -45,20 +44,20 @@ class Dns:
         elif "." in dns_name:
             reason = f"'{dns_name}' is neither a single label nor a full name, which ends with a dot"
             raise errors.HTTPBadRequest(f"Invalid input for dns_name: {reason}.")
-        elif len(dns_name) + len(self._suffix) > MOST:
+        elif len(dns_name) + len(self._suffix) > MAX_NAME:
             reason = f"with the domain {self._suffix.strip('.')} it is too long"
             raise errors.HTTPBadRequest(f"Invalid input for dns_name: {reason}.")
 
     def _contains(self, full_name: str) -> bool:
-        """Whether a full name has labels of its own before the domain's; without a domain, one label."""
+        """Whether a full name is below the domain; without a domain, whether it is a single label."""
         own = full_name.removesuffix(self._suffix.lower())
         return bool(own) and own != full_name and (len(self._suffix) > 1 or "." not in own)
 
-    def _assign(self, port: dict[str, Any]) -> None:
-        port["dns_assignment"] = [self.name_for(port["dns_name"], f["ip_address"]) for f in port["fixed_ips"]]
+    def _assignment(self, port: Object) -> Object:
+        return {"dns_assignment": [self.name_for(port["dns_name"], f["ip_address"]) for f in port["fixed_ips"]]}
 
     def name_for(self, dns_name: str, address: str) -> dict[str, str]:
-        """The name that a port has by an address. Of a `dns_name` that is refused today, the first label alone."""
+        """The DNS name of a port's address. Of an old `dns_name` that would be refused today, only the first label."""
         if dns_name.endswith(".") and self._contains(dns_name):
             return {"ip_address": address, "hostname": dns_name.partition(".")[0], "fqdn": dns_name}
         host = dns_name.partition(".")[0] or f"host-{address.replace('.', '-').replace(':', '-')}"

@@ -1,4 +1,4 @@
-"""What drivers with an agent on the host have in common: a live agent, and a segment that it says it can wire."""
+"""Shared by drivers with an agent on the host: live agents, and the first segment that one of them can wire."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def first_segment(port: PortToBind, agent: Agent, can_wire: Callable[[Segment, A
 
 
 def reaches_physical_network(segment: Segment, mappings: Any) -> bool:
-    """The host has a bridge (or devices) on the segment's physical network."""
+    """Whether the host has a bridge (or devices) on the segment's physical network."""
     return isinstance(mappings, Mapping) and segment.physical_network in mappings

@@ -1,7 +1,7 @@
-"""L2 population: hosts know each other's ports instead of flooding for them.
+"""L2 population: hosts get forwarding entries for each other's ports instead of flooding.
 
-Hosts hear of each other's forwarding entries through the change log, from the ports themselves, so nothing is pushed
-here. The driver stands in the configuration as it does elsewhere, and an agent's report says whether its host takes part.
+The feed derives the entries from the ports and sends them to the hosts that report `l2_population`, so this driver does
+nothing. It exists because operators have it in `mechanism_drivers`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ports on Open vSwitch, wired by the L2 agent of their host."""
+"""Mechanism driver for Open vSwitch: binds ports that the L2 agent of their host wires."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OpenVSwitch:
         if port.vnic_type not in VNIC_TYPES:
             return None
         if port.vnic_type == "direct" and "switchdev" not in port.profile.get("capabilities", ()):
-            return None  # a plain SR-IOV port is for the NIC, not for the switch
+            return None  # a plain SR-IOV port: for the driver sriovnicswitch
         for agent in usable_agents(port, OVS):
             segment = first_segment(port, agent, _can_wire)
             if segment is not None:
@@ -47,7 +47,7 @@ def _can_wire(segment: Segment, agent: Agent) -> bool:
 
 
 def _vif(port: PortToBind, configurations: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """How Nova is to plug the port: a tap on the bridge, or a socket where the datapath is DPDK's."""
+    """VIF type and details for Nova: a tap device on the bridge, or a vhost-user socket with the DPDK datapath."""
     datapath = configurations.get("datapath_type", "system")
     details: dict[str, Any] = {
         "port_filter": True,

@@ -1,4 +1,4 @@
-"""Ports that are virtual functions of a NIC: bound by what the host's NIC agent reports of its physical networks."""
+"""Mechanism driver for SR-IOV: binds ports to virtual functions, by the device mappings of the host's NIC agent."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def _can_wire(segment: Segment, agent: Agent) -> bool:
 
 
 def _details(segment: Segment) -> dict[str, Any]:
-    """A virtual function tags its own traffic."""
+    """The VLAN is in the details, because the NIC tags the traffic of a virtual function."""
     vlan = str(segment.segmentation_id) if segment.network_type == "vlan" else "0"
     return {"port_filter": False, "connectivity": "l2", "vlan": vlan, "bound_drivers": {"0": "sriovnicswitch"}}

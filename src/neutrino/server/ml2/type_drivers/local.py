@@ -1,11 +1,11 @@
-"""Local networks: of one host alone, with nothing to share and so nothing to run out of."""
+"""Local networks: confined to one host, without an id, so any number of them can exist."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 from neutrino.server import errors
-from neutrino.server.ml2.driver_api import Segment, Taken
+from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
 
 
 class LocalType:
@@ -26,7 +26,7 @@ class LocalType:
     def in_use(self, segment: Segment) -> Exception:
         return errors.NoNetworkAvailable()
 
-    def allocate(self, taken: Taken, physical_network: str | None = None) -> Segment | None:
+    def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         return Segment("local")
 
     def mtu(self, physical_network: str | None) -> int:

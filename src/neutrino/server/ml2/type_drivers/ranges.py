@@ -1,4 +1,4 @@
-"""Ranges of ids from the configuration, and a free one among them without a list of the free ones."""
+"""Ranges of segmentation ids from the configuration, and a free id of them without a table of free ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GUESSES = 16
 
 
 def parse_ranges(texts: Iterable[str], lowest: int, highest: int, option: str) -> tuple[Range, ...]:
-    """`1:1000` as (1, 1000); a wrong one is refused by the option's name."""
+    """`1:1000` as (1, 1000); an invalid range is an error that names the option."""
     ranges = []
     for text in texts:
         low, _, high = text.partition(":")
@@ -39,7 +39,7 @@ def nth(ranges: Sequence[Range], n: int) -> int:
 def pick_free(
     ranges: Sequence[Range], taken_among: Callable[[Sequence[int]], set[int]], taken: Callable[[], set[int]]
 ) -> int | None:
-    """A free id: guessed first, since most are free; looked for among all when the guesses were taken."""
+    """A free id: one of a few random guesses; only if all of them are taken, all used ids are read."""
     total = size(ranges)
     if not total:
         return None

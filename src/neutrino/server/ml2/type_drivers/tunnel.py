@@ -1,4 +1,4 @@
-"""Tunnel networks: an id that packets carry between hosts in GRE, VXLAN or Geneve."""
+"""Tunnel networks: GRE, VXLAN and Geneve, with an id in the encapsulation between hosts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from neutrino.server import errors
-from neutrino.server.ml2.driver_api import Segment, Taken
+from neutrino.server.ml2.driver_api import Segment, SegmentsInUse
 from neutrino.server.ml2.type_drivers.ranges import parse_ranges, pick_free
 
 IP_HEADER = {4: 20, 6: 40}
 
 
 class TunnelType:
-    """One kind of tunnel: its widest id, and what its headers take of each packet besides the outer IP header."""
+    """One kind of tunnel: its highest id, and the bytes that its headers add besides the outer IP header."""
 
     def __init__(self, conf: cfg.ConfigOpts, type_: str, highest: int, overhead: int, option: str) -> None:
         self.type = type_
@@ -36,12 +36,12 @@ class TunnelType:
     def in_use(self, segment: Segment) -> Exception:
         return errors.TunnelIdInUse(tunnel_id=segment.segmentation_id)
 
-    def allocate(self, taken: Taken, physical_network: str | None = None) -> Segment | None:
+    def allocate(self, in_use: SegmentsInUse, physical_network: str | None = None) -> Segment | None:
         def among(ids: Sequence[int]) -> set[int]:
-            found = taken.among([f"{self.type}/{i}" for i in ids])
+            found = in_use.among([f"{self.type}/{i}" for i in ids])
             return {int(identity.rpartition("/")[2]) for identity in found}
 
-        free = pick_free(self._ranges, among, lambda: taken.ids(self.type, None))
+        free = pick_free(self._ranges, among, lambda: in_use.ids(self.type, None))
         return None if free is None else Segment(self.type, None, free)
 
     def mtu(self, physical_network: str | None) -> int:

@@ -1,6 +1,12 @@
-"""The first schema."""
+"""Initial schema.
+
+A migration is frozen: it does not import `db/tables.py`, which changes with later migrations.
+`tests/api/test_migrations.py` compares the result of all migrations with those tables, on each database.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,616 +16,337 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+Columns = list[sa.Column[Any]]
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+JSON = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")
+SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
 
 def upgrade() -> None:
-    op.create_table(
-        "address_groups",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "addresses",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_address_groups")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_address_groups_project_id"), "address_groups", ["project_id"], unique=False)
-    op.create_table(
-        "address_scopes",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("ip_version", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_address_scopes")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_address_scopes_project_id"), "address_scopes", ["project_id"], unique=False)
-    op.create_table(
-        "agents",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("agent_type", sa.String(length=255), nullable=False),
-        sa.Column("binary", sa.String(length=255), nullable=False),
-        sa.Column("topic", sa.String(length=255), nullable=False),
-        sa.Column("host", sa.String(length=255), nullable=False),
-        sa.Column("availability_zone", sa.String(length=255), nullable=True),
-        sa.Column("admin_state_up", sa.Boolean(), nullable=False),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("started_at", sa.String(length=20), nullable=False),
-        sa.Column("heartbeat_timestamp", sa.String(length=20), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("load", sa.Integer(), nullable=False),
-        sa.Column("resources_synced", sa.Boolean(), nullable=True),
-        sa.Column(
-            "configurations",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "resource_versions",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_agents")),
-        sa.UniqueConstraint("host", "agent_type", name=op.f("uq_agents_host_agent_type")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_table(
-        "changes",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
-        sa.Column("kind", sa.String(length=32), nullable=False),
-        sa.Column("object_id", sa.String(length=36), nullable=False),
-        sa.Column("revision", sa.Integer(), nullable=False),
-        sa.Column("deleted", sa.Boolean(), nullable=False),
-        sa.Column("at", sa.String(length=20), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_changes")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_table(
-        "journal",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("operation", sa.String(length=64), nullable=False),
-        sa.Column("object_id", sa.String(length=36), nullable=False),
-        sa.Column(
-            "before",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=True,
-        ),
-        sa.Column(
-            "after",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=True,
-        ),
-        sa.Column("at", sa.Float(), nullable=False),
-        sa.Column("owner", sa.String(length=64), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_journal")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_table(
-        "networks",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("admin_state_up", sa.Boolean(), nullable=False),
-        sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("mtu", sa.Integer(), nullable=False),
-        sa.Column("external", sa.Boolean(), nullable=False),
-        sa.Column("is_default", sa.Boolean(), nullable=False),
-        sa.Column("port_security_enabled", sa.Boolean(), nullable=False),
-        sa.Column("dns_domain", sa.String(length=255), nullable=False),
-        sa.Column("qos_policy_id", sa.String(length=36), nullable=True),
-        sa.Column("ipv4_address_scope", sa.String(length=36), nullable=True),
-        sa.Column("ipv6_address_scope", sa.String(length=36), nullable=True),
-        sa.Column(
-            "availability_zone_hints",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "extra_dhcp_opts",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "subnets",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("network_type", sa.String(length=32), nullable=True),
-        sa.Column("physical_network", sa.String(length=64), nullable=True),
-        sa.Column("segmentation_id", sa.Integer(), nullable=True),
-        sa.Column(
-            "segments",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_networks")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_networks_external"), "networks", ["external"], unique=False)
-    op.create_index(op.f("ix_networks_project_id"), "networks", ["project_id"], unique=False)
-    op.create_table(
-        "quota_usages",
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("resource", sa.String(length=64), nullable=False),
-        sa.Column("used", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("project_id", "resource", name=op.f("pk_quota_usages")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_table(
-        "quotas",
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("resource", sa.String(length=64), nullable=False),
-        sa.Column("limit", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("project_id", "resource", name=op.f("pk_quotas")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_table(
-        "rbac_policies",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("object_type", sa.String(length=32), nullable=False),
-        sa.Column("object_id", sa.String(length=36), nullable=False),
-        sa.Column("action", sa.String(length=32), nullable=False),
-        sa.Column("target_project", sa.String(length=255), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_rbac_policies")),
-        sa.UniqueConstraint(
-            "object_id",
-            "action",
-            "target_project",
-            "object_type",
-            name=op.f("uq_rbac_policies_object_id_action_target_project_object_type"),
-        ),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_rbac_policies_object_id"), "rbac_policies", ["object_id"], unique=False)
-    op.create_index(op.f("ix_rbac_policies_project_id"), "rbac_policies", ["project_id"], unique=False)
-    op.create_index(op.f("ix_rbac_policies_target_project"), "rbac_policies", ["target_project"], unique=False)
-    op.create_table(
-        "security_groups",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("stateful", sa.Boolean(), nullable=False),
-        sa.Column("is_default", sa.Boolean(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_security_groups")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_security_groups_project_id"), "security_groups", ["project_id"], unique=False)
-    op.create_table(
-        "tags",
-        sa.Column("object_id", sa.String(length=36), nullable=False),
-        sa.Column("tag", sa.String(length=255), nullable=False),
-        sa.PrimaryKeyConstraint("object_id", "tag", name=op.f("pk_tags")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_tags_tag"), "tags", ["tag"], unique=False)
-    op.create_table(
-        "default_security_groups",
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("security_group_id", sa.String(length=36), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["security_group_id"],
-            ["security_groups.id"],
-            name=op.f("fk_default_security_groups_security_group_id"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("project_id", name=op.f("pk_default_security_groups")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(
-        op.f("ix_default_security_groups_security_group_id"),
-        "default_security_groups",
-        ["security_group_id"],
-        unique=False,
-    )
-    op.create_table(
-        "network_dhcp_agents",
-        sa.Column("network_id", sa.String(length=36), nullable=False),
-        sa.Column("agent_id", sa.String(length=36), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["agent_id"], ["agents.id"], name=op.f("fk_network_dhcp_agents_agent_id"), ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
-            ["network_id"], ["networks.id"], name=op.f("fk_network_dhcp_agents_network_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("network_id", "agent_id", name=op.f("pk_network_dhcp_agents")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_network_dhcp_agents_agent_id"), "network_dhcp_agents", ["agent_id"], unique=False)
-    op.create_table(
-        "network_segments",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("network_id", sa.String(length=36), nullable=False),
-        sa.Column("network_type", sa.String(length=32), nullable=False),
-        sa.Column("physical_network", sa.String(length=64), nullable=True),
-        sa.Column("segmentation_id", sa.Integer(), nullable=True),
-        sa.Column("position", sa.Integer(), nullable=False),
-        sa.Column("identity", sa.String(length=255), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["network_id"], ["networks.id"], name=op.f("fk_network_segments_network_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_network_segments")),
-        sa.UniqueConstraint("identity", name=op.f("uq_network_segments_identity")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_network_segments_network_id"), "network_segments", ["network_id"], unique=False)
-    op.create_table(
-        "ports",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("network_id", sa.String(length=36), nullable=False),
-        sa.Column("mac_address", sa.String(length=32), nullable=False),
-        sa.Column("admin_state_up", sa.Boolean(), nullable=False),
-        sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("device_id", sa.String(length=255), nullable=False),
-        sa.Column("device_owner", sa.String(length=255), nullable=False),
-        sa.Column("port_security_enabled", sa.Boolean(), nullable=False),
-        sa.Column("ip_allocation", sa.String(length=16), nullable=False),
-        sa.Column("dns_name", sa.String(length=255), nullable=False),
-        sa.Column("dns_domain", sa.String(length=255), nullable=False),
-        sa.Column("qos_policy_id", sa.String(length=36), nullable=True),
-        sa.Column("qos_network_policy_id", sa.String(length=36), nullable=True),
-        sa.Column("propagate_uplink_status", sa.Boolean(), nullable=False),
-        sa.Column("data_plane_status", sa.String(length=16), nullable=True),
-        sa.Column("numa_affinity_policy", sa.String(length=64), nullable=True),
-        sa.Column("device_profile", sa.String(length=255), nullable=True),
-        sa.Column("vnic_type", sa.String(length=64), nullable=False),
-        sa.Column("host", sa.String(length=255), nullable=False),
-        sa.Column("vif_type", sa.String(length=64), nullable=False),
-        sa.Column(
-            "profile",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "vif_details",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "fixed_ips",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "security_groups",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "allowed_address_pairs",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "extra_dhcp_opts",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "dns_assignment",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "hints",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("trusted", sa.Boolean(), nullable=True),
-        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_ports_network_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_ports")),
-        sa.UniqueConstraint("network_id", "mac_address", name=op.f("uq_ports_network_id_mac_address")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_ports_device_id"), "ports", ["device_id"], unique=False)
-    op.create_index(op.f("ix_ports_host"), "ports", ["host"], unique=False)
-    op.create_index(op.f("ix_ports_network_id"), "ports", ["network_id"], unique=False)
-    op.create_index(op.f("ix_ports_project_id"), "ports", ["project_id"], unique=False)
-    op.create_table(
-        "security_group_rules",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("security_group_id", sa.String(length=36), nullable=False),
-        sa.Column("direction", sa.String(length=16), nullable=False),
-        sa.Column("ethertype", sa.String(length=16), nullable=False),
-        sa.Column("protocol", sa.String(length=64), nullable=True),
-        sa.Column("port_range_min", sa.Integer(), nullable=True),
-        sa.Column("port_range_max", sa.Integer(), nullable=True),
-        sa.Column("remote_ip_prefix", sa.String(length=64), nullable=True),
-        sa.Column("normalized_cidr", sa.String(length=64), nullable=True),
-        sa.Column("remote_group_id", sa.String(length=36), nullable=True),
-        sa.Column("remote_address_group_id", sa.String(length=36), nullable=True),
-        sa.Column("identity", sa.String(length=255), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["remote_address_group_id"],
-            ["address_groups.id"],
-            name=op.f("fk_security_group_rules_remote_address_group_id"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["remote_group_id"], ["security_groups.id"], name=op.f("fk_security_group_rules_remote_group_id")
-        ),
-        sa.ForeignKeyConstraint(
-            ["security_group_id"],
-            ["security_groups.id"],
-            name=op.f("fk_security_group_rules_security_group_id"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_security_group_rules")),
-        sa.UniqueConstraint(
-            "security_group_id", "identity", name=op.f("uq_security_group_rules_security_group_id_identity")
-        ),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_security_group_rules_project_id"), "security_group_rules", ["project_id"], unique=False)
-    op.create_index(
-        op.f("ix_security_group_rules_remote_address_group_id"),
-        "security_group_rules",
-        ["remote_address_group_id"],
-        unique=False,
-    )
-    op.create_index(
-        op.f("ix_security_group_rules_remote_group_id"), "security_group_rules", ["remote_group_id"], unique=False
-    )
-    op.create_index(
-        op.f("ix_security_group_rules_security_group_id"), "security_group_rules", ["security_group_id"], unique=False
-    )
-    op.create_table(
-        "subnetpools",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("ip_version", sa.Integer(), nullable=False),
-        sa.Column("default_prefixlen", sa.Integer(), nullable=False),
-        sa.Column("min_prefixlen", sa.Integer(), nullable=False),
-        sa.Column("max_prefixlen", sa.Integer(), nullable=False),
-        sa.Column("is_default", sa.Boolean(), nullable=False),
-        sa.Column("default_quota", sa.Integer(), nullable=True),
-        sa.Column("address_scope_id", sa.String(length=36), nullable=True),
-        sa.Column(
-            "prefixes",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("allocation_version", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["address_scope_id"], ["address_scopes.id"], name=op.f("fk_subnetpools_address_scope_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_subnetpools")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_subnetpools_address_scope_id"), "subnetpools", ["address_scope_id"], unique=False)
-    op.create_index(op.f("ix_subnetpools_project_id"), "subnetpools", ["project_id"], unique=False)
-    op.create_table(
-        "port_bindings",
-        sa.Column("port_id", sa.String(length=36), nullable=False),
-        sa.Column("host", sa.String(length=255), nullable=False),
-        sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("vnic_type", sa.String(length=64), nullable=False),
-        sa.Column("vif_type", sa.String(length=64), nullable=False),
-        sa.Column(
-            "profile",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "vif_details",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "levels",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_port_bindings_port_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("port_id", "host", name=op.f("pk_port_bindings")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_port_bindings_host"), "port_bindings", ["host"], unique=False)
-    op.create_table(
-        "port_security_groups",
-        sa.Column("port_id", sa.String(length=36), nullable=False),
-        sa.Column("security_group_id", sa.String(length=36), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["port_id"], ["ports.id"], name=op.f("fk_port_security_groups_port_id"), ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
-            ["security_group_id"], ["security_groups.id"], name=op.f("fk_port_security_groups_security_group_id")
-        ),
-        sa.PrimaryKeyConstraint("port_id", "security_group_id", name=op.f("pk_port_security_groups")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(
-        op.f("ix_port_security_groups_security_group_id"), "port_security_groups", ["security_group_id"], unique=False
-    )
-    op.create_table(
-        "provisioning_blocks",
-        sa.Column("port_id", sa.String(length=36), nullable=False),
-        sa.Column("component", sa.String(length=32), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["port_id"], ["ports.id"], name=op.f("fk_provisioning_blocks_port_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("port_id", "component", name=op.f("pk_provisioning_blocks")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_table(
-        "subnets",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("created_at", sa.String(length=20), nullable=False),
-        sa.Column("updated_at", sa.String(length=20), nullable=False),
-        sa.Column("revision_number", sa.Integer(), nullable=False),
-        sa.Column(
-            "tags",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column("network_id", sa.String(length=36), nullable=False),
-        sa.Column("ip_version", sa.Integer(), nullable=False),
-        sa.Column("cidr", sa.String(length=64), nullable=False),
-        sa.Column("gateway_ip", sa.String(length=64), nullable=True),
-        sa.Column("enable_dhcp", sa.Boolean(), nullable=False),
-        sa.Column("ipv6_ra_mode", sa.String(length=32), nullable=True),
-        sa.Column("ipv6_address_mode", sa.String(length=32), nullable=True),
-        sa.Column("subnetpool_id", sa.String(length=36), nullable=True),
-        sa.Column("segment_id", sa.String(length=36), nullable=True),
-        sa.Column("dns_publish_fixed_ip", sa.Boolean(), nullable=False),
-        sa.Column(
-            "allocation_pools",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "dns_nameservers",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "host_routes",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.Column(
-            "service_types",
-            sa.Text().with_variant(sa.Text(length=16777215), "mariadb").with_variant(sa.Text(length=16777215), "mysql"),
-            nullable=False,
-        ),
-        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_subnets_network_id")),
-        sa.ForeignKeyConstraint(["subnetpool_id"], ["subnetpools.id"], name=op.f("fk_subnets_subnetpool_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_subnets")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_subnets_network_id"), "subnets", ["network_id"], unique=False)
-    op.create_index(op.f("ix_subnets_project_id"), "subnets", ["project_id"], unique=False)
-    op.create_index(op.f("ix_subnets_subnetpool_id"), "subnets", ["subnetpool_id"], unique=False)
-    op.create_table(
-        "ip_allocations",
-        sa.Column("subnet_id", sa.String(length=36), nullable=False),
-        sa.Column("ip_address", sa.String(length=64), nullable=False),
-        sa.Column("port_id", sa.String(length=36), nullable=False),
-        sa.Column("network_id", sa.String(length=36), nullable=False),
-        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_ip_allocations_port_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["subnet_id"], ["subnets.id"], name=op.f("fk_ip_allocations_subnet_id")),
-        sa.PrimaryKeyConstraint("subnet_id", "ip_address", name=op.f("pk_ip_allocations")),
-        mysql_charset="utf8mb4",
-        mysql_collate="utf8mb4_nopad_bin",
-    )
-    op.create_index(op.f("ix_ip_allocations_network_id"), "ip_allocations", ["network_id"], unique=False)
-    op.create_index(op.f("ix_ip_allocations_port_id"), "ip_allocations", ["port_id"], unique=False)
+    metadata.create_all(op.get_bind(), checkfirst=False)
 
 
 def downgrade() -> None:
-    # A table's indexes go with it; alone, MariaDB does not let go of one that a foreign key needs.
-    op.drop_table("ip_allocations")
-    op.drop_table("subnets")
-    op.drop_table("provisioning_blocks")
-    op.drop_table("port_security_groups")
-    op.drop_table("port_bindings")
-    op.drop_table("subnetpools")
-    op.drop_table("security_group_rules")
-    op.drop_table("ports")
-    op.drop_table("network_segments")
-    op.drop_table("network_dhcp_agents")
-    op.drop_table("default_security_groups")
-    op.drop_table("tags")
-    op.drop_table("security_groups")
-    op.drop_table("rbac_policies")
-    op.drop_table("quotas")
-    op.drop_table("quota_usages")
-    op.drop_table("networks")
-    op.drop_table("journal")
-    op.drop_table("changes")
-    op.drop_table("agents")
-    op.drop_table("address_scopes")
-    op.drop_table("address_groups")
+    metadata.drop_all(op.get_bind(), checkfirst=False)
+
+
+def table(name: str, *parts: Columns | sa.schema.SchemaItem) -> None:
+    items = [item for part in parts for item in (part if isinstance(part, list) else [part])]
+    sa.Table(name, metadata, *items, mysql_charset="utf8mb4", mysql_collate="utf8mb4_nopad_bin")
+
+
+def columns(type_: Any, *names: str, **options: Any) -> Columns:
+    return [sa.Column(name, type_, **({"nullable": False} | options)) for name in names]
+
+
+def text(size: int, *names: str, **options: Any) -> Columns:
+    return columns(sa.String(size), *names, **options)
+
+
+def optional(size: int, *names: str, **options: Any) -> Columns:
+    return columns(sa.String(size), *names, nullable=True, **options)
+
+
+def key(size: int, *names: str, **options: Any) -> Columns:
+    return columns(sa.String(size), *names, primary_key=True, **options)
+
+
+def reference(name: str, table_name: str, ondelete: str | None = None, **options: Any) -> Columns:
+    return [sa.Column(name, sa.String(36), sa.ForeignKey(f"{table_name}.id", ondelete=ondelete), **options)]
+
+
+def standard() -> Columns:
+    return [
+        *key(36, "id"),
+        *text(255, "project_id", index=True),
+        *text(255, "name"),
+        *optional(255, "description"),
+        *text(20, "created_at", "updated_at"),
+        *columns(sa.Integer, "revision_number"),
+        *columns(JSON, "tags"),
+    ]
+
+
+table("address_groups", standard(), columns(JSON, "addresses"))
+table("address_scopes", standard(), columns(sa.Integer, "ip_version"))
+table(
+    "agents",
+    key(36, "id"),
+    text(255, "agent_type", "binary", "topic", "host"),
+    optional(255, "availability_zone", "description"),
+    columns(sa.Boolean, "admin_state_up"),
+    text(20, "created_at", "started_at", "heartbeat_timestamp"),
+    columns(sa.Integer, "load"),
+    columns(sa.Boolean, "resources_synced", nullable=True),
+    columns(JSON, "configurations", "resource_versions"),
+    sa.UniqueConstraint("host", "agent_type"),
+)
+table(
+    "change_head",
+    columns(sa.Integer, "id", primary_key=True, autoincrement=False),
+    text(36, "identity"),
+    columns(sa.BigInteger, "position", "removed"),
+)
+table(
+    "changes",
+    columns(SERIAL, "id", primary_key=True, autoincrement=True),
+    text(32, "kind"),
+    text(36, "object_id"),
+    columns(sa.Integer, "revision"),
+    columns(sa.Boolean, "deleted"),
+    text(20, "at"),
+    columns(sa.BigInteger, "position", nullable=True),
+    sa.Index("uq_changes_position", "position", unique=True),
+)
+table("dvr_host_macs", key(255, "host"), text(32, "mac_address", unique=True))
+table(
+    "flavors",
+    key(36, "id"),
+    text(255, "name"),
+    optional(1024, "description"),
+    text(36, "service_type"),
+    columns(sa.Boolean, "enabled"),
+    columns(JSON, "service_profiles"),
+)
+table(
+    "host_credentials",
+    key(255, "host"),
+    text(64, "digest"),
+    text(20, "created_at"),
+    text(255, "roles", server_default="l2,dhcp,l3,metadata"),
+)
+table(
+    "journal",
+    key(36, "id"),
+    text(64, "operation", "owner"),
+    text(36, "object_id"),
+    columns(JSON, "before", "after", nullable=True),
+    columns(sa.Float, "at"),
+)
+table(
+    "networks",
+    standard(),
+    columns(sa.Boolean, "admin_state_up", "port_security_enabled", "is_default"),
+    text(16, "status"),
+    columns(sa.Integer, "mtu"),
+    columns(sa.Boolean, "external", index=True),
+    text(255, "dns_domain"),
+    optional(36, "qos_policy_id", "ipv4_address_scope", "ipv6_address_scope"),
+    columns(JSON, "availability_zone_hints", "extra_dhcp_opts", "subnets", "segments"),
+    optional(32, "network_type"),
+    optional(64, "physical_network"),
+    columns(sa.Integer, "segmentation_id", nullable=True),
+)
+table("quota_usages", key(255, "project_id"), key(64, "resource"), columns(sa.Integer, "used"))
+table("quotas", key(255, "project_id"), key(64, "resource"), columns(sa.Integer, "limit"))
+table(
+    "rbac_policies",
+    key(36, "id"),
+    text(255, "project_id", "target_project", index=True),
+    text(32, "object_type", "action"),
+    text(36, "object_id", index=True),
+    sa.UniqueConstraint("object_id", "action", "target_project", "object_type"),
+)
+table("security_groups", standard(), columns(sa.Boolean, "stateful", "is_default"))
+table(
+    "service_profiles",
+    key(36, "id"),
+    optional(1024, "description"),
+    text(1024, "driver"),
+    text(4096, "metainfo"),
+    columns(sa.Boolean, "enabled"),
+)
+table("tags", key(36, "object_id"), key(255, "tag", index=True))
+table(
+    "auto_allocated_topologies",
+    key(255, "project_id"),
+    reference("network_id", "networks", "CASCADE", nullable=False, index=True),
+    optional(36, "router_id"),
+)
+table(
+    "default_security_groups",
+    key(255, "project_id"),
+    reference("security_group_id", "security_groups", "CASCADE", nullable=False, index=True),
+)
+table(
+    "flavor_service_profiles",
+    reference("flavor_id", "flavors", "CASCADE", primary_key=True),
+    reference("service_profile_id", "service_profiles", primary_key=True, index=True),
+)
+table("ha_networks", key(255, "project_id"), reference("network_id", "networks", "CASCADE", nullable=False, index=True))
+table(
+    "network_dhcp_agents",
+    reference("network_id", "networks", "CASCADE", primary_key=True),
+    reference("agent_id", "agents", "CASCADE", primary_key=True, index=True),
+)
+table(
+    "network_segments",
+    key(36, "id"),
+    reference("network_id", "networks", "CASCADE", nullable=False, index=True),
+    text(32, "network_type"),
+    optional(64, "physical_network"),
+    columns(sa.Integer, "segmentation_id", nullable=True),
+    columns(sa.Integer, "position"),
+    text(255, "identity", unique=True),
+)
+table(
+    "ports",
+    standard(),
+    reference("network_id", "networks", nullable=False, index=True),
+    text(32, "mac_address"),
+    columns(sa.Boolean, "admin_state_up", "port_security_enabled", "propagate_uplink_status"),
+    text(16, "status", "ip_allocation"),
+    text(255, "device_id", "host", index=True),
+    text(255, "device_owner", "dns_name", "dns_domain"),
+    optional(36, "qos_policy_id", "qos_network_policy_id"),
+    optional(16, "data_plane_status"),
+    optional(64, "numa_affinity_policy"),
+    optional(255, "device_profile"),
+    text(64, "vnic_type", "vif_type"),
+    columns(
+        JSON,
+        "profile",
+        "vif_details",
+        "fixed_ips",
+        "security_groups",
+        "allowed_address_pairs",
+        "extra_dhcp_opts",
+        "dns_assignment",
+        "hints",
+    ),
+    columns(sa.Boolean, "trusted", nullable=True),
+    sa.UniqueConstraint("network_id", "mac_address"),
+)
+table(
+    "routers",
+    standard(),
+    columns(sa.Boolean, "admin_state_up", "enable_snat", "distributed", "ha"),
+    text(16, "status"),
+    optional(36, "gw_port_id", "ha_network_id"),
+    optional(36, "gw_network_id", index=True),
+    reference("flavor_id", "flavors", nullable=True, index=True),
+    columns(sa.Integer, "ha_vr_id", nullable=True),
+    columns(JSON, "availability_zone_hints", "routes", "conntrack_helpers"),
+    sa.UniqueConstraint("ha_network_id", "ha_vr_id"),
+)
+table(
+    "security_group_rules",
+    standard(),
+    reference("security_group_id", "security_groups", "CASCADE", nullable=False, index=True),
+    text(16, "direction", "ethertype"),
+    optional(64, "protocol", "remote_ip_prefix", "normalized_cidr"),
+    columns(sa.Integer, "port_range_min", "port_range_max", nullable=True),
+    reference("remote_group_id", "security_groups", nullable=True, index=True),
+    reference("remote_address_group_id", "address_groups", nullable=True, index=True),
+    text(255, "identity"),
+    sa.UniqueConstraint("security_group_id", "identity"),
+)
+table(
+    "subnetpools",
+    standard(),
+    columns(sa.Integer, "ip_version", "default_prefixlen", "min_prefixlen", "max_prefixlen", "allocation_version"),
+    columns(sa.Boolean, "is_default"),
+    columns(sa.Integer, "default_quota", nullable=True),
+    reference("address_scope_id", "address_scopes", nullable=True, index=True),
+    columns(JSON, "prefixes"),
+)
+table(
+    "conntrack_helpers",
+    key(36, "id"),
+    reference("router_id", "routers", "CASCADE", nullable=False, index=True),
+    text(40, "protocol"),
+    columns(sa.Integer, "port"),
+    text(64, "helper"),
+    sa.UniqueConstraint("router_id", "protocol", "port", "helper"),
+)
+table("distributed_port_hosts", reference("port_id", "ports", "CASCADE", primary_key=True), key(255, "host"))
+table(
+    "floatingips",
+    standard(),
+    text(36, "floating_network_id", index=True),
+    text(64, "floating_ip_address", index=True),
+    reference("floating_port_id", "ports", nullable=False, unique=True),
+    reference("router_id", "routers", nullable=True, index=True),
+    reference("port_id", "ports", nullable=True, index=True),
+    optional(64, "fixed_ip_address"),
+    text(16, "status"),
+    text(255, "dns_name", "dns_domain"),
+    columns(JSON, "port_forwardings"),
+    sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id"),
+)
+table(
+    "port_bindings",
+    reference("port_id", "ports", "CASCADE", primary_key=True),
+    key(255, "host", index=True),
+    text(16, "status"),
+    text(64, "vnic_type", "vif_type"),
+    columns(JSON, "profile", "vif_details", "levels"),
+)
+table(
+    "port_security_groups",
+    reference("port_id", "ports", "CASCADE", primary_key=True),
+    reference("security_group_id", "security_groups", primary_key=True, index=True),
+)
+for kind in ("network", "subnet", "port"):
+    table(
+        f"{kind}_attributes",
+        reference("object_id", f"{kind}s", "CASCADE", primary_key=True),
+        key(64, "name"),
+        columns(JSON, "value"),
+    )
+table("provisioning_blocks", reference("port_id", "ports", "CASCADE", primary_key=True), key(32, "component"))
+table(
+    "router_l3_agents",
+    reference("router_id", "routers", "CASCADE", primary_key=True),
+    reference("agent_id", "agents", "CASCADE", primary_key=True, index=True),
+    optional(36, "ha_port_id"),
+    optional(16, "ha_state"),
+)
+table(
+    "router_ports",
+    reference("port_id", "ports", "CASCADE", primary_key=True),
+    reference("router_id", "routers", nullable=False, index=True),
+    text(255, "port_type"),
+)
+table(
+    "subnets",
+    standard(),
+    reference("network_id", "networks", nullable=False, index=True),
+    columns(sa.Integer, "ip_version"),
+    text(64, "cidr"),
+    optional(64, "gateway_ip"),
+    columns(sa.Boolean, "enable_dhcp", "dns_publish_fixed_ip"),
+    optional(32, "ipv6_ra_mode", "ipv6_address_mode"),
+    reference("subnetpool_id", "subnetpools", nullable=True, index=True),
+    columns(sa.Boolean, "prefix_delegated", server_default=sa.false()),
+    optional(36, "segment_id"),
+    columns(JSON, "allocation_pools", "dns_nameservers", "host_routes", "service_types"),
+)
+table(
+    "ip_allocations",
+    reference("subnet_id", "subnets", primary_key=True),
+    key(64, "ip_address"),
+    reference("port_id", "ports", "CASCADE", nullable=False, index=True),
+    text(36, "network_id", index=True),
+)
+table(
+    "port_forwardings",
+    key(36, "id"),
+    reference("floatingip_id", "floatingips", nullable=False, index=True),
+    reference("internal_port_id", "ports", nullable=False, index=True),
+    text(64, "internal_ip_address"),
+    text(40, "protocol"),
+    text(16, "external_port_range", "internal_port_range"),
+    columns(sa.Integer, "external_port", "internal_port", nullable=True),
+    text(255, "description"),
+    sa.UniqueConstraint(
+        "internal_port_id", "internal_ip_address", "protocol", "internal_port_range", name="uq_port_forwardings_inside"
+    ),
+)

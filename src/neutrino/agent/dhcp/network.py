@@ -1,0 +1,87 @@
+"""One network as this host serves it, selected from the objects of the feed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.model.dhcp import OWNER, ROUTERS, DhcpNetwork, DhcpPort, device_id, is_metadata_network
+from neutrino.model.state import Subnet
+
+NAMESPACE_PREFIX: Final = "qdhcp-"
+SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
+
+
+@dataclass(frozen=True)
+class ServedNetwork:
+    """A network with its subnets and ports. `own` is the DHCP port whose addresses this host serves from."""
+
+    network: DhcpNetwork
+    ports: tuple[DhcpPort, ...] = ()  # sorted by id, so that rendered files are stable
+    own: DhcpPort | None = None
+    is_copy: bool = False  # `own` is another host's (dhcp_distributed): only ports of this host are served
+
+    @property
+    def id(self) -> str:
+        return self.network.id
+
+    @property
+    def namespace(self) -> str:
+        return f"{NAMESPACE_PREFIX}{self.network.id}"
+
+    @cached_property
+    def subnets(self) -> Mapping[str, Subnet]:
+        return {subnet.id: subnet for subnet in self.network.subnets}
+
+    @cached_property
+    def dhcp_subnets(self) -> tuple[Subnet, ...]:
+        return tuple(subnet for subnet in self.network.subnets if subnet.enable_dhcp)
+
+    @property
+    def is_served(self) -> bool:
+        """False without a DHCP subnet or a DHCP port of this host, or with admin state down."""
+        return self.network.admin_state_up and bool(self.dhcp_subnets) and self.own is not None
+
+    @cached_property
+    def routed(self) -> frozenset[str]:
+        """Subnets whose gateway is an interface of a router; the others are isolated."""
+        return frozenset(
+            fixed.subnet_id
+            for port in self.ports
+            if port.device_owner in ROUTERS
+            for fixed in port.fixed_ips
+            if fixed.subnet_id in self.subnets and self.subnets[fixed.subnet_id].gateway_ip == fixed.ip_address
+        )
+
+    def own_address(self, subnet_id: str) -> str | None:
+        fixed = self.own.fixed_ips if self.own is not None else ()
+        return next((f.ip_address for f in fixed if f.subnet_id == subnet_id), None)
+
+
+def served_network(
+    network: DhcpNetwork, ports: Iterable[DhcpPort], host: str, *, distributed: bool = False
+) -> ServedNetwork:
+    here = sorted((port for port in ports if port.network_id == network.id), key=lambda port: port.id)
+    device = device_id(host, network.id)
+    servers = [port for port in here if port.device_owner == OWNER]
+    own = next((port for port in servers if port.device_id == device), None)
+    if own is None and distributed and servers:
+        # The server picks the port with the smallest id as well: all hosts answer from the same address.
+        return ServedNetwork(network, tuple(here), servers[0], is_copy=True)
+    return ServedNetwork(network, tuple(here), own)
+
+
+def serves_metadata(network: ServedNetwork, settings: DhcpSettings) -> bool:
+    """Whether metadata is served from the network's DHCP namespace."""
+    if not network.is_served:
+        return False
+    if settings.force_metadata:
+        return True
+    if not settings.enable_isolated_metadata:
+        return False
+    if settings.enable_metadata_network and is_metadata_network(network.network):
+        return True
+    return any(subnet.id not in network.routed for subnet in network.dhcp_subnets)

@@ -1,0 +1,106 @@
+"""The contract of the L2 role's extensions: desired state in, contributions out.
+
+Every feature of the L2 role is an extension, the built-in ones (`extensions.BUILT_IN`) and those of third parties alike. An
+extension divides its work into units, one for each port, network or host-wide concern. A unit renders a `Contribution`:
+flows, meters, OVSDB rows, and settings of ports. Rendering is pure; nothing here touches the host. The role plans the
+contributions of all units against the actual state, applies and verifies the difference, repairs drift, and removes what no
+unit contributes any more.
+
+A unit is rendered again only when its `inputs` have changed, so that a change of one port costs one port.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from neutrino.agent.l2.desired import Desired, LocalNetwork, LocalPort
+from neutrino.dataplane.openflow.api import Flow, Meter
+from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
+
+# The upper half of a cookie marks a flow as ours, the lower half is a checksum of its owner's name: an agent without
+# memory recognises its own flows, and an operator can tell for which object a flow is. Other cookies are never touched.
+COOKIE = 0x6E74726E << 32
+# Flows that the switch learns carry another mark: they are neither compared nor deleted by a plan.
+LEARNED_COOKIE = 0x6E74726C << 32
+COOKIE_MASK = 0xFFFFFFFF << 32
+# Meters carry no mark, so a range of ids is ours.
+FIRST_METER, LAST_METER = 32768, 65535
+
+
+def _no_values() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True)
+class Contribution:
+    """What one unit adds to the host."""
+
+    flows: Mapping[str, Iterable[Flow]] = dataclasses.field(default_factory=_no_values)  # by bridge
+    # By bridge, then by a name that is unique on the bridge. The role chooses the id; flows refer to it by `use_meter`.
+    meters: Mapping[str, Mapping[str, Meter]] = dataclasses.field(default_factory=_no_values)
+    # Bridges and ports that the extension creates. They are marked as ours and deleted when no unit contributes them.
+    rows: tuple[SetBridge | SetPort, ...] = ()
+    # Settings of ports that exist, such as an instance's tap, by the port's name: interface columns, QoS and queues.
+    ports: Mapping[str, PortSettings] = dataclasses.field(default_factory=_no_values)
+
+
+class Unit(NamedTuple):
+    """One owner's share of an extension. `render` depends on `inputs` and on nothing else."""
+
+    owner: str  # use port_owner or network_owner where it is for one: the object is named in reports
+    inputs: object
+    render: Callable[[], Contribution]
+
+
+class L2Extension(abc.ABC):
+    """A feature of the L2 role. An entry point gives a callable from the configuration to one of these."""
+
+    name: ClassVar[str]
+    kinds: ClassVar[frozenset[str]] = frozenset()  # object kinds of the feed that `desired.objects` must have
+    has_table: ClassVar[bool] = False  # whether packets from ports pass a table of its own, `options.extension_table`
+
+    @abc.abstractmethod
+    def units(self, desired: Desired) -> Iterable[Unit]:
+        """All units of the extension for this desired state. Called by each reconciliation, so it must be cheap."""
+
+
+def port_owner(port: LocalPort) -> str:
+    return f"port {port.id}"
+
+
+def network_owner(network: LocalNetwork) -> str:
+    return f"network {network.key.network_id} {network.vlan}"
+
+
+def cookie_of(owner: str) -> int:
+    return COOKIE | zlib.crc32(owner.encode())
+
+
+def learned_cookie_of(owner: str) -> int:
+    """The cookie of flows that an owner's flows have learned."""
+    return LEARNED_COOKIE | zlib.crc32(owner.encode())
+
+
+def use_meter(name: str) -> str:
+    """The action of a flow that passes packets through a contributed meter."""
+    return f"meter:@{name}"
+
+
+def stable_numbers(names: Iterable[str], first: int, last: int) -> dict[str, int]:
+    """A number for each name, derived from the name: after a restart it is the same, so no flow has to change."""
+    numbers: dict[str, int] = {}
+    taken: set[int] = set()
+    for name in sorted(names):
+        digest = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big")
+        number = first + digest % (last - first + 1)
+        while number in taken:
+            number = number + 1 if number < last else first
+        taken.add(number)
+        numbers[name] = number
+    return numbers

@@ -1,0 +1,423 @@
+"""One reconciliation of the L2 role: from the server's objects and what is plugged to the state of the switch.
+
+    bridges and patch ports → tunnels → ofports read → local VLANs → tags → hybrid firewall → OVSDB rows and settings
+    of extensions → meters → flows, one bundle for each bridge → stale meters → conntrack entries
+
+Each step plans against the actual state and applies the difference, so a reconciliation of an unchanged host changes
+nothing. Flows and meters are read once and then remembered, as only this agent writes them; `forget` is for a restarted
+switch and for drift.
+
+A flow that the switch rejects costs its port, or is missing alone; everything else is applied (see `rejected`). It is not
+sent again until it changes, the switch is restarted, or `retry_rejected` is called.
+
+`complete`: the server has sent everything (`synced`). Before that, flows, tunnels and settings are only added, and nothing
+that decides what a port may do is changed: what is on the host is newer than the cache of the feed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from neutrino.agent.delta import Delta
+from neutrino.agent.l2 import pipeline
+from neutrino.agent.l2.bridges import (
+    BridgeOptions,
+    ConfigurationPlan,
+    plan_bridges,
+    plan_contributions,
+    plan_tags,
+    plan_tunnels,
+    read_ancillary,
+    read_plugged,
+    unnumbered,
+)
+from neutrino.agent.l2.connections import plan_flushes
+from neutrino.agent.l2.desired import Desired, FlowOptions, HostState, resolve, wanted_segments
+from neutrino.agent.l2.extension_api import (
+    COOKIE,
+    COOKIE_MASK,
+    FIRST_METER,
+    LAST_METER,
+    L2Extension,
+    cookie_of,
+    port_owner,
+)
+from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.flows.firewall import REMOTES
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall
+from neutrino.agent.l2.hybrid.plan import HybridPlan
+from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
+from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
+from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
+from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
+from neutrino.dataplane.openflow.api import (
+    DatapathFeatures,
+    Flow,
+    FlowKey,
+    FlowsRejected,
+    Meter,
+    MetersRejected,
+    OpenFlow,
+    OpenFlowError,
+)
+from neutrino.dataplane.openflow.megaflows import MegaflowCache
+from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
+
+LOG = logging.getLogger(__name__)
+HYBRID = "hybrid firewall"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The result of a reconciliation, as the role reports it."""
+
+    wired: Mapping[str, int]  # port, to the revision that is in force
+    problems: Mapping[str, str]  # port, to the reason why it is not wired
+    faults: Mapping[str, str]  # physical network, host, owner of flows or extension, to its problem
+    ready: bool = True  # False: the switch has not given ofports to our bridges and patch ports yet
+    refused: bool = False  # something was newly rejected, or ports have no filter: try again soon
+    changed: int = 0  # the number of changes
+
+
+@dataclasses.dataclass(frozen=True)
+class HostPlan:
+    """Everything that a reconciliation would change, for `--dry-run` and `verify`."""
+
+    configuration: tuple[ConfigurationPlan, ...] = ()
+    bridges: tuple[BridgePlan, ...] = ()
+    hybrid: HybridPlan | None = None
+    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def text(self) -> str:
+        parts = [part.text() for part in self.configuration] + [part.text() for part in self.bridges]
+        if self.hybrid:
+            parts.append(self.hybrid.text())
+        return "\n".join(filter(None, parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Applied:
+    changed: int = 0
+    rejected: bool = False  # whether something was rejected that was not rejected before
+    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
+    return {flow.key: flow for flow in flows}
+
+
+class Reconciler:
+    """Blocking, and for one thread at a time."""
+
+    def __init__(
+        self,
+        ovsdb: Ovsdb,
+        openflow: OpenFlow,
+        conntrack: Conntrack,
+        bridge_options: BridgeOptions,
+        options: FlowOptions,
+        *,
+        hybrid: HybridFirewall | None = None,
+        extensions: Sequence[L2Extension] = BUILT_IN,
+        megaflows: MegaflowCache | None = None,
+    ) -> None:
+        self._ovsdb = ovsdb
+        self._openflow = openflow
+        self._conntrack = conntrack
+        self._bridge_options = bridge_options
+        tables = pipeline.extension_tables([each.name for each in extensions if each.has_table])
+        self._options = dataclasses.replace(options, extension_tables=tables)
+        self._hybrid = hybrid
+        self._renderer = Renderer(extensions)
+        self._megaflows = megaflows
+        self._vlans: dict[SegmentKey, int] = {}
+        self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
+        self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
+        self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
+        self._features: DatapathFeatures | None = None
+        self._previous: Desired | None = None
+
+    def forget(self, bridge: str | None = None) -> None:
+        """Read the actual state of a bridge again before the next plan; without a name, of everything."""
+        if bridge is None:
+            self._flows.clear()
+            self._meters.clear()
+            self._rejected.clear()
+            self._features = None
+            if self._hybrid is not None:
+                self._hybrid.forget()
+        else:
+            self._flows.pop(bridge, None)
+            self._meters.pop(bridge, None)
+
+    def retry_rejected(self) -> bool:
+        """Send rejected flows again with the next plan, as a table may have been full; whether there are any."""
+        found = any(self._rejected.values())
+        self._rejected.clear()
+        return found
+
+    def flush_megaflows(self) -> None:
+        """Make the changed flows effective for established traffic, on a switch that may revalidate it wrongly."""
+        if self._megaflows is not None:
+            self._megaflows.flush()
+
+    # --- reconciliation -------------------------------------------------------------------------------------------
+
+    def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
+        bridges = plan_bridges(self._bridge_options, self._ovsdb.read())
+        changed = self._configure(bridges)
+        tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
+        changed += self._configure(tunnels)
+        snapshot = self._ovsdb.read()
+        faults = {**bridges.problems, **tunnels.problems}
+        if unnumbered(self._bridge_options, snapshot):
+            return Outcome({}, {}, faults, ready=False, changed=changed)
+        desired = self._resolve(host_state, snapshot, complete)
+        changed += self._configure(plan_tags(self._bridge_options, desired, snapshot))
+        # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
+        unfiltered = self._hybrid.reconcile(desired, complete=complete) if self._hybrid is not None else None
+        if unfiltered is not None:
+            faults[HYBRID] = unfiltered.reason
+            desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
+        rendered = self._renderer.render(desired)
+        contributed = plan_contributions(rendered, snapshot, complete=complete)
+        changed += self._configure(contributed)
+        applied = self._apply_bridges(desired, rendered, complete)
+        self._end_connections(desired, complete)
+        self._previous = desired
+        rejected_ports, rejected_others = self._describe_rejected(desired)
+        faults |= {**contributed.problems, **rendered.problems, **applied.faults, **rejected_others}
+        unrendered = {
+            port.id: reason for port in desired.ports if (reason := rendered.problems.get(port_owner(port))) is not None
+        }
+        problems = {**desired.problems, **rejected_ports, **unrendered}
+        wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
+        for port_id in read_ancillary(self._bridge_options, snapshot):
+            if port_id in host_state.ports:
+                wired.setdefault(port_id, host_state.ports[port_id].revision)
+        refused = bool(applied.rejected or unfiltered)
+        return Outcome(wired, problems, faults, refused=refused, changed=changed + applied.changed)
+
+    def find(self, host_state: HostState, *, complete: bool) -> HostPlan:
+        """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
+        snapshot = self._ovsdb.read()
+        bridges = plan_bridges(self._bridge_options, snapshot)
+        tunnels = self._tunnel_plan(host_state, snapshot, complete)
+        problems = {**bridges.problems, **tunnels.problems}
+        if bridges.changes:
+            return HostPlan((bridges, tunnels), problems=problems)
+        desired = self._resolve(host_state, snapshot, complete)
+        tags = plan_tags(self._bridge_options, desired, snapshot)
+        rendered = self._renderer.render(desired)
+        contributed = plan_contributions(rendered, snapshot, complete=complete)
+        plans = (
+            self._bridge_plan(bridge, wanted, rendered, desired, complete) for bridge, wanted in rendered.flows.items()
+        )
+        hybrid = self._hybrid.plan(desired) if self._hybrid is not None and complete else None
+        return HostPlan(
+            (bridges, tunnels, tags, contributed),
+            tuple(filter(None, plans)),
+            hybrid,
+            {**problems, **contributed.problems, **desired.problems, **rendered.problems},
+        )
+
+    def _configure(self, difference: ConfigurationPlan) -> int:
+        if difference.changes:
+            LOG.debug("%s", difference.text())
+            self._ovsdb.apply(difference.changes)
+        return len(difference.changes)
+
+    def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
+        wanted = plan_tunnels(self._bridge_options, host_state.hosts.values(), snapshot)
+        if complete:
+            return wanted
+        kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
+        return dataclasses.replace(wanted, changes=kept)
+
+    def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
+        plugged = read_plugged(self._bridge_options, host_state.hosts.values(), snapshot)
+        if plugged.patch_int:
+            plugged = dataclasses.replace(plugged, features=self._read_features())
+        allocation = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
+        self._vlans = dict(allocation.vlans)
+        desired = resolve(host_state, plugged, allocation, self._options)
+        # Before `synced`, a plugged port that is unknown may be one that the server has not sent yet: it is not cut off.
+        return desired if complete else dataclasses.replace(desired, dead=())
+
+    def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
+        ports = snapshot.bridges.get(self._bridge_options.integration_bridge, Bridge("")).ports.values()
+        held = restore((port.tag, port.other_config) for port in ports)
+        ours = merged(self._vlans, held)
+        foreign = {
+            port.tag
+            for port in ports
+            if port.tag is not None
+            and FIRST <= port.tag <= LAST
+            and not any("iface-id" in interface.external_ids for interface in port.interfaces)
+        }
+        if not complete:  # VLANs of networks that the server has not sent yet are still in use
+            foreign |= {*ours.values()} - {ours[key] for key in wanted if key in ours}
+        return allocate(wanted, ours, foreign)
+
+    def _read_features(self) -> DatapathFeatures:
+        """The features of the tunnel bridge's datapath; if they cannot be read, those that every datapath has."""
+        if self._features is None:
+            try:
+                self._features = self._openflow.read_features(self._options.tunnel_bridge)
+            except OpenFlowError as error:
+                LOG.warning("neighbour solicitations are flooded, as the datapath's features are unknown: %s", error)
+                return DatapathFeatures(nd_extension=False)
+        return self._features
+
+    # --- flows and meters -----------------------------------------------------------------------------------------
+
+    def _apply_bridges(self, desired: Desired, rendered: Rendered, complete: bool) -> _Applied:
+        ports = {cookie_of(port_owner(port)) for port in desired.ports}
+        changed, rejected = 0, False
+        faults: dict[str, str] = {}
+        for bridge, flows in rendered.flows.items():
+            actual = self._read_flows(bridge)
+            known = self._rejected.get(bridge, {})
+            known = self._rejected[bridge] = {flow: why for flow, why in known.items() if flows.get(flow.key) == flow}
+            wanted = without(flows, actual, known, ports)
+            difference = self._bridge_plan(bridge, wanted, rendered, desired, complete)
+            changed += len(difference)
+            meters = difference.meters
+            faults |= self._apply_meters(bridge, dataclasses.replace(meters, remove={}))
+            try:
+                if difference.set or difference.delete:
+                    self._openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
+                self._flows[bridge] = wanted if complete else actual | _by_key(difference.add)
+            except FlowsRejected as error:
+                rejected = True
+                self._isolate(difference, ports, error)
+            # Last: deleting a meter deletes the flows that use it.
+            faults |= self._apply_meters(bridge, Delta({}, {}, meters.remove))
+        return _Applied(changed, rejected or bool(faults), faults)
+
+    def _apply_meters(self, bridge: str, delta: Delta[int, Meter]) -> dict[str, str]:
+        if not delta:
+            return {}
+        changed = {number: meter for number, (_, meter) in delta.change.items()}
+        try:
+            self._openflow.apply_meters(bridge, add=delta.add, change=changed, delete=delta.remove)
+        except MetersRejected as error:
+            self._meters.pop(bridge, None)
+            return {f"{bridge} meter {number}": reason for number, reason in error.reasons.items()}
+        kept = {number: meter for number, meter in self._meters[bridge].items() if number not in delta.remove}
+        self._meters[bridge] = {**kept, **delta.add, **changed}
+        return {}
+
+    def _isolate(self, difference: BridgePlan, ports: Collection[int], error: FlowsRejected) -> None:
+        """After a rejected bundle: apply everything but the rejected flows, and remember these."""
+        bridge = difference.bridge
+
+        def apply(add: Sequence[Flow], delete: Sequence[Flow]) -> None:
+            self._openflow.apply_flows(bridge, add=add, delete=delete)
+
+        self._flows.pop(bridge, None)
+        self._features = None  # the datapath may be another than the one whose features were read
+        found = apply_others(apply, difference.set, difference.delete, ports, error)
+        self._rejected[bridge] |= found
+        self._read_flows(bridge)
+        LOG.error("bridge %s rejected %d flows: %s", bridge, len(found), error)
+
+    def _describe_rejected(self, desired: Desired) -> tuple[dict[str, str], dict[str, str]]:
+        """Problems of ports, and of other objects, whose flows the switch rejected."""
+        texts: defaultdict[str, list[str]] = defaultdict(list)
+        for bridge, rejections in self._rejected.items():
+            owners = self._renderer.owners(bridge) if rejections else {}
+            for cookie in sorted({flow.cookie for flow in rejections}):
+                here = {flow: reason for flow, reason in rejections.items() if flow.cookie == cookie}
+                name = object_of(owners.get(cookie, ""), bridge)
+                texts[name].append(describe(self._kind(bridge), bridge, here))
+        problems = {name.removeprefix("port "): "; ".join(parts) for name, parts in texts.items()}
+        ports = {port.id for port in desired.ports}
+        return (
+            {name: text for name, text in problems.items() if name in ports},
+            {name: text for name, text in problems.items() if name not in ports},
+        )
+
+    def _kind(self, bridge: str) -> pipeline.Bridge:
+        own = {
+            self._options.integration_bridge: pipeline.Bridge.INTEGRATION,
+            self._options.tunnel_bridge: pipeline.Bridge.TUNNEL,
+        }
+        return own.get(bridge, pipeline.Bridge.PHYSICAL)
+
+    def _read_flows(self, bridge: str) -> dict[FlowKey, Flow]:
+        """Our flows on a bridge; read from the switch only if they are not known."""
+        if bridge not in self._flows:
+            self._flows[bridge] = _by_key(self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK))
+        return self._flows[bridge]
+
+    def _read_meters(self, bridge: str) -> dict[int, Meter]:
+        """Our meters on a bridge, by the range of their ids."""
+        if bridge not in self._meters:
+            self._meters[bridge] = _our_meters(self._openflow.read_meters(bridge))
+        return self._meters[bridge]
+
+    def _bridge_plan(
+        self, bridge: str, wanted: Mapping[FlowKey, Flow], rendered: Rendered, desired: Desired, complete: bool
+    ) -> BridgePlan:
+        actual = self._read_flows(bridge)
+        meters = rendered.meters.get(bridge, {})
+        difference = plan(bridge, wanted, actual.values(), meters, self._read_meters(bridge))
+        if complete:
+            return difference
+        # Flows that decide what is allowed stay as they are: a rule or member that was removed while the agent was away
+        # must not come back from the feed's cache.
+        judging = {cookie_of(REMOTES), *(cookie_of(port_owner(port)) for port in desired.ports)}
+        kept = judging & {flow.cookie for flow in actual.values()}
+        added = tuple(flow for flow in difference.add if flow.cookie not in kept)
+        return BridgePlan(bridge, add=added, meters=Delta(difference.meters.add, {}, {}))
+
+    def _end_connections(self, desired: Desired, complete: bool) -> None:
+        """Flush connections that are not allowed any more. A failure is only logged: the flows stop most of them."""
+        if self._previous is None or not complete:
+            return
+        flushes = plan_flushes(self._previous, desired)
+        if not flushes:
+            return
+        try:
+            self._conntrack.flush(flushes)
+        except ConntrackError as error:
+            LOG.warning("connections that are not allowed any more could not be flushed: %s", error)
+
+    # --- drift ----------------------------------------------------------------------------------------------------
+
+    def counts_differ(self) -> list[str]:
+        """The bridges with another number of our flows than applied: a quick check."""
+        return [
+            bridge
+            for bridge, flows in self._flows.items()
+            if self._openflow.count_flows(bridge, COOKIE, COOKIE_MASK) != len(flows)
+        ]
+
+    def drift(self) -> dict[str, tuple[int, int]]:
+        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many."""
+        found = {}
+        for bridge, flows in self._flows.items():
+            meters = self._meters.get(bridge)
+            actual = _our_meters(self._openflow.read_meters(bridge)) if meters else {}
+            actual_flows = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
+            difference = plan(bridge, flows, actual_flows, meters, actual)
+            if difference:
+                extra = len(difference.delete) + len(difference.meters.remove)
+                found[bridge] = len(difference) - extra, extra
+        return found
+
+    def drop_flows(self) -> None:
+        """Delete all our flows on all bridges."""
+        for bridge in self._ovsdb.read().bridges:
+            ours = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
+            if ours:
+                self._openflow.apply_flows(bridge, add=(), delete=ours)
+        self.forget()
+
+
+def _our_meters(meters: Mapping[int, Meter]) -> dict[int, Meter]:
+    return {number: meter for number, meter in meters.items() if FIRST_METER <= number <= LAST_METER}

@@ -1,0 +1,59 @@
+"""When a router's addresses are announced: after a change, twice more, and then periodically."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from neutrino.model.routing import Router
+
+LOG = logging.getLogger(__name__)
+REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
+
+
+class Announcements:
+    """`announce` blocks; `is_active` tells whether this host announces a router, of those in `routers`."""
+
+    def __init__(
+        self,
+        announce: Callable[[Router], None],
+        is_active: Callable[[Router], bool],
+        routers: Callable[[], Iterable[Router]],
+        interval: float,
+    ) -> None:
+        self._announce = announce
+        self._is_active = is_active
+        self._routers = routers
+        self._interval = interval
+        self._timers: dict[str, list[asyncio.TimerHandle]] = {}  # by router
+
+    def now(self, router: Router) -> None:
+        if self._is_active(router):
+            task = asyncio.get_running_loop().run_in_executor(None, self._announce, router)
+            task.add_done_callback(_log_failure)
+
+    def repeat(self, router: Router) -> None:
+        """Repetitions start anew with each change."""
+        self.cancel(router.id)
+        later = asyncio.get_running_loop().call_later
+        self._timers[router.id] = [later(delay, self.now, router) for delay in REPEAT_SECONDS]
+
+    def cancel(self, router_id: str) -> None:
+        for timer in self._timers.pop(router_id, ()):
+            timer.cancel()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            for router in self._routers():
+                if self._is_active(router):
+                    try:
+                        await asyncio.to_thread(self._announce, router)
+                    except Exception as error:  # one router must not end the announcements of all others
+                        LOG.warning("addresses of router %s are not announced: %s", router.id, error)
+
+
+def _log_failure(done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        LOG.info("addresses of a router are not announced: %s", error)

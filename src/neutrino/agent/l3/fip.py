@@ -1,0 +1,227 @@
+"""`fip-…`: the namespace by which floating IPs of distributed routers reach one external network from this host.
+
+It is shared by all distributed routers of the host with floating IPs on that network, each joined by a veth pair.
+Towards the external network it has the host's own port (`fg-…`), which answers for every floating IP that is routed
+through it (proxy ARP): a floating IP is a route there, not an address.
+
+Whichever router is reconciled, the namespace is reconciled for all of them, under a lock; it is removed with the last
+one. Before the first `synced` nothing is removed from it: routers that the agent does not know yet may use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from neutrino import private
+from neutrino.agent.l3.apply import NamespacePlans, RouterNamespaces
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.dvr.namespaces import local_floating_ips
+from neutrino.agent.l3.dvr.routing import asymmetric
+from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
+from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, render_device, render_plug
+from neutrino.agent.l3.router import DesiredRouterNamespace
+from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
+from neutrino.dataplane.netlink.changes import SetRoute
+from neutrino.dataplane.netlink.values import Route, address, route
+from neutrino.model.routing import Router, RouterInterface
+
+RECORDS = "fips"
+LINKS_FILE = "fip-linklocal-networks"
+POOL = ipaddress.IPv4Network("169.254.64.0/18")
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A router that uses the namespace."""
+
+    router_id: str
+    link: tuple[str, str]  # addresses of rfp-… in the router, and of fpr-… here
+    floating_ips: tuple[str, ...]
+
+
+def render_fip(gateway: RouterInterface, members: Iterable[Member], options: L3Options) -> DesiredRouterNamespace:
+    members = sorted(members, key=lambda each: each.router_id)
+    outside = device(AGENT_GATEWAY, gateway.id)
+    ends = {each.router_id: device(TO_ROUTER, each.router_id) for each in members}
+    own = (address(outside, each.prefixed, nodad=True) for each in gateway.addresses)
+    links = (address(ends[each.router_id], f"{each.link[1]}/31") for each in members)
+    floating = (route(f"{ip}/32", ends[each.router_id], each.link[0]) for each in members for ip in each.floating_ips)
+    namespace = DesiredNamespace(
+        name=fip_namespace(gateway.network_id),
+        devices=(
+            LOOPBACK,
+            render_device(outside, gateway, options),
+            *(DesiredDevice(name, mtu=gateway.mtu) for name in ends.values()),
+        ),
+        addresses=frozenset((*own, *links)),
+        routes=frozenset((*_external_routes(gateway, outside), *floating)),
+        sysctls={
+            **SYSCTLS,
+            "net/ipv6/conf/all/accept_ra": "0",
+            "net/ipv6/conf/default/accept_ra": "0",
+            **asymmetric((outside, *ends.values())),
+            f"net/ipv4/conf/{outside}/proxy_arp": "1",
+            # The kernel delays proxied replies to let the owner answer first: here nobody else does.
+            f"net/ipv4/neigh/{outside}/proxy_delay": "0",
+        },
+        device_prefixes=(AGENT_GATEWAY, TO_ROUTER),
+    )
+    return DesiredRouterNamespace(namespace, plugs=(render_plug(outside, gateway, options),))
+
+
+def _external_routes(gateway: RouterInterface, outside: str) -> Iterator[Route]:
+    found = next((each for each in gateway.addresses if each.version == 4 and each.gateway_ip), None)
+    if found is not None and found.gateway_ip is not None:
+        onlink = ipaddress.ip_address(found.gateway_ip) not in ipaddress.ip_network(found.cidr)
+        yield route("0.0.0.0/0", outside, found.gateway_ip, onlink=onlink)
+    yield from (route(cidr, outside) for cidr in gateway.other_subnets if ":" not in cidr)
+
+
+def agent_gateway(router: Router) -> RouterInterface | None:
+    """The host's own port on the external network, where the router has floating IPs by it."""
+    return router.agent_gateway if local_floating_ips(router) else None
+
+
+class FipNamespaces:
+    """Blocking. `routers` are those that this host serves; `is_synced`: the feed has sent all of them."""
+
+    def __init__(
+        self,
+        namespaces: RouterNamespaces,
+        options: L3Options,
+        routers: Callable[[], Iterable[Router]],
+        is_synced: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._namespaces = namespaces
+        self._options = options
+        self._routers = routers
+        self._is_synced = is_synced
+        self._links = LinkLocals(options.state_path)
+        self._records = Path(options.state_path) / RECORDS
+        self._lock = threading.Lock()
+
+    def link(self, router: Router) -> tuple[str, str] | None:
+        return self._links.find(router.id) if agent_gateway(router) is not None else None
+
+    def prepare(self, router: Router) -> None:
+        """Before `qrouter-…` is reconciled: its veth pair needs an address, and a namespace for its other end."""
+        gateway = agent_gateway(router)
+        if gateway is not None:
+            self._links.allocate(router.id)
+            with self._lock:
+                private.own_directory(self._records)
+                (self._records / gateway.network_id).touch()
+                self._namespaces.create(fip_namespace(gateway.network_id))
+
+    def reconcile(self) -> int:
+        """All such namespaces of the host; those without a router are removed. How many changes that took."""
+        changes = 0
+        with self._lock:  # eight workers: two would create and delete routes of each other's routers
+            synced = self._is_synced()
+            for path in sorted(self._records.iterdir()) if self._records.is_dir() else ():
+                gateways = (agent_gateway(router) for router in self._routers())
+                gateway = next((each for each in gateways if each is not None and each.network_id == path.name), None)
+                if gateway is not None:
+                    changes += self._reconcile(gateway, synced)
+                elif synced:
+                    changes += self._namespaces.remove(fip_namespace(path.name))
+                    path.unlink(missing_ok=True)
+        return changes
+
+    def _reconcile(self, gateway: RouterInterface, synced: bool) -> int:
+        result = self._namespaces.reconcile(self._render(gateway), complete=synced)
+        routes = [change.route.destination for change in result.plan.namespace.changes if isinstance(change, SetRoute)]
+        # A new floating IP is announced: it may have been at another MAC.
+        self._announce(gateway, [each.removesuffix("/32") for each in routes if each.endswith("/32")])
+        return result.changes
+
+    def plan(self, router: Router) -> NamespacePlans | None:
+        gateway = agent_gateway(router)
+        return self._namespaces.plan(self._render(gateway)) if gateway is not None else None
+
+    def announce(self, router: Router) -> None:
+        gateway = agent_gateway(router)
+        if gateway is not None:
+            self._announce(gateway, [each.floating_ip_address for each in local_floating_ips(router)])
+
+    def release(self, router_id: str) -> None:
+        self._links.release(router_id)
+
+    def _render(self, gateway: RouterInterface) -> DesiredRouterNamespace:
+        return render_fip(gateway, self._members(gateway.network_id), self._options)
+
+    def _members(self, network_id: str) -> Iterator[Member]:
+        for router in self._routers():
+            gateway, link = agent_gateway(router), self._links.find(router.id)
+            if gateway is not None and gateway.network_id == network_id and link is not None:
+                addresses = sorted(each.floating_ip_address for each in local_floating_ips(router))
+                yield Member(router.id, link, tuple(addresses))
+
+    def _announce(self, gateway: RouterInterface, addresses: list[str]) -> None:
+        if addresses:
+            name = fip_namespace(gateway.network_id)
+            self._namespaces.announce(name, device(AGENT_GATEWAY, gateway.id), addresses)
+
+
+class NoLinkLocalLeft(OSError):
+    """More routers have floating IPs on this host than there are /31 networks in the pool."""
+
+
+class LinkLocals:
+    """The /31 of each router's veth pair into `fip-…`, allocated once and kept in a file: a router keeps its own.
+
+    The file is Neutron's: one line for each router. May be used from any thread.
+    """
+
+    def __init__(self, state_path: str) -> None:
+        self._path = Path(state_path) / LINKS_FILE
+        self._lock = threading.Lock()
+        self._pairs = _parse(self._path.read_text()) if self._path.exists() else {}
+
+    def find(self, router_id: str) -> tuple[str, str] | None:
+        """The address of the router's end, then of the end in `fip-…`."""
+        return _ends(self._pairs.get(router_id))
+
+    def allocate(self, router_id: str) -> tuple[str, str] | None:
+        with self._lock:
+            if router_id not in self._pairs:
+                used = set(self._pairs.values())
+                free = next((pair for pair in POOL.subnets(new_prefix=31) if pair not in used), None)
+                if free is None:
+                    raise NoLinkLocalLeft(f"{LINKS_FILE}: all of {POOL} is used by routers with floating IPs")
+                self._write({**self._pairs, router_id: free})
+            return _ends(self._pairs[router_id])
+
+    def release(self, router_id: str) -> None:
+        with self._lock:
+            if router_id in self._pairs:
+                self._write({key: pair for key, pair in self._pairs.items() if key != router_id})
+
+    def _write(self, pairs: dict[str, ipaddress.IPv4Network]) -> None:
+        # Replaced as a whole: half a file would give routers in use other addresses.
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_name(f"{LINKS_FILE}.new")
+        new.write_text("".join(f"{router_id},{pair}\n" for router_id, pair in sorted(pairs.items())))
+        new.replace(self._path)
+        self._pairs = pairs
+
+
+def _parse(text: str) -> dict[str, ipaddress.IPv4Network]:
+    pairs: dict[str, ipaddress.IPv4Network] = {}
+    for line in text.splitlines():
+        router_id, comma, network = line.strip().partition(",")
+        try:
+            pair = ipaddress.IPv4Network(network)
+        except ValueError:
+            continue  # a truncated line, after a loss of power: the router gets another
+        if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in pairs.values():
+            pairs[router_id] = pair
+    return pairs
+
+
+def _ends(pair: ipaddress.IPv4Network | None) -> tuple[str, str] | None:
+    return (str(pair[0]), str(pair[1])) if pair is not None else None

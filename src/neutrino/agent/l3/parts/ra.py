@@ -1,0 +1,82 @@
+"""Router advertisements: radvd's configuration for the router's IPv6 subnets, and whether the router accepts
+others'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device
+from neutrino.agent.l3.parts.devices import default_routes
+from neutrino.model.routing import Router, RouterAddress, RouterInterface
+
+SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
+_MOST_SERVERS = 3  # that radvd takes in one advertisement
+_MISSED = 3  # advertisements after which a delegated prefix is deprecated
+
+
+class RouterAdvertisements(L3Extension):
+    name = "router advertisements"
+
+    def render(self, namespace: RouterNamespace) -> Contribution:
+        """A router ignores advertisements, except on a gateway device for which no IPv6 next hop is known."""
+        sysctls = {"net/ipv6/conf/all/accept_ra": "0", "net/ipv6/conf/default/accept_ra": "0"}
+        gateway = namespace.router.gateway
+        if gateway is not None:
+            routes = default_routes(namespace.gateway, namespace.options.ipv6_gateway)
+            known = any(each.version == 6 for each in routes)
+            # A standby host of an HA router must not configure an address from an advertisement: it would use it.
+            accept = "0" if known or namespace.router.ha is not None else "2"  # 2: although forwarding is on
+            sysctls[f"net/ipv6/conf/{device(EXTERNAL, gateway.id)}/accept_ra"] = accept
+        return Contribution(sysctls=sysctls)
+
+
+def render_radvd(router: Router, options: L3Options) -> str:
+    """radvd's configuration; empty where no subnet is advertised."""
+    delegated = frozenset(each.subnet_id for each in router.delegations)
+    blocks = [
+        _interface(interface, advertised, options, delegated)
+        for interface in sorted(router.interfaces, key=lambda each: each.id)
+        if interface.admin_state_up and (advertised := _advertised(interface))
+    ]
+    return "\n".join(blocks)
+
+
+def _advertised(interface: RouterInterface) -> list[RouterAddress]:
+    return [each for each in interface.addresses if each.version == 6 and each.ra_mode]
+
+
+def _interface(
+    interface: RouterInterface, advertised: list[RouterAddress], options: L3Options, delegated: frozenset[str]
+) -> str:
+    modes = {each.ra_mode for each in advertised}
+    lines = [
+        "AdvSendAdvert on;",
+        f"MinRtrAdvInterval {options.min_rtr_adv_interval};",
+        f"MaxRtrAdvInterval {options.max_rtr_adv_interval};",
+        f"AdvLinkMTU {interface.mtu};",
+    ]
+    if STATEFUL in modes:
+        lines.append("AdvManagedFlag on;")
+    if STATELESS in modes or STATEFUL in modes:
+        lines.append("AdvOtherConfigFlag on;")
+    servers = list(dict.fromkeys(server for each in advertised for server in each.dns_nameservers if ":" in server))
+    if servers:
+        lines.append(f"RDNSS {' '.join(servers[:_MOST_SERVERS])} {{}};")
+    # A delegated prefix may be withdrawn: instances that no longer receive it soon prefer another.
+    preferred = _MISSED * options.max_rtr_adv_interval
+    lines += [line for each in advertised for line in _prefix(each, preferred if each.subnet_id in delegated else None)]
+    body = "\n".join(f"\t{line}" for line in lines)
+    return f"interface {device(INTERNAL, interface.id)}\n{{\n{body}\n}};\n"
+
+
+def _prefix(address: RouterAddress, preferred: int | None) -> Iterator[str]:
+    """Instances form their own addresses from the prefix, unless the mode is dhcpv6-stateful."""
+    yield f"prefix {address.cidr}"
+    yield "{"
+    yield "\tAdvOnLink on;"
+    yield f"\tAdvAutonomous {'off' if address.ra_mode == STATEFUL else 'on'};"
+    if preferred is not None:
+        yield f"\tAdvPreferredLifetime {preferred};"
+    yield "};"

@@ -1,0 +1,161 @@
+"""The routers of this host in the dataplane: each kind is a list of namespaces to reconcile.
+
+A router is ours by the names of its namespaces and by a record under state_path, written before the first namespace is
+created; a namespace that somebody else created is never touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from neutrino import private
+from neutrino.agent.l3.apply import Drivers, NamespacePlans, RouterNamespaces
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.extension_api import L3Extension, Objects
+from neutrino.agent.l3.fip import FipNamespaces
+from neutrino.agent.l3.names import router_namespace, snat_namespace
+from neutrino.agent.l3.parts.ha import Failover, has_primary
+from neutrino.agent.l3.router import DesiredRouterNamespace, render, render_failover, router_namespaces
+from neutrino.agent.namespaces import NamespacePlan
+from neutrino.dataplane.ovsdb.api import SetBridge
+from neutrino.model.routing import Router
+
+RECORDS = "routers"
+INITIALIZED = {"l3-initialized": "True"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    changes: int
+    active: bool  # whether this host has an HA router's addresses
+
+
+@dataclasses.dataclass(frozen=True)
+class DesiredState:
+    """What the feed has sent, as it is now."""
+
+    routers: Callable[[], Iterable[Router]]  # those that this host serves
+    objects: Callable[[], Objects] = dict  # objects of other kinds
+    is_synced: Callable[[], bool] = lambda: True
+
+
+class Routers:
+    """Blocking. Several routers may be worked on at once, each by one thread."""
+
+    def __init__(
+        self, drivers: Drivers, options: L3Options, desired: DesiredState, extensions: Iterable[L3Extension] = ()
+    ) -> None:
+        self._drivers = drivers
+        self._options = options
+        self._desired = desired
+        self._extensions = tuple(extensions)
+        self._namespaces = RouterNamespaces(drivers, options, self._extensions)
+        self._fips = FipNamespaces(self._namespaces, options, desired.routers, desired.is_synced)
+        self._records = Path(options.state_path) / RECORDS
+
+    def known(self) -> frozenset[str]:
+        """The routers that this host has, by their records."""
+        return frozenset(path.name for path in self._records.iterdir()) if self._records.is_dir() else frozenset()
+
+    def apply(self, router: Router, *, keepalived: bool = True, complete: bool = True) -> Applied:
+        """Not `complete`: the router is from the cache, so nothing is removed or replaced."""
+        self._record(router)  # first: an agent that is killed now finds by it what to remove
+        if router.distributed:
+            self._fips.prepare(router)
+        changes, active = 0, True
+        for desired in self._render(router):
+            result = self._namespaces.reconcile(
+                desired, keepalived=keepalived or desired.failover is None, complete=complete
+            )
+            changes += result.changes
+            if desired.failover is not None:
+                active = keepalived and has_primary(router, result.before.addresses)
+        if router.distributed:
+            # The SNAT may have moved to another host, or the gateway is gone.
+            if complete:
+                changes += sum(self._namespaces.remove(name) for name in self._stale(router))
+            changes += self._fips.reconcile()
+            if complete and self._fips.link(router) is None:
+                self._fips.release(router.id)
+        return Applied(changes, active)
+
+    def plan(self, router: Router) -> str:
+        """What `apply` would change, a line for each change."""
+        plans: list[NamespacePlans | None] = [self._namespaces.plan(each) for each in self._render(router)]
+        if router.distributed:
+            plans += [NamespacePlans(NamespacePlan(name, stale=("namespace",))) for name in self._stale(router)]
+            plans.append(self._fips.plan(router))
+        return "\n".join(each.text() for each in plans if each)
+
+    def remove(self, router_id: str) -> None:
+        """All of a router that this host has, whatever its kind was."""
+        distributed = self._kind(router_id) != "centralized"
+        if distributed:
+            self._namespaces.remove(snat_namespace(router_id))
+        self._namespaces.remove(router_namespace(router_id))
+        (self._records / router_id).unlink(missing_ok=True)
+        if distributed:
+            self._fips.reconcile()
+            self._fips.release(router_id)
+
+    def announce(self, router: Router) -> None:
+        """All addresses that the router has on this host."""
+        for each in self._render(router):
+            if each.failover is None:
+                self._namespaces.announce_all(each.namespace.name, each.namespace.addresses)
+            elif not router.distributed or self.is_active(router):
+                self._namespaces.announce_all(each.namespace.name, each.failover.addresses)
+        if router.distributed:
+            self._fips.announce(router)
+
+    def failover(self, router: Router) -> Failover | None:
+        return render_failover(router, self._options, self._desired.objects(), self._extensions)
+
+    def is_active(self, router: Router) -> bool:
+        """Whether this host has an HA router's addresses now."""
+        name = snat_namespace(router.id) if router.distributed else router_namespace(router.id)
+        return router.ha is None or has_primary(router, self._namespaces.addresses(name))
+
+    def deactivate(self, router_id: str) -> None:
+        """Removes the addresses of an HA router whose keepalived has died: another host has them by now."""
+        # Of a distributed router only `snat-…` fails over. The router is not known yet: nothing is synced.
+        snat = snat_namespace(router_id)
+        self._namespaces.remove_addresses(snat if self._namespaces.exists(snat) else router_namespace(router_id))
+
+    def has_other_kind(self, router: Router) -> bool:
+        """Whether the router was last applied as the other kind, centralized or distributed."""
+        return self._kind(router.id) not in ("", _kind(router))
+
+    def report_initialized(self) -> None:
+        """Sets external_ids:l3-initialized of the integration bridge: every router of the first snapshot is applied."""
+        ovsdb, bridge = self._drivers.ovsdb(), self._options.integration_bridge
+        there = ovsdb.read().bridges.get(bridge)
+        if there is not None and not INITIALIZED.items() <= there.external_ids.items():
+            ovsdb.apply([SetBridge(bridge, external_ids=INITIALIZED)])
+
+    def _render(self, router: Router) -> Iterator[DesiredRouterNamespace]:
+        link = self._fips.link(router) if router.distributed else None
+        for each in router_namespaces(router, self._options, self._desired.objects(), link):
+            yield render(each, self._extensions)
+
+    def _stale(self, router: Router) -> list[str]:
+        """A `snat-…` that a distributed router has here no longer."""
+        name = snat_namespace(router.id)
+        wanted = {each.name for each in router_namespaces(router, self._options)}
+        return [name] if name not in wanted and self._namespaces.exists(name) else []
+
+    def _record(self, router: Router) -> None:
+        kind = _kind(router)
+        if self._kind(router.id) != kind:
+            private.own_directory(self._records)
+            (self._records / router.id).write_text(kind)
+
+    def _kind(self, router_id: str) -> str:
+        path = self._records / router_id
+        return path.read_text() if path.exists() else ""
+
+
+def _kind(router: Router) -> str:
+    return "distributed" if router.distributed else "centralized"

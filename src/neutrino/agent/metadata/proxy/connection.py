@@ -1,0 +1,106 @@
+"""One side of an HTTP/1.1 connection (h11 over asyncio streams), with a timeout for each event.
+
+Instances and Nova both speak through this class, so that a failure says which side caused it. h11 parses and writes HTTP;
+of the project's dependencies it is the only one that does so without a server or client of its own, and the proxy needs
+both ends under its control: where a request ends, and on which connection to Nova it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import h11
+
+READ_BYTES = 1 << 16
+MAX_HEAD_BYTES = 1 << 14  # of the first line and the headers of a request or response
+Event = h11.Event | type[h11.PAUSED]
+
+# Verification errors that OpenSSL raises only in strict mode, which is Python's default from 3.13 on.
+_STRICT_CODES = range(80, 95)
+_STRICT_HINT = "; with Python 3.13 and later, certificates have to follow RFC 5280, the authority's too"
+_CLIENT_OPTIONS = "(nova_client_cert, nova_client_priv_key)"
+_CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ERROR")  # about the certificate we presented
+
+
+class ConnectionFailed(Exception):
+    """The peer is gone, timed out (`late`), or does not speak HTTP (`status` is the answer to it)."""
+
+    def __init__(self, connection: HttpConnection, reason: str, *, late: bool = False, status: int = 400) -> None:
+        super().__init__(reason)
+        self.connection = connection
+        self.late = late
+        self.status = status
+
+
+class HttpConnection:
+    def __init__(
+        self, role: type[h11.CLIENT] | type[h11.SERVER], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self.reader = reader
+        self.writer = writer
+        self.used = False  # a request was completed on it before
+
+    async def next(self, seconds: float) -> Event:
+        """The next event: a whole head, or the next piece of a body. The timeout is of the whole head, so that a client
+        that trickles it in is late too."""
+        try:
+            async with asyncio.timeout(seconds):
+                while (event := self.http.next_event()) is h11.NEED_DATA:
+                    self.http.receive_data(await self.reader.read(READ_BYTES))
+        except TimeoutError:
+            raise ConnectionFailed(self, f"silent for {seconds:g} s", late=True, status=408) from None
+        except h11.RemoteProtocolError as error:
+            raise ConnectionFailed(self, str(error), status=error.error_status_hint) from None
+        except OSError as error:
+            raise ConnectionFailed(self, explain(error, first=self._is_first_over_tls())) from None
+        return event  # type: ignore[return-value]
+
+    async def send(self, seconds: float, *events: h11.Event) -> None:
+        """Send the events in one write, and wait until a slow peer has taken them."""
+        data = b"".join(part for part in map(self.http.send, events) if part)
+        if not data:
+            return
+        try:
+            self.writer.write(data)
+            async with asyncio.timeout(seconds):
+                await self.writer.drain()
+        except TimeoutError:
+            raise ConnectionFailed(self, f"takes nothing for {seconds:g} s", late=True) from None
+        except OSError as error:
+            raise ConnectionFailed(self, explain(error, first=self._is_first_over_tls())) from None
+
+    def _is_first_over_tls(self) -> bool:
+        return not self.used and self.writer.get_extra_info("ssl_object") is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Request and response are complete: the next request may follow."""
+        return self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
+
+    @property
+    def has_trailing_data(self) -> bool:
+        """Whether anything came after the end of the peer's message."""
+        return bool(self.http.trailing_data[0])
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def explain(error: OSError, *, first: bool = False) -> str:
+    """The reason of a failed connection to Nova, with the options that it may be about.
+
+    `first`: over TLS, before the first response. A server that refuses our certificate sends an alert and closes; what we
+    have sent meanwhile may make the kernel reset the connection before the alert is read.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = _STRICT_HINT if error.verify_code in _STRICT_CODES else ""
+        return f"Nova's certificate is not accepted: {error.verify_message} (auth_ca_cert, nova_metadata_host){hint}"
+    reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
+    if "ALERT" in reason and any(word in reason for word in _CLIENT_ALERTS):
+        text = reason.partition("ALERT_")[2].replace("_", " ").lower()
+        return f"Nova does not accept our certificate: {text} {_CLIENT_OPTIONS}"
+    if first and isinstance(error, ConnectionError):
+        return f"{error}; Nova may not accept our certificate {_CLIENT_OPTIONS}"
+    return str(error)

@@ -1,0 +1,244 @@
+"""Listening sockets of all namespaces, and the identity of the clients that connect: address, device and MAC.
+
+The agent opened the sockets inside the namespaces, so the kernel answers for the namespace although the process is not in
+it, and without privileges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import errno
+import functools
+import ipaddress
+import logging
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, ListenerState, Sources
+from neutrino.agent.metadata.proxy.connection import READ_BYTES
+from neutrino.agent.metadata.proxy.http_proxy import Client, HttpProxy
+from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.netlink.rtnetlink import attribute, read_attributes
+
+LOG = logging.getLogger(__name__)
+MAX_ACCEPTS = 64  # before other tasks get their turn
+PAUSE_SECONDS = 0.2  # without free descriptors
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+NO_SOURCES = Sources({})
+UNKNOWN_DEVICE = "?"  # deleted meanwhile: on no network
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class _Listener:
+    """One listening socket.
+
+    asyncio's own server drops a connection that arrives while it is being closed, and that client hangs; it also needs
+    more memory than a host with a thousand sockets should spend.
+    """
+
+    def __init__(self, listening: socket.socket, serve: Serve) -> None:
+        listening.setblocking(False)
+        self._socket = listening
+        self._serve = serve
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        for _ in range(MAX_ACCEPTS):
+            try:
+                connection, _address = self._socket.accept()
+            except (BlockingIOError, ConnectionError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                # The socket stays readable: without a pause, the loop would spin on it.
+                LOG.warning("no more connections can be accepted for now: %s", error.strerror)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._socket)
+                loop.call_later(PAUSE_SECONDS, self._resume)
+                return
+            task = asyncio.create_task(self._serve_connection(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve_connection(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=READ_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        connection.setblocking(False)
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection)
+        except OSError:
+            connection.close()
+            return
+        await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+
+@dataclasses.dataclass
+class _Namespace:
+    state: ListenerState
+    listeners: list[_Listener]
+    netlink: socket.socket | None
+
+    def close(self) -> None:
+        """Accepts no new connections; established ones are served to their end."""
+        for listener in self.listeners:
+            listener.close()
+        if self.netlink is not None:
+            self.netlink.close()
+
+
+class Listeners:
+    """The listeners by namespace."""
+
+    def __init__(self, proxy: HttpProxy) -> None:
+        self._proxy = proxy
+        self._namespaces: dict[str, _Namespace] = {}
+
+    def states(self) -> dict[str, ListenerState]:
+        return {key: each.state for key, each in self._namespaces.items()}
+
+    def open(self, key: str, state: ListenerState, descriptors: Sequence[int]) -> None:
+        """Replaces existing listeners of the namespace; the new ones accept before the old ones are closed."""
+        if len(descriptors) != len(state.sockets):
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise ValueError(f"{key}: {len(descriptors)} descriptors for {len(state.sockets)} sockets")
+        opened = _Namespace(state, [], None)
+        for kind, descriptor in zip(state.sockets, descriptors, strict=True):
+            made = socket.socket(fileno=descriptor)
+            if kind == "netlink":
+                opened.netlink = made
+            else:
+                opened.listeners.append(_Listener(made, functools.partial(self._serve, key)))
+        before = self._namespaces.pop(key, None)
+        self._namespaces[key] = opened
+        if before is not None:
+            before.close()
+
+    def set_sources(self, key: str, sources: Sources) -> None:
+        opened = self._namespaces.get(key)
+        if opened is not None:
+            opened.state = msgspec.structs.replace(opened.state, sources=sources)
+
+    def close(self, key: str) -> None:
+        opened = self._namespaces.pop(key, None)
+        if opened is not None:
+            opened.close()
+
+    async def _serve(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = self._identify(key, writer)
+        if client is None:
+            writer.close()
+        else:
+            await self._proxy.serve(client, reader, writer)
+
+    def _sources(self, key: str) -> Sources:
+        opened = self._namespaces.get(key)
+        return opened.state.sources if opened is not None else NO_SOURCES
+
+    def _identify(self, key: str, writer: asyncio.StreamWriter) -> Client | None:
+        """None if the client is gone, its namespace is no longer served, or it addressed another service."""
+        peer, local = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        opened = self._namespaces.get(key)
+        if not peer or not _is_metadata_address(local) or opened is None or opened.netlink is None:
+            return None
+        index = arrival_device(writer.get_extra_info("socket"))
+        if index is None:
+            return None
+        address = ipaddress.ip_address(peer[0].partition("%")[0])
+        device, mac = read_device(opened.netlink, index), None
+        if isinstance(address, ipaddress.IPv6Address) and address.is_link_local:
+            mac = read_mac(opened.netlink, index, str(address)) or ""
+        LOG.debug("%s at %s: by device %s, MAC %s", address, key, device, mac)
+        return Client(key, lambda: self._sources(key), str(address), device or UNKNOWN_DEVICE, mac)
+
+
+def _is_metadata_address(local: tuple[str, int]) -> bool:
+    """A link-local address cannot be bound before its device exists, so the socket is bound to all, and filtered here.
+
+    A router redirects to another port, only packets for this address.
+    """
+    return ":" not in local[0] or local[1] != WELL_KNOWN_PORT or local[0].partition("%")[0] == METADATA_IPV6
+
+
+# --- the device that a connection arrived by, as the kernel noted it at the end of the handshake ---
+
+_IP_PKTINFO, _IP_PKTOPTIONS = 8, 9  # linux/in.h
+_IPV6_2292PKTOPTIONS = 6  # linux/in6.h
+_CMSG = struct.Struct("@Nii")  # length, level, type
+_IN_PKTINFO = struct.Struct("=i8x")  # index, two addresses
+_IN6_PKTINFO = struct.Struct("=16xi")  # address, index
+
+
+def arrival_device(connection: socket.socket) -> int | None:
+    """The device's index; None if the connection is gone."""
+    try:
+        if connection.family == socket.AF_INET6:
+            connection.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+            answer = connection.getsockopt(socket.IPPROTO_IPV6, _IPV6_2292PKTOPTIONS, 256)
+            expected, layout = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO), _IN6_PKTINFO
+        else:
+            connection.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+            answer = connection.getsockopt(socket.IPPROTO_IP, _IP_PKTOPTIONS, 256)
+            expected, layout = (socket.IPPROTO_IP, _IP_PKTINFO), _IN_PKTINFO
+    except OSError:
+        return None
+    if len(answer) < _CMSG.size + layout.size:
+        return None
+    _, level, kind = _CMSG.unpack_from(answer)
+    (index,) = layout.unpack_from(answer, _CMSG.size)
+    return index if (level, kind) == expected and index > 0 else None
+
+
+# --- queries of the namespace's kernel tables ---
+
+_NLMSG = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_LINK = struct.Struct("=BxHiII")  # family, type, index, flags, change
+_NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
+_ANSWER_BYTES = 1 << 15
+
+
+def read_device(netlink: socket.socket, index: int) -> str | None:
+    """The device's current name; None if no device has that index."""
+    body = _LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0)
+    name = _query(netlink, linux.RTM_GETLINK, body, linux.RTM_NEWLINK, _LINK.size).get(linux.IFLA_IFNAME)
+    return name.rstrip(b"\0").decode(errors="replace") if name is not None else None
+
+
+def read_mac(netlink: socket.socket, device: int, address: str) -> str | None:
+    """The MAC of an IPv6 neighbour; None if the kernel has no entry."""
+    target = attribute(linux.NDA_DST, socket.inet_pton(socket.AF_INET6, address))
+    body = _NEIGHBOUR.pack(socket.AF_INET6, device, 0, 0, 0) + target
+    mac = _query(netlink, linux.RTM_GETNEIGH, body, linux.RTM_NEWNEIGH, _NEIGHBOUR.size).get(linux.NDA_LLADDR)
+    return mac.hex(":") if mac is not None and len(mac) == 6 else None
+
+
+def _query(netlink: socket.socket, request: int, body: bytes, expected: int, fixed_bytes: int) -> dict[int, bytes]:
+    """The attributes of the single answer, which the kernel gives at once; empty if it refuses."""
+    with contextlib.suppress(OSError):
+        while True:
+            netlink.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)  # drop answers of failed queries
+    try:
+        netlink.send(_NLMSG.pack(_NLMSG.size + len(body), request, linux.NLM_F_REQUEST, 1, 0) + body)
+        answer = netlink.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
+    except OSError:
+        return {}
+    length, kind, *_ = _NLMSG.unpack_from(answer)
+    return read_attributes(answer[_NLMSG.size : length], fixed_bytes) if kind == expected else {}

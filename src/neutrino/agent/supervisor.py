@@ -1,0 +1,331 @@
+"""Supervises the daemons of all roles: dnsmasq, radvd, keepalived, DHCPv6 clients and the metadata proxy.
+
+A role gives a `Service` (a daemon and its configuration files) to `Supervisor.ensure`, which starts, restarts or reloads
+the daemon, or leaves it alone. Daemons outlive the agent; the next agent recognises them by their marks.
+
+- Reload is SIGHUP, sent when a file differs from what the daemon has loaded. The digest of the loaded files is stored next
+  to the pid file after the signal: an agent that was killed between writing and signalling repeats the signal.
+- An exit is noticed at once, through a pidfd. The daemon is respawned with back-off, without end, or the agent exits, as
+  `check_child_processes_action` says (`respawn`, `exit`).
+- Every `interval` seconds the running daemons are compared with the supervised ones, in case a notification was lost; 0
+  turns supervision off, and daemons are only started, as operators of Neutron know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import hashlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError, Processes
+
+LOG = logging.getLogger(__name__)
+RESPAWN: Literal["respawn"] = "respawn"
+EXIT: Literal["exit"] = "exit"
+YOUNG_SECONDS = 10.0  # an older daemon handles SIGHUP, whatever its log has
+POLL_SECONDS = 0.02
+
+
+class DaemonExited(Exception):
+    """A daemon has exited, and the agent has to exit with it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A daemon that should run, and the files that it reads at its start and at SIGHUP, by path."""
+
+    daemon: Daemon
+    files: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    mode: int = 0o600  # of the files; keepalived's has a password
+    reloadable_after: str = ""  # the line in the daemon's log before which it loses a SIGHUP
+    before_start: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
+    """Runs in a thread when no such daemon runs, right before it is started or respawned."""
+
+    def digest(self) -> str:
+        parts = (f"{path}\0{text}" for path, text in sorted(self.files.items()))
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+    @property
+    def loaded(self) -> Path:
+        """Holds the digest of the files that the daemon has loaded."""
+        return Path(f"{self.daemon.pid_file}.loaded")
+
+
+class Action(enum.Enum):
+    NOTHING = "nothing"
+    RELOAD = "reload"
+    RESTART = "restart"
+    START = "start"
+
+
+def plan_service(service: Service, processes: Processes) -> tuple[Action, Process | None]:
+    """What makes the service current, and the process that runs now. Blocking."""
+    daemon = service.daemon
+    found = processes.find(daemon.name, daemon.pid_file)
+    if found is None:
+        return Action.START, None
+    if found.digest != daemon.digest():
+        return Action.RESTART, found
+    differs = any(read_file(Path(path)) != text for path, text in service.files.items())
+    if service.files and (differs or read_file(service.loaded) != service.digest()):
+        return Action.RELOAD, found
+    return Action.NOTHING, found
+
+
+def apply_service(service: Service, processes: Processes) -> tuple[Action, Process]:
+    """Make the service current. Blocking; ProcessError if the daemon cannot be started."""
+    daemon = service.daemon
+    action, found = plan_service(service, processes)
+    if action is Action.NOTHING and found is not None:
+        return action, found
+    # Stopped before files are written: a daemon that exits may still write some, as dnsmasq does with its leases.
+    if action is Action.RESTART and found is not None:
+        processes.stop(found, pid_file=daemon.pid_file)
+    for path, text in service.files.items():
+        write_file(Path(path), text, mode=service.mode)
+    if action is Action.RELOAD and found is not None:
+        wait_reloadable(found, Path(daemon.log_file), service.reloadable_after)
+        processes.send(found, signal.SIGHUP)
+    else:
+        service.before_start()
+        found = processes.start(daemon)
+    # After the signal: an agent that dies in between leaves the old digest, and the next one signals again.
+    if service.files:
+        write_file(service.loaded, service.digest())
+    return action, found
+
+
+def wait_reloadable(process: Process, log: Path, text: str) -> None:
+    """Wait until the log has the text that the daemon handles signals, or the daemon is old enough to. Blocking."""
+    while text and _age(process) < YOUNG_SECONDS and text not in (read_file(log) or ""):
+        time.sleep(POLL_SECONDS)
+
+
+def _age(process: Process) -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+
+
+def read_file(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Atomic: a daemon that reads the file meanwhile gets the old text or the new one."""
+    if read_file(path) == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, mode)  # the umask may have taken bits away that the daemon's user needs
+        file.write(text)
+    new.replace(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessEvent:
+    """Notification for a role: its daemon has exited, was respawned, or cannot be respawned."""
+
+    name: str
+    what: Literal["exited", "started", "failed"]
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Delays:
+    """Back-off in seconds: the first respawn is immediate, the second waits `first`, each later one twice as long."""
+
+    first: float = 0.5
+    longest: float = 60.0
+    steady: float = 60.0  # a daemon that ran for so long has its failures forgotten
+
+    def after(self, failures: int) -> float:
+        return 0.0 if failures == 0 else min(self.longest, self.first * 2.0 ** min(failures - 1, 30))
+
+
+@dataclasses.dataclass(eq=False)
+class _Supervised:
+    service: Service
+    process: Process | None = None  # None while it is not running
+    since: float = 0.0
+    failures: int = 0
+    watching: asyncio.Task[None] | None = None
+    lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+
+    @property
+    def name(self) -> str:
+        return self.service.daemon.name
+
+
+class Supervisor:
+    """`notify` is called with every event, in the event loop."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        *,
+        action: Literal["respawn", "exit"] = RESPAWN,
+        interval: float = 60.0,
+        delays: Delays | None = None,
+        notify: Callable[[ProcessEvent], None] = lambda event: None,
+    ) -> None:
+        self._processes = processes
+        self._action = action
+        self._interval = interval
+        self._delays = delays or Delays()
+        self._notify_role = notify
+        self._supervised: dict[str, _Supervised] = {}
+        self._fatal: asyncio.Queue[DaemonExited] = asyncio.Queue()
+
+    async def ensure(self, service: Service, *, complete: bool = True) -> tuple[Action, Process]:
+        """Have the service run from now on; ProcessError if it cannot be started, then it is not supervised.
+
+        Not `complete`: the service is from the cache, and the running daemon's configuration may be newer. A missing
+        daemon is started, a running one is only watched.
+        """
+        name = service.daemon.name
+        supervised = self._supervised.setdefault(name, _Supervised(service))
+        async with supervised.lock:
+            self._supervised[name] = supervised  # `stop` may have removed it while we waited for the lock
+            self._unwatch(supervised)  # an exit that `ensure` causes is no failure
+            supervised.service, supervised.failures = service, 0
+            try:
+                action, process = await asyncio.to_thread(self._apply, service, complete)
+            except BaseException:  # the caller retries: a respawn in parallel would compete with it
+                self._supervised.pop(name, None)
+                raise
+            self._set_running(supervised, process)
+            self._watch(supervised)
+            return action, process
+
+    async def stop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
+        """Stop the daemon, if it runs, and its supervision. `kill`: by SIGKILL, so that it sends no goodbye messages."""
+        supervised = self._supervised.pop(name, None)
+        async with supervised.lock if supervised else contextlib.nullcontext():
+            if supervised is not None:
+                self._unwatch(supervised)
+                pid_file = pid_file or supervised.service.daemon.pid_file
+            found = await asyncio.to_thread(self._processes.find, name, pid_file)
+            if found is not None:
+                if kill:  # `stop` reaps it and removes the pid file
+                    await asyncio.to_thread(self._processes.send, found, signal.SIGKILL)
+                await asyncio.to_thread(self._processes.stop, found, pid_file=pid_file)
+
+    def running(self, name: str) -> Process | None:
+        """The process of a supervised daemon."""
+        supervised = self._supervised.get(name)
+        return supervised.process if supervised else None
+
+    def is_running(self, daemon: Daemon) -> bool:
+        """Whether the daemon runs, supervised or not. Blocking."""
+        return self._processes.find(daemon.name, daemon.pid_file) is not None
+
+    def plan(self, service: Service) -> list[str]:
+        """What `ensure` would do, as a line for `--dry-run`. Blocking."""
+        action, _ = plan_service(service, self._processes)
+        return [f"{action.value} {service.daemon.name}"] if action is not Action.NOTHING else []
+
+    async def run(self) -> None:
+        """Until cancelled; raises DaemonExited with action `exit`. Daemons are left running."""
+        try:
+            while True:
+                fatal = await self._fatal_within(self._interval)
+                if fatal is not None:
+                    raise fatal
+                await self._check()
+        finally:
+            for supervised in self._supervised.values():
+                self._unwatch(supervised)
+
+    async def _fatal_within(self, seconds: float) -> DaemonExited | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds or None):
+                return await self._fatal.get()
+        return None
+
+    async def _check(self) -> None:
+        running = await asyncio.to_thread(self._processes.running)
+        for name, supervised in list(self._supervised.items()):
+            if supervised.process is None or supervised.lock.locked():
+                continue  # being respawned, or changed by a role at this moment
+            if running.get(name) != supervised.process and await self._has_exited(supervised):
+                LOG.warning("%s is not running, and its exit was not notified", name)
+                self._unwatch(supervised)
+                self._watch(supervised, ExitStatus())
+            elif supervised.watching is None or supervised.watching.done():
+                self._watch(supervised)
+
+    async def _has_exited(self, supervised: _Supervised) -> bool:
+        """Asks again: the daemon may have been started after the list of running ones was read."""
+        daemon = supervised.service.daemon
+        found = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
+        return supervised.process is not None and found != supervised.process
+
+    # --- one daemon ---
+
+    def _apply(self, service: Service, complete: bool = True) -> tuple[Action, Process]:
+        found = None if complete else self._processes.find(service.daemon.name, service.daemon.pid_file)
+        return (Action.NOTHING, found) if found is not None else apply_service(service, self._processes)
+
+    def _set_running(self, supervised: _Supervised, process: Process) -> None:
+        supervised.process, supervised.since = process, asyncio.get_running_loop().time()
+
+    def _watch(self, supervised: _Supervised, exited: ExitStatus | None = None) -> None:
+        if self._interval:
+            task = asyncio.create_task(self._respawn_forever(supervised, exited), name=f"watch {supervised.name}")
+            supervised.watching = task
+
+    def _unwatch(self, supervised: _Supervised) -> None:
+        if supervised.watching is not None:
+            supervised.watching.cancel()
+            supervised.watching = None
+
+    async def _respawn_forever(self, supervised: _Supervised, exited: ExitStatus | None) -> None:
+        while supervised.process is not None:
+            try:
+                status = exited or await self._processes.wait(supervised.process)
+            except OSError as error:
+                LOG.warning("%s: no notification of its exit, only periodic checks: %s", supervised.name, error)
+                return
+            exited = None
+            lived = asyncio.get_running_loop().time() - supervised.since
+            supervised.process = None
+            self._notify(ProcessEvent(supervised.name, "exited", status.text()))
+            if self._action == EXIT:
+                reason = f"{supervised.name} {status.text()}, and check_child_processes_action is exit"
+                self._fatal.put_nowait(DaemonExited(reason))
+                return
+            # A crash loop keeps its back-off; a daemon that was stable for a while is respawned at once.
+            if lived >= self._delays.steady:
+                supervised.failures = 0
+            await self._respawn(supervised)
+
+    async def _respawn(self, supervised: _Supervised) -> None:
+        while supervised.process is None:
+            await asyncio.sleep(self._delays.after(supervised.failures))
+            supervised.failures += 1
+            try:
+                async with supervised.lock:  # a role may call `ensure` meanwhile
+                    _, process = await asyncio.to_thread(self._apply, supervised.service)
+            except (ProcessError, OSError) as error:
+                self._notify(ProcessEvent(supervised.name, "failed", str(error)))
+                continue
+            self._set_running(supervised, process)
+            self._notify(ProcessEvent(supervised.name, "started", f"respawned as {process.pid}"))
+
+    def _notify(self, event: ProcessEvent) -> None:
+        LOG.log(logging.INFO if event.what == "started" else logging.ERROR, "%s: %s", event.name, event.text)
+        self._notify_role(event)

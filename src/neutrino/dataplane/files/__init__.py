@@ -1,1 +1,0 @@
-"""Files that daemons read: configurations, hosts, options, and what they leave behind."""

@@ -1,0 +1,295 @@
+"""Canonical text of matches and actions, so that a flow read back from a bridge equals the one that was sent.
+
+`ovs-ofctl` prints flows in another form than it was given: `ip` for an Ethernet type, `dl_vlan` for bits of a tag, host
+bits of a prefix cut off. Here every value of a match is a number under a mask, and every field has one name, so that two
+spellings of one match are one text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+
+_REGISTERS = tuple(f"reg{number}" for number in range(16))
+_MACS = frozenset(["dl_src", "dl_dst", "arp_sha", "arp_tha", "nd_sll", "nd_tll"])
+_IPV4 = frozenset(["nw_src", "nw_dst", "arp_spa", "arp_tpa", "ct_nw_src", "ct_nw_dst"])
+_IPV6 = frozenset(["ipv6_src", "ipv6_dst", "nd_target"])
+_ADDRESSES = _IPV4 | _IPV6
+_WITH_MASK = _MACS | _ADDRESSES
+_HEX = frozenset({"tun_id", "metadata", "ct_mark", "vlan_tci", "dl_type", *_REGISTERS})
+WIDTHS: dict[str, int] = {
+    name: width
+    for width, names in (
+        (2, ("nw_frag",)),
+        (8, ("nw_proto", "nw_tos", "nw_ttl", "icmp_type", "icmp_code", "nd_options_type", "ct_nw_proto")),
+        (16, ("ct_zone", "dl_type", "vlan_tci", "tp_src", "tp_dst", "tcp_flags", "arp_op", "ct_tp_src", "ct_tp_dst")),
+        (32, ("in_port", "conj_id", "ct_state", "ct_mark", "nd_reserved", *_IPV4, *_REGISTERS)),
+        (48, _MACS),
+        (64, ("tun_id", "metadata")),
+        (128, _IPV6),
+    )
+    for name in names
+}
+_ALIASES = {
+    **{f"eth_{part}": f"dl_{part}" for part in ("src", "dst", "type")},
+    **{f"ip_{part}": f"nw_{part}" for part in ("proto", "frag", "src", "dst")},
+    **{f"icmpv6_{part}": f"icmp_{part}" for part in ("type", "code")},
+    **{f"{protocol}_{end}": f"tp_{end}" for protocol in ("tcp", "udp", "sctp") for end in ("src", "dst")},
+    "tunnel_id": "tun_id",
+    # The names in `move` and `learn`.
+    **{f"NXM_OF_{part}": part.lower() for part in ("IN_PORT", "VLAN_TCI", "ARP_SPA", "ARP_TPA")},
+    **{f"NXM_OF_ETH_{part}": f"dl_{part.lower()}" for part in ("SRC", "DST")},
+    **{f"NXM_NX_{part}": part.lower() for part in ("ARP_SHA", "ARP_THA", "IPV6_SRC", "IPV6_DST", "TUN_ID")},
+    **{f"NXM_NX_{register.upper()}": register for register in _REGISTERS},
+}
+# Whether a packet is a fragment, and whether it is one after the first: keywords, to value and mask.
+_FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
+_FRAGMENT_WORDS = {numbers: word for word, numbers in _FRAGMENTS.items()}
+CT_BITS = {"new": 0x01, "est": 0x02, "rel": 0x04, "rpl": 0x08, "inv": 0x10, "trk": 0x20, "snat": 0x40, "dnat": 0x80}
+# Keywords for an Ethernet type and an IP protocol.
+_KEYWORDS: dict[str, tuple[int, int | None]] = {
+    "arp": (0x0806, None),
+    "rarp": (0x8035, None),
+    "mpls": (0x8847, None),
+    "mplsm": (0x8848, None),
+    "ip": (0x0800, None),
+    "tcp": (0x0800, 6),
+    "udp": (0x0800, 17),
+    "sctp": (0x0800, 132),
+    "icmp": (0x0800, 1),
+    "ipv6": (0x86DD, None),
+    "tcp6": (0x86DD, 6),
+    "udp6": (0x86DD, 17),
+    "sctp6": (0x86DD, 132),
+    "icmp6": (0x86DD, 58),
+}
+_KEYWORD_OF = {numbers: keyword for keyword, numbers in _KEYWORDS.items()}
+_VLAN_PRESENT, _VLAN_EXACT = 0x1000, 0x1FFF
+
+# --- fields ---
+
+
+def field_name(name: str) -> str:
+    """The canonical name of a field: `dl_src` for `eth_src` and for `NXM_OF_ETH_SRC[]`."""
+    bare = name.partition("[")[0]
+    known = _ALIASES.get(bare, bare)
+    if known not in WIDTHS:
+        raise ValueError(f"unknown field {name!r}")
+    return known
+
+
+def _all_ones(field: str) -> int:
+    return (1 << WIDTHS[field]) - 1
+
+
+def parse_number(field: str, text: str) -> int:
+    if field in _MACS:
+        return int(text.replace(":", ""), 16)
+    if field in _IPV4:
+        return int(IPv4Address(text))
+    if field in _IPV6:
+        return int(IPv6Address(text))
+    return _FRAGMENTS[text][0] if field == "nw_frag" else int(text, 0)
+
+
+def format_number(field: str, number: int) -> str:
+    if field in _MACS:
+        return ":".join(f"{number:012x}"[i : i + 2] for i in range(0, 12, 2))
+    if field in _IPV4:
+        return str(IPv4Address(number))
+    if field in _IPV6:
+        return str(IPv6Address(number))
+    if field == "nw_frag":
+        return _FRAGMENT_WORDS[number, _all_ones(field)]
+    return hex(number) if field in _HEX else str(number)
+
+
+def _parse_value(field: str, text: str) -> tuple[int, int]:
+    """The number and the mask of `value` or `value/mask`."""
+    if field == "ct_state":
+        return _parse_ct_state(text)
+    if field == "nw_frag":
+        return _FRAGMENTS[text]
+    value, slash, mask = text.partition("/")
+    ones = _all_ones(field)
+    if mask.isdigit() and field in _ADDRESSES:
+        ones ^= (1 << (WIDTHS[field] - int(mask))) - 1
+    elif slash:
+        ones = parse_number(field, mask)
+    return parse_number(field, value) & ones, ones
+
+
+@lru_cache(maxsize=256)
+def _parse_ct_state(text: str) -> tuple[int, int]:
+    value = mask = 0
+    for part in text.replace("+", " +").replace("-", " -").split():
+        bit = CT_BITS[part[1:]]
+        mask |= bit
+        value |= bit if part[0] == "+" else 0
+    return value, mask
+
+
+def _format_value(field: str, value: int, mask: int) -> str:
+    if field == "ct_state":
+        return "".join(("+" if value & bit else "-") + name for name, bit in CT_BITS.items() if mask & bit)
+    if field == "nw_frag":
+        return _FRAGMENT_WORDS[value, mask]
+    text = format_number(field, value)
+    if mask == _all_ones(field):
+        return text
+    if field in _ADDRESSES:
+        prefix = mask.bit_count()
+        if mask == _all_ones(field) ^ ((1 << (WIDTHS[field] - prefix)) - 1):
+            return f"{text}/{prefix}"
+    if field in _WITH_MASK:
+        return f"{text}/{format_number(field, mask)}"
+    return f"{value:#x}/{mask:#x}"
+
+
+# --- matches ---
+
+_Field = tuple[str, tuple[int, int], str]
+"""A field's name, its value and mask, and its canonical text."""
+
+
+@lru_cache(maxsize=16384)  # a port's addresses and ofport are in many flows
+def _read(part: str) -> tuple[_Field, ...]:
+    name, equals, text = part.partition("=")
+    if not equals:
+        ether_type, protocol = _KEYWORDS[name]
+        read = (_field("dl_type", ether_type, 0xFFFF),)
+        return read if protocol is None else (*read, _field("nw_proto", protocol, 0xFF))
+    if name == "dl_vlan":
+        return (_field("vlan_tci", _VLAN_PRESENT | int(text, 0), _VLAN_EXACT),)
+    field = field_name(name)
+    number, mask = _parse_value(field, text)
+    return (_field(field, number, mask),) if mask else ()  # an empty mask matches everything
+
+
+def _field(field: str, value: int, mask: int) -> _Field:
+    if field == "vlan_tci" and mask == _VLAN_EXACT and value & _VLAN_PRESENT:
+        text = f"dl_vlan={value & 0xFFF}"
+    elif field == "vlan_tci":
+        text = f"vlan_tci={value:#06x}/{mask:#06x}" if mask != _all_ones(field) else f"vlan_tci={value:#06x}"
+    else:
+        text = f"{field}={_format_value(field, value, mask)}"
+    return field, (value, mask), text
+
+
+def match_fields(text: str) -> Iterator[_Field]:
+    """The fields of a match in any of the forms that ovs-ofctl reads and prints."""
+    for part in text.split(","):
+        if part and not part.isspace():
+            yield from _read(part.strip())
+
+
+def canonical_match(text: str) -> str:
+    fields = {field[0]: field for field in match_fields(text)}
+    words = _take_keyword(fields) if "dl_type" in fields else []
+    return ",".join([*words, *(fields[field][2] for field in sorted(fields))])
+
+
+def _take_keyword(fields: dict[str, _Field]) -> list[str]:
+    """The keyword of an Ethernet type, or of it and a protocol, which it replaces in `fields`."""
+    (ether_type, _), protocol = fields["dl_type"][1], fields.get("nw_proto")
+    if protocol is not None and (both := _KEYWORD_OF.get((ether_type, protocol[1][0]))) is not None:
+        del fields["dl_type"], fields["nw_proto"]
+        return [both]
+    keyword = _KEYWORD_OF.get((ether_type, None))
+    if keyword is None:
+        return []
+    del fields["dl_type"]
+    return [keyword]
+
+
+# --- actions ---
+
+_LONG = 200  # characters: a text that lists every port of a network changes with each port, so it is not cached
+_BOUNDARY = re.compile(r"[(),]")
+_LEARN_SETTINGS = ("table", "idle_timeout", "hard_timeout", "priority", "cookie", "limit")
+_LEARN_FLAGS = ("delete_learned",)
+
+
+def split_actions(text: str) -> tuple[str, ...]:
+    """The actions of a list, split at the commas outside of parentheses."""
+    parts: list[str] = []
+    depth = start = 0
+    for boundary in _BOUNDARY.finditer(text):
+        character = boundary[0]
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+        elif depth == 0:
+            parts.append(text[start : boundary.start()].strip())
+            start = boundary.end()
+    parts.append(text[start:].strip())
+    return tuple(part for part in parts if part)
+
+
+def arguments(action: str) -> str:
+    """The text between the parentheses of an action."""
+    return action[action.index("(") + 1 : action.rindex(")")]
+
+
+def parse_set_field(action: str) -> tuple[str, int]:
+    """The field and the number of `set_field:value->field`; `vlan_vid` keeps its name."""
+    value, _, name = action.removeprefix("set_field:").partition("->")
+    if name == "vlan_vid":
+        return name, int(value, 0)
+    field = field_name(name)
+    return field, parse_number(field, value)
+
+
+def canonical_actions(text: str) -> str:
+    return _canonical_list(text) if len(text) > _LONG else _cached_list(text)
+
+
+def _canonical_list(text: str) -> str:
+    if text in ("", "drop"):
+        return "drop"
+    actions = split_actions(text)
+    parts = [_canonical_action(each) if len(each) > _LONG else _cached_action(each) for each in actions]
+    if all(part.startswith("conjunction(") for part in parts):
+        parts.sort()
+    return ",".join(parts)
+
+
+def _canonical_action(action: str) -> str:
+    if action.startswith("set_field:"):
+        field, number = parse_set_field(action)
+        name = action.rpartition("->")[2]
+        return f"set_field:{number if field == 'vlan_vid' else format_number(field, number)}->{name}"
+    if action.startswith("ct("):
+        parts = split_actions(arguments(action))
+        inner = [f"exec({canonical_actions(arguments(part))})" for part in parts if part.startswith("exec(")]
+        return f"ct({','.join(sorted(part for part in parts if not part.startswith('exec(')) + inner)})"
+    if action.startswith("clone("):
+        return f"clone({canonical_actions(arguments(action))})"
+    if action.startswith("learn("):
+        return _canonical_learn(action)
+    if action == "strip_vlan":
+        return "pop_vlan"
+    if action.startswith("goto_table:"):
+        return f"resubmit(,{action.removeprefix('goto_table:')})"
+    return action
+
+
+def _canonical_learn(action: str) -> str:
+    settings: dict[str, int] = {}
+    rest: list[str] = []
+    for part in split_actions(arguments(action)):
+        name, _, value = part.partition("=")
+        if name in _LEARN_SETTINGS:
+            settings[name] = int(value, 0)
+        else:
+            rest.append(part)
+    given = [f"{name}={settings[name]}" for name in _LEARN_SETTINGS if settings.get(name)]
+    flags = [part for part in rest if part in _LEARN_FLAGS]
+    return f"learn({','.join(given + flags + [part for part in rest if part not in flags])})"
+
+
+_cached_action = lru_cache(maxsize=16384)(_canonical_action)
+_cached_list = lru_cache(maxsize=16384)(_canonical_list)

@@ -1,0 +1,110 @@
+"""Composition root of the parts that API workers and the feed process have in common: database, core plugin, DHCP.
+
+`main.py` adds the API, and the feed process adds what handles the reports of hosts (`host_reports`), because reports
+schedule networks and routers, bind ports and make them ACTIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oslo_config import cfg
+from sqlalchemy.engine import Connection
+
+from neutrino.server import config, logs
+from neutrino.server.db.session import Database
+from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
+from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
+from neutrino.server.entry_points import load
+from neutrino.server.events import notifications, nova
+from neutrino.server.feed.port_status import DistributedPortStatus
+from neutrino.server.feed.reports import Reports
+from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.hosts.zones import check_hints
+from neutrino.server.l3.plugin import build_services
+from neutrino.server.l3.reports import RouterReports
+from neutrino.server.ml2.ports.provisioning import DhcpReadiness
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.services import Services
+
+Object = Mapping[str, Any]
+
+
+def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    config.register(conf)
+    logs.register(conf)
+    notifications.register_options(conf)
+    nova.register_options(conf)
+    conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
+    return conf
+
+
+@dataclass(frozen=True)
+class Backend:
+    services: Services  # with the core plugin
+    dhcp: DhcpScheduler
+    close: Callable[[], None]
+
+
+def build_backend(conf: cfg.ConfigOpts) -> Backend:
+    """Opens and starts nothing, so that it can be done before processes are forked."""
+    db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
+    quotas = Quotas(db, config.quota_defaults(conf))
+    registry = Registry(db, conf.agent_down_time)
+    nova_sink = nova.nova_notifier_from_conf(conf)
+
+    def port_changed(before: Object | None, after: Object | None) -> None:
+        nova_sink.send(nova.events_for_port(before, after))
+
+    def floating_ip_changed(before: Object | None, after: Object | None, ports: Mapping[str, Object]) -> None:
+        nova_sink.send(nova.events_for_floating_ip(before, after, ports))
+
+    def is_served(connection: Connection, network_id: str, subnet_ids: Sequence[str], host: str) -> bool:
+        return has_live_provider(connection, network_id, subnet_ids, host, registry.cutoff())
+
+    services = Services(
+        conf,
+        db,
+        quotas,
+        registry,
+        SecurityGroups(db, quotas),
+        NETWORKS.zones_of,
+        check_hints,
+        DhcpReadiness(is_served, is_provider, without_live_provider),
+        port_changed,
+        floating_ip_changed,
+    )
+    core = load("neutrino.core_plugins", conf.core_plugin)(services)
+    dhcp = build_dhcp(conf, db, registry, core, port_changed)
+
+    def close() -> None:
+        nova_sink.close()
+        db.close()
+
+    return Backend(replace(services, core=core), dhcp, close)
+
+
+def host_reports(backend: Backend) -> Reports:
+    """Handlers of the hosts' reports, for the feed process."""
+    services, dhcp = backend.services, backend.dhcp
+    db, registry, provisioning = services.db, services.registry, services.core.provisioning
+    if "router" not in services.conf.service_plugins:
+        return Reports(registry, dhcp.reported, provisioning, RouterReports(db))
+    l3 = build_services(services)
+    distributed = DistributedPortStatus(db, provisioning)
+
+    def reported(report: Report) -> None:
+        dhcp.reported(report)
+        l3.scheduler.reported(report)
+        l3.dvr.reported(report)
+
+    def settle() -> None:
+        l3.dvr.settle()
+        distributed.settle()
+
+    statuses = RouterReports(db, l3.scheduler.set_ha_states, l3.delegation.set_prefix)
+    return Reports(registry, reported, distributed, statuses, settle)

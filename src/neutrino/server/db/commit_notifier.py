@@ -1,0 +1,70 @@
+"""Wakes the feed after commits on PostgreSQL, with one NOTIFY for many commits.
+
+A NOTIFY inside the writing transaction serializes all commits, including their disk writes: PostgreSQL takes a global lock.
+So the writer's process sends it afterwards, from a thread with its own connection. A lost NOTIFY delays the feed by a
+second: it polls that often.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+CHANNEL: Final = "neutrino_changes"
+GATHER_SECONDS = 0.002  # commits within this time share a NOTIFY
+RETRY_SECONDS = 1.0
+
+
+class CommitNotifier:
+    """Thread-safe and fork-safe: a process starts its thread with its first notification."""
+
+    def __init__(self, url: sa.URL) -> None:
+        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._lock = threading.Lock()
+        self._committed = threading.Event()
+        self._stop = threading.Event()
+        self._pid = 0
+
+    def notify(self) -> None:
+        """There was a commit; returns at once."""
+        if self._pid != os.getpid():
+            self._start()
+        self._committed.set()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._committed.set()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._pid == os.getpid():
+                return
+            self._committed, self._stop = threading.Event(), threading.Event()
+            arguments = (self._committed, self._stop)
+            threading.Thread(target=self._run, args=arguments, daemon=True, name="commit-notifier").start()
+            self._pid = os.getpid()
+
+    def _run(self, committed: threading.Event, stop: threading.Event) -> None:
+        import psycopg
+
+        while not stop.is_set():
+            try:
+                with psycopg.connect(self._url, autocommit=True) as connection:
+                    connection.execute("SET synchronous_commit = off")  # a lost notification is harmless
+                    self._notify_on(connection, committed, stop)
+            except (psycopg.Error, OSError):  # not logged: writers get the same error and report it
+                stop.wait(RETRY_SECONDS)
+                committed.set()
+
+    def _notify_on(self, connection: Any, committed: threading.Event, stop: threading.Event) -> None:
+        while True:
+            committed.wait()
+            committed.clear()
+            if stop.is_set():
+                return
+            connection.execute(f"NOTIFY {CHANNEL}")
+            time.sleep(GATHER_SECONDS)

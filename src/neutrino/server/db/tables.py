@@ -1,0 +1,486 @@
+"""The tables of the database.
+
+One row is one API object: attributes that are lists or dictionaries are JSON text in it, so that showing or listing objects
+reads one table. Narrow tables next to it hold what must be unique or is searched by (addresses, segments, tags, group
+memberships); they are written in the same transaction, and constraints are on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+Columns = list[sa.Column[Any]]
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+Id = sa.String(36)
+Json = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")  # TEXT ends at 64 KiB there
+Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows only in an INTEGER
+
+# --- how tables are declared: each of these makes a column per name ---------------------------------------------------
+
+
+def table(name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+    items = [item for part in parts for item in (part if isinstance(part, list) else [part])]
+    # MariaDB compares without case and trailing spaces by default; names and tags are equal byte for byte on all databases.
+    return sa.Table(name, metadata, *items, mysql_charset="utf8mb4", mysql_collate="utf8mb4_nopad_bin")
+
+
+def _columns(type_: Any, names: Iterable[str], options: dict[str, Any]) -> Columns:
+    return [sa.Column(name, type_, **({"nullable": False} | options)) for name in names]
+
+
+def text(size: int, *names: str, **options: Any) -> Columns:
+    return _columns(sa.String(size), names, options)
+
+
+def integers(*names: str, **options: Any) -> Columns:
+    return _columns(sa.Integer, names, options)
+
+
+def flags(*names: str, **options: Any) -> Columns:
+    return _columns(sa.Boolean, names, options)
+
+
+def json(*names: str, empty: str = "[]") -> Columns:
+    return _columns(Json, names, {"default": empty})
+
+
+def primary_id() -> sa.Column[str]:
+    return sa.Column("id", Id, primary_key=True)
+
+
+def optional_ids(*names: str, **options: Any) -> Columns:
+    """Ids without a foreign key, because what they name may be deleted on its own."""
+    return _columns(Id, names, {"nullable": True} | options)
+
+
+def reference(name: str, table_name: str, *, cascade: bool = False, **options: Any) -> sa.Column[str]:
+    """A foreign key to a table's `id`. It has an index, unless it is the first column of the primary key."""
+    key = sa.ForeignKey(f"{table_name}.id", ondelete="CASCADE" if cascade else None)
+    return sa.Column(name, Id, key, **({"nullable": False, "index": True} | options))
+
+
+def owner(name: str, table_name: str) -> sa.Column[str]:
+    """The first column of the primary key: rows are deleted with the row that they belong to."""
+    return reference(name, table_name, cascade=True, primary_key=True, index=False)
+
+
+def standard_columns() -> Columns:
+    """The columns of every top-level object."""
+    return [
+        primary_id(),
+        *text(255, "project_id", index=True),
+        *text(255, "name", default=""),
+        *text(255, "description", default="", nullable=True),
+        *text(20, "created_at", "updated_at"),
+        *integers("revision_number", default=0),
+        *json("tags"),
+    ]
+
+
+# --- networks, their segments and subnets -----------------------------------------------------------------------------
+
+networks = table(
+    "networks",
+    standard_columns(),
+    flags("admin_state_up", "port_security_enabled", default=True),
+    text(16, "status", default="ACTIVE"),
+    integers("mtu", default=0),
+    flags("external", default=False, index=True),
+    flags("is_default", default=False),
+    text(255, "dns_domain", default=""),
+    optional_ids("qos_policy_id", "ipv4_address_scope", "ipv6_address_scope"),
+    json("availability_zone_hints", "extra_dhcp_opts", "subnets"),
+    # The segment of a network that has one; `segments` as the API shows them if it has several.
+    text(32, "network_type", nullable=True),
+    text(64, "physical_network", nullable=True),
+    integers("segmentation_id", nullable=True),
+    json("segments", empty="null"),
+)
+
+# One row per segment of a network. A VLAN or tunnel id is taken if its row exists; no table lists the free ones.
+network_segments = table(
+    "network_segments",
+    primary_id(),
+    reference("network_id", "networks", cascade=True),
+    text(32, "network_type"),
+    text(64, "physical_network", nullable=True),
+    integers("segmentation_id", nullable=True),
+    integers("position", default=0),
+    # Uniqueness key of a segment: "vlan/physnet1/100", "vxlan/7", "flat/physnet1"; the segment's own id for local ones.
+    text(255, "identity", unique=True),
+)
+
+subnets = table(
+    "subnets",
+    standard_columns(),
+    reference("network_id", "networks"),
+    integers("ip_version"),
+    text(64, "cidr"),
+    text(64, "gateway_ip", nullable=True),
+    flags("enable_dhcp", default=True),
+    text(32, "ipv6_ra_mode", "ipv6_address_mode", nullable=True),
+    reference("subnetpool_id", "subnetpools", nullable=True),
+    # The router gets the prefix by prefix delegation; the API shows a subnet pool of a reserved name.
+    flags("prefix_delegated", default=False, server_default=sa.false()),
+    optional_ids("segment_id"),
+    flags("dns_publish_fixed_ip", default=False),
+    json("allocation_pools", "dns_nameservers", "host_routes", "service_types"),
+)
+
+# The DHCP agents that serve a network.
+network_dhcp_agents = table(
+    "network_dhcp_agents",
+    owner("network_id", "networks"),
+    reference("agent_id", "agents", cascade=True, primary_key=True),
+)
+
+address_scopes = table("address_scopes", standard_columns(), integers("ip_version"))
+
+subnetpools = table(
+    "subnetpools",
+    standard_columns(),
+    integers("ip_version", "default_prefixlen", "min_prefixlen", "max_prefixlen"),
+    flags("is_default", default=False),
+    integers("default_quota", nullable=True),
+    reference("address_scope_id", "address_scopes", nullable=True),
+    json("prefixes"),
+    # Incremented by every allocation: of two writers that read the same free space, the second one is stale.
+    integers("allocation_version", default=0),
+)
+
+# --- ports, their addresses and bindings ------------------------------------------------------------------------------
+
+ports = table(
+    "ports",
+    standard_columns(),
+    reference("network_id", "networks"),
+    text(32, "mac_address"),
+    flags("admin_state_up", "port_security_enabled", "propagate_uplink_status", default=True),
+    text(16, "status", default="DOWN"),
+    text(255, "device_id", default="", index=True),
+    text(255, "device_owner", "dns_name", "dns_domain", default=""),
+    text(16, "ip_allocation", default="immediate"),
+    optional_ids("qos_policy_id", "qos_network_policy_id"),
+    text(16, "data_plane_status", nullable=True),
+    text(64, "numa_affinity_policy", nullable=True),
+    text(255, "device_profile", nullable=True),
+    text(64, "vnic_type", default="normal"),
+    # The active binding, as the API shows it on the port; port_bindings has it too, with the inactive ones.
+    text(255, "host", default="", index=True),
+    text(64, "vif_type", default="unbound"),
+    json("profile", "vif_details", empty="{}"),
+    json("fixed_ips", "security_groups", "allowed_address_pairs", "extra_dhcp_opts", "dns_assignment"),
+    json("hints", empty="null"),
+    flags("trusted", nullable=True),
+    sa.UniqueConstraint("network_id", "mac_address"),
+)
+
+# An address is taken if its row exists.
+ip_allocations = table(
+    "ip_allocations",
+    reference("subnet_id", "subnets", primary_key=True, index=False),
+    text(64, "ip_address", primary_key=True),
+    reference("port_id", "ports", cascade=True),
+    optional_ids("network_id", nullable=False, index=True),
+)
+
+port_security_groups = table(
+    "port_security_groups",
+    owner("port_id", "ports"),
+    reference("security_group_id", "security_groups", primary_key=True),
+)
+
+# One row per host that a port is bound to: one ACTIVE, others INACTIVE during a live migration.
+port_bindings = table(
+    "port_bindings",
+    owner("port_id", "ports"),
+    text(255, "host", primary_key=True, index=True),
+    text(16, "status", default="ACTIVE"),
+    text(64, "vnic_type", default="normal"),
+    text(64, "vif_type", default="unbound"),
+    json("profile", "vif_details", empty="{}"),
+    json("levels"),  # [{"level", "driver", "segment_id"}]: which driver bound which segment
+)
+
+# Components ("L2", "DHCP") that a bound port still waits for; when the last one is removed, it becomes ACTIVE.
+provisioning_blocks = table("provisioning_blocks", owner("port_id", "ports"), text(32, "component", primary_key=True))
+
+# --- security groups --------------------------------------------------------------------------------------------------
+
+security_groups = table(
+    "security_groups", standard_columns(), flags("stateful", default=True), flags("is_default", default=False)
+)
+
+# At most one default group per project: of two requests that both find none, one fails on the primary key.
+default_security_groups = table(
+    "default_security_groups",
+    text(255, "project_id", primary_key=True),
+    reference("security_group_id", "security_groups", cascade=True),
+)
+
+security_group_rules = table(
+    "security_group_rules",
+    standard_columns(),
+    reference("security_group_id", "security_groups", cascade=True),
+    text(16, "direction", "ethertype"),
+    text(64, "protocol", nullable=True),
+    integers("port_range_min", "port_range_max", nullable=True),
+    text(64, "remote_ip_prefix", "normalized_cidr", nullable=True),
+    reference("remote_group_id", "security_groups", nullable=True),
+    reference("remote_address_group_id", "address_groups", nullable=True),
+    # Uniqueness key of a rule: what it matches, as text. The constraint refuses an equal rule in the same group.
+    text(255, "identity"),
+    sa.UniqueConstraint("security_group_id", "identity"),
+)
+
+address_groups = table("address_groups", standard_columns(), json("addresses"))
+
+# --- routers and floating IPs -----------------------------------------------------------------------------------------
+
+# Every change of a router's connections updates its row on a condition on its revision: of two that conflict, one wins.
+routers = table(
+    "routers",
+    standard_columns(),
+    flags("admin_state_up", "enable_snat", default=True),
+    text(16, "status", default="ACTIVE"),
+    flags("distributed", "ha", default=False),
+    optional_ids("gw_port_id"),
+    optional_ids("gw_network_id", index=True),
+    reference("flavor_id", "flavors", nullable=True),
+    # The VRRP id of an HA router, unique on its HA network.
+    optional_ids("ha_network_id"),
+    integers("ha_vr_id", nullable=True),
+    json("availability_zone_hints", "routes", "conntrack_helpers"),
+    sa.UniqueConstraint("ha_network_id", "ha_vr_id"),
+)
+
+# The ports of a router. A port belongs to a router by its row here, not by its device_owner, which clients set.
+router_ports = table(
+    "router_ports",
+    owner("port_id", "ports"),
+    reference("router_id", "routers"),
+    text(255, "port_type"),
+)
+
+# The L3 agents that serve a router: one, or for an HA router several, each with a port on the HA network.
+router_l3_agents = table(
+    "router_l3_agents",
+    owner("router_id", "routers"),
+    reference("agent_id", "agents", cascade=True, primary_key=True),
+    optional_ids("ha_port_id"),
+    text(16, "ha_state", nullable=True),
+)
+
+# The network on which the hosts of a project's HA routers exchange VRRP.
+ha_networks = table(
+    "ha_networks",
+    text(255, "project_id", primary_key=True),
+    reference("network_id", "networks", cascade=True),
+)
+
+floatingips = table(
+    "floatingips",
+    standard_columns(),
+    optional_ids("floating_network_id", nullable=False, index=True),
+    text(64, "floating_ip_address", index=True),
+    reference("floating_port_id", "ports", unique=True, index=False),
+    reference("router_id", "routers", nullable=True),
+    reference("port_id", "ports", nullable=True),
+    text(64, "fixed_ip_address", nullable=True),
+    text(16, "status", default="DOWN"),
+    text(255, "dns_name", "dns_domain", default=""),
+    json("port_forwardings"),
+    # A port's address has at most one floating IP per external network.
+    sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id"),
+)
+
+port_forwardings = table(
+    "port_forwardings",
+    primary_id(),
+    reference("floatingip_id", "floatingips"),
+    reference("internal_port_id", "ports"),
+    text(64, "internal_ip_address"),
+    text(40, "protocol"),
+    text(16, "external_port_range", "internal_port_range"),
+    integers("external_port", "internal_port", nullable=True),
+    text(255, "description", default=""),
+    sa.UniqueConstraint(
+        *("internal_port_id", "internal_ip_address", "protocol", "internal_port_range"),
+        name="uq_port_forwardings_inside",  # the conventional name is too long for the databases
+    ),
+)
+
+conntrack_helpers = table(
+    "conntrack_helpers",
+    primary_id(),
+    reference("router_id", "routers", cascade=True),
+    text(40, "protocol"),
+    integers("port"),
+    text(64, "helper"),
+    sa.UniqueConstraint("router_id", "protocol", "port", "helper"),
+)
+
+# The source MAC of a host's distributed routers. The MAC of a router's port exists on every host, so it is never sent.
+dvr_host_macs = table("dvr_host_macs", text(255, "host", primary_key=True), text(32, "mac_address", unique=True))
+
+# The hosts that reported a distributed router's port as wired; such a port has no binding to one host.
+distributed_port_hosts = table("distributed_port_hosts", owner("port_id", "ports"), text(255, "host", primary_key=True))
+
+flavors = table(
+    "flavors",
+    primary_id(),
+    text(255, "name", default=""),
+    text(1024, "description", nullable=True),
+    text(36, "service_type"),
+    flags("enabled", default=True),
+    json("service_profiles"),
+)
+
+service_profiles = table(
+    "service_profiles",
+    primary_id(),
+    text(1024, "description", nullable=True),
+    text(1024, "driver", default=""),
+    text(4096, "metainfo", default=""),
+    flags("enabled", default=True),
+)
+
+flavor_service_profiles = table(
+    "flavor_service_profiles",
+    owner("flavor_id", "flavors"),
+    reference("service_profile_id", "service_profiles", primary_key=True),
+)
+
+# Auto-allocated topology: the default network and router of a project, created on first use.
+auto_allocated_topologies = table(
+    "auto_allocated_topologies",
+    text(255, "project_id", primary_key=True),
+    reference("network_id", "networks", cascade=True),
+    optional_ids("router_id"),
+)
+
+# --- access: RBAC policies, quotas, tags ------------------------------------------------------------------------------
+
+rbac_policies = table(
+    "rbac_policies",
+    primary_id(),
+    text(255, "project_id", index=True),
+    text(32, "object_type"),
+    optional_ids("object_id", nullable=False, index=True),
+    text(32, "action"),
+    text(255, "target_project", index=True),
+    sa.UniqueConstraint("object_id", "action", "target_project", "object_type"),
+)
+
+quotas = table(
+    "quotas", text(255, "project_id", primary_key=True), text(64, "resource", primary_key=True), integers("limit")
+)
+
+# How many objects of a resource a project has. Incremented on a condition on the limit, so two writers cannot exceed it.
+quota_usages = table(
+    "quota_usages",
+    text(255, "project_id", primary_key=True),
+    text(64, "resource", primary_key=True),
+    integers("used", default=0),
+)
+
+tags = table(
+    "tags",
+    optional_ids("object_id", nullable=False, primary_key=True),
+    text(255, "tag", primary_key=True, index=True),
+)
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
+
+agents = table(
+    "agents",
+    primary_id(),
+    text(255, "agent_type", "binary", "topic", "host"),
+    text(255, "availability_zone", "description", nullable=True),
+    flags("admin_state_up", default=True),
+    text(20, "created_at", "started_at", "heartbeat_timestamp"),
+    integers("load", default=0),
+    flags("resources_synced", nullable=True),
+    json("configurations", "resource_versions", empty="{}"),
+    sa.UniqueConstraint("host", "agent_type"),
+)
+
+# Credentials with which hosts connect to the feed. Only the SHA-256 digest is stored.
+host_credentials = table(
+    "host_credentials",
+    text(255, "host", primary_key=True),
+    text(64, "digest"),
+    text(20, "created_at"),
+    text(255, "roles", server_default="l2,dhcp,l3,metadata"),  # separated by commas
+)
+
+# --- the change log and the journal -----------------------------------------------------------------------------------
+
+# Appended to in the transaction of the change; read by the feed. Transactions may commit in another order than their ids
+# were given, so the order of rows is `position`, which the feed assigns to rows that it sees committed.
+changes = table(
+    "changes",
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    text(32, "kind"),
+    optional_ids("object_id", nullable=False),
+    integers("revision"),
+    flags("deleted", default=False),
+    text(20, "at"),
+    sa.Column("position", sa.BigInteger, nullable=True),
+    sa.Index("uq_changes_position", "position", unique=True),
+)
+
+# One row: the highest position assigned and the highest one removed. The identity tells databases apart.
+change_head = table(
+    "change_head",
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    optional_ids("identity", nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("removed", sa.BigInteger, nullable=False),
+)
+
+# Values of attributes that extension drivers add, by resource.
+network_attributes, subnet_attributes, port_attributes = (
+    table(f"{kind}_attributes", owner("object_id", f"{kind}s"), text(64, "name", primary_key=True), json("value"))
+    for kind in ("network", "subnet", "port")
+)
+
+# A postcommit that has not run yet: inserted with the change, deleted after the postcommit, replayed after a crash.
+journal = table(
+    "journal",
+    primary_id(),
+    text(64, "operation"),
+    optional_ids("object_id", nullable=False),
+    sa.Column("before", Json, nullable=True),
+    sa.Column("after", Json, nullable=True),
+    sa.Column("at", sa.Float, nullable=False),
+    text(64, "owner"),
+)
+
+# The tables whose rows count against a project's quota, by the quota's name. Plugins add theirs.
+COUNTED: dict[str, sa.FromClause] = {
+    "network": networks,
+    "subnet": subnets,
+    "subnetpool": subnetpools,
+    "port": ports,
+    "rbac_policy": rbac_policies,
+    "security_group": security_groups,
+    "security_group_rule": security_group_rules,
+    "router": routers,
+    "floatingip": floatingips,
+    "address_group": address_groups,
+    # A port forwarding counts against the project of its floating IP.
+    "port_forwarding": sa.select(port_forwardings.c.id, floatingips.c.project_id)
+    .join(floatingips, floatingips.c.id == port_forwardings.c.floatingip_id)
+    .subquery("counted_port_forwardings"),
+}

@@ -1,0 +1,105 @@
+"""Lease providers: the DHCP agents that give a port its lease. The port is not ACTIVE before one of them is ready.
+
+    the DHCP agent of the port's host has    providers
+    dhcp_distributed, and is enabled         that agent alone: DHCP requests do not leave such a host
+    anything else                            the agents that the network is scheduled to; one of them is enough
+
+A disabled agent gives no leases, and ports do not wait for a dead one. A network that is scheduled to no agent has no DHCP
+port, and so no distributed copy of one either.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.server.db import tables as t
+from neutrino.server.ipam.delegated import PROVISIONAL
+from neutrino.server.ml2.ports.provisioning import WaitingPort
+
+BATCH = 1000  # ids in one statement
+_a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
+_COLUMNS = (_a.id, _a.host, _a.admin_state_up, _a.heartbeat_timestamp, _a.configurations)
+_CONCERNED = (
+    sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"))
+    .select_from(
+        t.agents.outerjoin(
+            t.network_dhcp_agents, sa.and_(_b.agent_id == _a.id, _b.network_id == sa.bindparam("network"))
+        )
+    )
+    .where(_a.agent_type == words.DHCP, sa.or_(_b.network_id.is_not(None), _a.host == sa.bindparam("on_host")))
+)
+_CONCERNED_IF_DHCP = _CONCERNED.where(
+    # A subnet that waits for its delegated prefix has no addresses to lease.
+    sa.exists().where(_s.id.in_(sa.bindparam("subnets", expanding=True)), _s.enable_dhcp, _s.cidr != PROVISIONAL)
+)
+_ALL = sa.select(*_COLUMNS).where(_a.agent_type == words.DHCP)
+_SCHEDULED = sa.select(_b.network_id, _b.agent_id).where(_b.network_id.in_(sa.bindparam("networks", expanding=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class DhcpAgent:
+    host: str
+    admin_state_up: bool = True
+    heartbeat: str = ""
+    distributed: bool = False
+
+
+def choose_providers(scheduled: Collection[DhcpAgent], on_host: Iterable[DhcpAgent]) -> list[DhcpAgent]:
+    """The providers among the agents that a port's network is scheduled to and those on the port's host. Pure."""
+    own = [agent for agent in on_host if agent.distributed and agent.admin_state_up] if scheduled else []
+    return own or [agent for agent in scheduled if agent.admin_state_up]
+
+
+def is_provider(connection: Connection, network_id: str, port_host: str, host: str) -> bool:
+    """Whether the DHCP agent of `host` gives leases to ports of the network that are bound to `port_host`."""
+    rows = connection.execute(_CONCERNED, {"network": network_id, "on_host": port_host}).all()
+    return any(agent.host == host for agent in _providers(rows, port_host))
+
+
+def has_live_provider(connection: Connection, network_id: str, subnets: Sequence[str], host: str, cutoff: str) -> bool:
+    """Whether a port on these subnets, bound to the host, gets a lease from a live agent: then it waits for it."""
+    known = {"network": network_id, "on_host": host, "subnets": list(subnets)}
+    rows = connection.execute(_CONCERNED_IF_DHCP, known).all()
+    return any(agent.heartbeat >= cutoff for agent in _providers(rows, host))
+
+
+def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], cutoff: str) -> list[WaitingPort]:
+    """The ports whose lease providers are all dead or disabled, or that have none."""
+    if not ports:
+        return []
+    agents = {row.id: _agent(row) for row in connection.execute(_ALL)}
+    on_host: defaultdict[str, list[DhcpAgent]] = defaultdict(list)
+    for agent in agents.values():
+        on_host[agent.host].append(agent)
+    scheduled: defaultdict[str, list[DhcpAgent]] = defaultdict(list)
+    networks = sorted({port.network_id for port in ports})
+    for start in range(0, len(networks), BATCH):
+        for network_id, agent_id in connection.execute(_SCHEDULED, {"networks": networks[start : start + BATCH]}):
+            if agent_id in agents:
+                scheduled[network_id].append(agents[agent_id])
+    return [
+        port
+        for port in ports
+        if not any(
+            agent.heartbeat >= cutoff
+            for agent in choose_providers(scheduled.get(port.network_id, ()), on_host.get(port.host, ()))
+        )
+    ]
+
+
+def _providers(rows: Iterable[Any], host: str) -> list[DhcpAgent]:
+    known = [(row.scheduled, _agent(row)) for row in rows]
+    return choose_providers([agent for scheduled, agent in known if scheduled], (a for _, a in known if a.host == host))
+
+
+def _agent(row: Any) -> DhcpAgent:
+    distributed = msgspec.json.decode(row.configurations).get(words.DHCP_DISTRIBUTED) is True
+    return DhcpAgent(row.host, bool(row.admin_state_up), row.heartbeat_timestamp, distributed)

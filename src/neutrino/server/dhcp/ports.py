@@ -1,0 +1,264 @@
+"""DHCP ports: the ports that DHCP agents serve from, one for each network and agent, with an address on each subnet.
+
+They are created, moved, readdressed and deleted in the transaction that places the network or changes a subnet. So a host
+that is scheduled a network always finds the port that it needs for it.
+
+Only for agents that report `dhcp_port_by_server`, as ours do; agents that create their own ports, as Neutron's, would
+end up with two. When a network moves from one host to another in one change, its port moves with its addresses and its
+MAC address: clients that renew their lease, or ask their name server, find it at the same address. A port with the device
+id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused before a new one is created.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.model.dhcp import device_id
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
+from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.port_view import VIEW
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.service_ports import service_port
+from neutrino.server.ml2.subnet_view import subnets_of
+
+LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+RESERVED: Final = "reserved_dhcp_port"
+MACS = 8  # derived MAC addresses that are tried for a port
+TRIES = 20  # to find an address and a MAC address that no other request takes meanwhile
+_a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
+_AGENTS = (
+    sa.select(_a.id, _a.host, _a.configurations)
+    .where(
+        _a.agent_type == words.DHCP,
+        sa.or_(
+            _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network"))),
+            _a.id.in_(sa.bindparam("joining", expanding=True)),
+        ),
+    )
+    .order_by(_a.id)
+)
+_TAKEN = sa.select(_p.mac_address).where(
+    _p.network_id == sa.bindparam("network"), _p.mac_address.in_(sa.bindparam("macs", expanding=True))
+)
+_ON_HOST = (
+    sa.select(_b.network_id, _a.host, _p.vif_type)
+    .select_from(
+        t.network_dhcp_agents.join(t.agents).outerjoin(
+            t.ports, sa.and_(_p.network_id == _b.network_id, _p.host == _a.host, _p.device_owner == DHCP_OWNER)
+        )
+    )
+    .where(_a.agent_type == words.DHCP, _a.host == sa.bindparam("on_host"))
+    .order_by(_b.network_id)
+)
+
+
+def derived_mac(base: str, text: str) -> str:
+    """A MAC address with the prefix of `base_mac` and a hash of the text."""
+    octets = base.lower().split(":")
+    kept = octets[: 3 if octets[3] == "00" else 4]
+    digest = hashlib.sha256(text.encode()).digest()
+    return ":".join([*kept, *(f"{octet:02x}" for octet in digest[: 6 - len(kept)])])
+
+
+def _is_by_server(configurations: Mapping[str, Any]) -> bool:
+    """Whether the server creates the ports of the agent that reported these configurations."""
+    return configurations.get(words.DHCP_PORT_BY_SERVER) is True
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A network with its subnets, as it is after the change."""
+
+    network: Object
+    subnets: Sequence[Object]
+    without_address: Collection[str] = ()  # hosts that serve from the gateways' addresses (use_gateway_ips)
+
+
+@dataclass(frozen=True)
+class DhcpPorts:
+    networks: Networks
+    ports: Ports
+    operations: Operations
+    notify_change: Callable[
+        [Object | None, Object | None], None
+    ]  # called after the commit, with a port before and after
+    base_mac: str
+
+    def steps(
+        self,
+        connection: Connection,
+        network_id: str,
+        joining: Collection[str] = (),
+        leaving: Collection[str] = (),
+        subnets: Sequence[Object] | None = None,
+    ) -> list[PendingWrite]:
+        """Changes of the network's DHCP ports when these agents join and leave, or when its subnets become these."""
+        rows = connection.execute(_AGENTS, {"network": network_id, "joining": list(joining)}).all()
+        reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
+        if not any(map(_is_by_server, reported.values())):
+            return []
+        try:
+            network = self.networks.load(connection, network_id)
+        except errors.NetworkNotFound:
+            return []
+        if subnets is None:
+            subnets = subnets_of(connection, [network_id])[network_id]
+        found = VIEW.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
+        ports = sorted(found, key=lambda port: str(port["id"]))
+        staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
+        # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
+        has_dhcp = any(s["enable_dhcp"] for s in subnets)
+        hosts = [host for host, configurations in staying.items() if has_dhcp and _is_by_server(configurations)]
+        others = [host for host, configurations in staying.items() if not _is_by_server(configurations)]
+        bare = {host for host, configurations in staying.items() if configurations.get(words.USE_GATEWAY_IPS) is True}
+        return self._reconcile(connection, _Served(network, subnets, bare), ports, hosts, others)
+
+    def _reconcile(
+        self,
+        connection: Connection,
+        served: _Served,
+        ports: Sequence[Object],
+        hosts: Sequence[str],
+        others: Sequence[str],
+    ) -> list[PendingWrite]:
+        """From the ports that exist to one for each of `hosts`; ports of `others`, which create their own, are kept."""
+        network_id = served.network["id"]
+        wanted = {device_id(host, network_id): host for host in hosts}
+        kept = {device_id(host, network_id) for host in others}
+        existing: dict[str, Object] = {}
+        for port in ports:
+            existing.setdefault(port["device_id"], port)
+        spare = [
+            port
+            for port in ports
+            if _is_of_host(port, network_id)
+            and port["device_id"] not in kept
+            # Not wanted any more, or a host's second port: one was created and one moved there at the same time.
+            and (port["device_id"] not in wanted or existing[port["device_id"]] is not port)
+        ]
+        free = [*spare, *(p for p in ports if p["device_id"] == RESERVED)]
+        steps: list[PendingWrite | None] = []
+        for device, host in wanted.items():
+            reused = existing.get(device) or (free.pop(0) if free else None)
+            if reused is None:
+                steps.append(self._create(connection, served, device, host))
+            else:
+                steps.append(self._update(connection, served, reused, device, host))
+        # Only ports that no other host can reuse: a moved port keeps the addresses that clients know.
+        steps += [self.ports.prepare_delete(port, served.network) for port in spare if port in free]
+        return [step for step in steps if step is not None]
+
+    def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
+        for _ in range(TRIES):
+            try:
+                return self._new(connection, served, device, host)
+            except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
+                LOG.debug("DHCP port of host %s: another request took the chosen address, choosing again", host)
+        raise errors.HTTPServiceUnavailable()
+
+    def _new(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
+        bare = host in served.without_address
+        fixed = [] if bare else self._addresses(connection, served, (), None)
+        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
+        if not fixed and not automatic and not bare:
+            return None
+        network = served.network
+        values = {
+            **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
+            "mac_address": self._free_mac(connection, network["id"], device),
+            "fixed_ips": [*fixed, *automatic],
+        }
+        return self.ports.prepare_create(connection, values, network, served.subnets)
+
+    def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
+        """A MAC address derived from the device id, so that the database refuses the second of two equal ports.
+
+        A port that moved to another host has kept its MAC address; then the next derived one is taken.
+        """
+        macs = [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
+        taken = set(connection.execute(_TAKEN, {"network": network_id, "macs": macs}).scalars())
+        return next((mac for mac in macs if mac not in taken), "")
+
+    def _update(
+        self, connection: Connection, served: _Served, port: Object, device: str, host: str
+    ) -> PendingWrite | None:
+        bare = host in served.without_address
+        fixed = [] if bare else self._addresses(connection, served, port["fixed_ips"], port["mac_address"])
+        same = len(fixed) == len(port["fixed_ips"]) and all(f in port["fixed_ips"] for f in fixed)
+        values = {
+            "device_id": device,
+            "binding:host_id": host,
+            "fixed_ips": port["fixed_ips"] if same else fixed,  # another order is no change
+        }
+        failed = port["binding:vif_type"] in (VIF_FAILED, VIF_UNBOUND)
+        return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
+
+    def _addresses(
+        self, connection: Connection, served: _Served, current: Sequence[Object], mac: str | None
+    ) -> list[Object]:
+        """An address on each subnet with DHCP; addresses formed from the MAC address only where it is known."""
+        allocator = Allocator(connection)
+        addresses: list[Object] = []
+        for subnet in served.subnets:
+            kept = [f for f in current if f["subnet_id"] == subnet["id"]]
+            if is_auto_address(subnet):
+                if mac is not None:
+                    addresses.append({"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], mac)})
+            elif subnet["enable_dhcp"] and kept:
+                addresses += kept
+            elif subnet["enable_dhcp"]:
+                try:
+                    addresses.append(allocator.any_of(subnet))
+                except errors.IpAddressGenerationFailure:
+                    LOG.warning("subnet %s has no free address for its DHCP port: it is not served", subnet["id"])
+        return addresses
+
+    def networks_incomplete_on(self, connection: Connection, host: str) -> list[str]:
+        """The networks scheduled to a host's agent whose DHCP port there is missing or not bound."""
+        rows = connection.execute(_ON_HOST, {"on_host": host}).all()
+        return sorted({r.network_id for r in rows if r.vif_type in (None, VIF_FAILED, VIF_UNBOUND)})
+
+    def unbound(self, steps: Sequence[PendingWrite]) -> frozenset[str]:
+        """The hosts to which ports of these steps could not be bound."""
+        after = (step.context.current for step in steps if step.context.operation != "delete")
+        return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
+
+    @contextmanager
+    def write(self, steps: Sequence[PendingWrite]) -> Iterator[Transaction]:
+        """A transaction that writes these changes of ports after the rows of its block."""
+        with self.operations.write([step.context for step in steps]) as tx:
+            yield tx
+            for step in steps:
+                step.write(tx)
+        self.notify(steps)
+
+    def notify(self, steps: Sequence[PendingWrite]) -> None:
+        """After the commit: report the changed ports to Nova and other listeners."""
+        for step in steps:
+            change = step.context
+            before = dict(change.current) if change.operation == "delete" else change.original
+            after = None if change.operation == "delete" else dict(change.current)
+            self.notify_change(None if before is None else dict(before), after)
+
+
+def _is_of_host(port: Object, network_id: str) -> bool:
+    """Whether the device id is `dhcp<UUID of a host>-<network>`, which the server and Neutron's agents generate."""
+    prefix, device = port["device_id"][:4], port["device_id"]
+    return prefix == "dhcp" and device.endswith(f"-{network_id}") and len(device) == 4 + 36 + 1 + len(network_id)

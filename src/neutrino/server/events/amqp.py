@@ -1,0 +1,338 @@
+"""Notifications to RabbitMQ: the transport URL, one connection, and the notifier. The only module that imports kombu."""
+
+# kombu claims to be typed, but most of its functions are not.
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import ssl
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from kombu.connection import Connection
+from kombu.entity import Exchange, Queue
+from kombu.exceptions import KombuError
+from kombu.messaging import Producer
+
+from neutrino.server.context import Context
+from neutrino.server.events.delivery import DeliveryCounts, DeliveryQueue, backoff
+from neutrino.server.events.envelope import render_message, seal
+
+LOG = logging.getLogger(__name__)
+
+# --- the transport URL ------------------------------------------------------------------------------------------------
+#
+#     rabbit://user:password@host1:5672,user:password@host2:5672/virtual-host?ssl=1
+#
+# Standard URL parsers do not read a list of hosts. No error or repr contains the URL, because it contains a password.
+
+SCHEMES = {"rabbit": False, "kombu": False, "amqp": False, "pyamqp": False, "amqps": True}  # whether it implies TLS
+DEFAULT_PORT, DEFAULT_TLS_PORT = 5672, 5671
+_URL = re.compile(r"(?P<scheme>\w+)://(?P<netlocs>[^/?]*)(/(?P<virtual_host>[^?]*))?(\?(?P<query>.*))?")
+
+
+class InvalidTransportURL(ValueError):
+    """The URL cannot be used. The message never quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    host: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransportURL:
+    brokers: tuple[Broker, ...]
+    virtual_host: str
+    tls: bool
+
+
+def parse_transport_url(text: str) -> TransportURL:
+    """Parse a transport URL; missing parts are those of a broker freshly installed on this host."""
+    found = _URL.fullmatch(text.strip())
+    if found is None or found["scheme"] not in SCHEMES:
+        known = ", ".join(sorted(SCHEMES))
+        raise InvalidTransportURL(f"the transport URL must be scheme://..., the scheme one of {known}")
+    flags = parse_qs(found["query"] or "")
+    tls = SCHEMES[found["scheme"]] or flags.get("ssl", ["0"])[-1].lower() in ("1", "true", "yes", "on")
+    brokers = tuple(_broker(netloc, tls) for netloc in found["netlocs"].split(","))
+    return TransportURL(brokers, unquote(found["virtual_host"] or "") or "/", tls)
+
+
+def _broker(netloc: str, tls: bool) -> Broker:
+    credentials, _, address = netloc.rpartition("@")
+    username, _, password = credentials.partition(":")
+    try:
+        split = urlsplit(f"//{address}")
+        host, port = split.hostname, split.port
+    except ValueError:
+        raise InvalidTransportURL("a broker's address in the transport URL is not host:port") from None
+    return Broker(
+        host=host or "localhost",
+        port=port or (DEFAULT_TLS_PORT if tls else DEFAULT_PORT),
+        username=unquote(username) or "guest",
+        password=unquote(password) if credentials else "guest",
+    )
+
+
+# --- a connection -----------------------------------------------------------------------------------------------------
+
+PRECONDITION_FAILED = 406  # AMQP: the exchange or queue exists with other properties
+
+
+class BrokerUnavailable(Exception):
+    """The connection could not be made, or broke. Another attempt may succeed."""
+
+
+class BrokerRefused(Exception):
+    """The broker refuses this message or a declaration that it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TLSFiles:
+    """Files of a TLS connection; empty: the system's CA certificates and no client certificate."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Messaging:
+    """How exchange and queues are declared. It must match what the consumers declare, or the broker refuses them."""
+
+    exchange: str
+    durable: bool
+    quorum: bool
+    virtual_host: str
+    tls: TLSFiles | None
+    timeout: float = 10.0
+
+
+class BrokerConnection:
+    """An open connection to one broker. After any error it is unusable: drop it and open another.
+
+    The exchange, and a queue of the topic's name bound to it, are declared before the first message: a notification waits
+    there for a consumer that starts later. `publish` waits for the broker's confirmation, so that a message that the broker
+    never got is sent again over the next connection.
+    """
+
+    def __init__(self, broker: Broker, messaging: Messaging) -> None:
+        self._messaging = messaging
+        self._connection = Connection(
+            hostname=broker.host,
+            port=broker.port,
+            userid=broker.username,
+            password=broker.password,
+            virtual_host=messaging.virtual_host,
+            transport="pyamqp",
+            ssl=_tls_options(messaging.tls, broker.host),
+            connect_timeout=messaging.timeout,
+            transport_options={
+                "confirm_publish": True,
+                "read_timeout": messaging.timeout,
+                "write_timeout": messaging.timeout,
+                "client_properties": {"connection_name": "neutrino notifications"},
+            },
+        )
+        self._unavailable = (*self._connection.connection_errors, OSError, KombuError)
+        self._refused = self._connection.channel_errors
+        self._declared: set[str] = set()
+        durable = messaging.durable or messaging.quorum
+        self._exchange = Exchange(messaging.exchange, type="topic", durable=durable, auto_delete=False)
+        self._arguments = {"x-queue-type": "quorum"} if messaging.quorum else None
+        try:
+            self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
+            self._channel = self._connection.channel()
+        except (*self._unavailable, *self._refused) as why:
+            self.drop()
+            raise BrokerUnavailable(str(why)) from why
+
+    def publish(self, routing_key: str, body: str) -> None:
+        """Send one message and wait until the broker has it."""
+        try:
+            self._declare(routing_key)
+            Producer(self._channel, auto_declare=False).publish(
+                body,
+                exchange=self._exchange.name,
+                routing_key=routing_key,
+                content_type="application/json",
+                content_encoding="utf-8",
+                confirm_timeout=self._messaging.timeout,
+            )
+        except self._refused as why:
+            raise BrokerRefused(str(why)) from why
+        except self._unavailable as why:
+            raise BrokerUnavailable(str(why)) from why
+
+    def drop(self) -> None:
+        """Discard a broken connection without the closing handshake, which a dead broker never answers."""
+        self._connection.collect(socket_timeout=1)
+
+    def close(self) -> None:
+        """Close the connection with its handshake."""
+        try:
+            self._connection.release()
+        except (*self._unavailable, *self._refused):
+            self.drop()
+
+    def _declare(self, routing_key: str) -> None:
+        if routing_key in self._declared:
+            return
+        queue = Queue(
+            routing_key,
+            exchange=self._exchange,
+            routing_key=routing_key,
+            durable=self._exchange.durable,
+            auto_delete=False,
+            queue_arguments=self._arguments,
+        )
+        self._declare_or_reuse(lambda: self._exchange(self._channel).declare())
+        self._declare_or_reuse(lambda: queue(self._channel).queue_declare())
+        queue(self._channel).queue_bind()
+        self._declared.add(routing_key)
+
+    def _declare_or_reuse(self, declare: Callable[[], object]) -> None:
+        """Exchange and queue are shared: if another service declared them with other properties, they are used as they are.
+
+        A refused declaration closes the channel, so a new one is opened.
+        """
+        try:
+            declare()
+        except self._refused as why:
+            if getattr(why, "code", None) != PRECONDITION_FAILED:
+                raise
+            self._channel = self._connection.channel()
+
+
+def _tls_options(files: TLSFiles | None, host: str) -> dict[str, object] | bool:
+    if files is None:
+        return False
+    named = {"ca_certs": files.ca_file, "certfile": files.cert_file, "keyfile": files.key_file}
+    given = {name: path for name, path in named.items() if path}
+    return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host, **given}
+
+
+# --- the notifier -----------------------------------------------------------------------------------------------------
+
+QUEUE_LIMIT = 10_000
+BATCH = 100
+FIRST_RETRY = 0.2
+SLOWEST_RETRY = 10.0
+MAX_REFUSALS = 3  # of one message, which is then given up so that the next ones are sent
+
+
+class AmqpNotifier:
+    """Publishes notifications in order from a background thread: a slow or dead broker costs a request nothing."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        topics: Sequence[str] = ("notifications",),
+        exchange: str = "neutron",
+        publisher_id: str = "",
+        durable: bool = False,
+        quorum: bool = False,
+        tls: bool = False,
+        tls_files: TLSFiles | None = None,
+        queue_limit: int = QUEUE_LIMIT,
+        first_retry: float = FIRST_RETRY,
+        slowest_retry: float = SLOWEST_RETRY,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """With `tls`, or if the URL asks for it, the connection uses TLS with `tls_files`."""
+        parsed = parse_transport_url(url)
+        self._brokers = parsed.brokers
+        files = (tls_files or TLSFiles()) if tls or parsed.tls else None
+        self._messaging = Messaging(exchange, durable, quorum, parsed.virtual_host, files)
+        self._routing_keys = tuple(f"{topic}.info" for topic in topics)
+        self._publisher_id = publisher_id or f"network.{socket.gethostname()}"
+        self._first_retry = first_retry
+        self._slowest_retry = slowest_retry
+        self._now = now
+        self._next_broker = 0
+        self._connection: BrokerConnection | None = None
+        self._queue: DeliveryQueue[tuple[str, str]] = DeliveryQueue(
+            "notifications", self._deliver, limit=queue_limit, batch=BATCH, finish=self._close_connection
+        )
+
+    @property
+    def counts(self) -> DeliveryCounts:
+        return self._queue.counts
+
+    def notify(self, event_type: str, payload: Mapping[str, object], context: Context) -> None:
+        """Queue one notification for every topic and return.
+
+        Rendered in the thread of the request, in which nothing else changes the payload. A second attempt sends the same
+        bytes, so that consumers recognize a duplicate.
+        """
+        identity = {"publisher_id": self._publisher_id, "message_id": str(uuid.uuid4())}
+        try:
+            message = render_message(event_type, payload, context, now=self._now(), **identity)
+            rendered = [(key, seal(message, uuid.uuid4().hex)) for key in self._routing_keys]
+        except (TypeError, ValueError):
+            LOG.exception("notification %s cannot be rendered and is not sent", event_type)
+            return
+        for item in rendered:
+            self._queue.put(item)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Send what is possible within `timeout`, then stop."""
+        self._queue.close(timeout)
+
+    def _deliver(self, batch: Sequence[tuple[str, str]]) -> int:
+        pending = deque(batch)
+        given_up = refusals = 0
+        delays = backoff(self._first_retry, self._slowest_retry)
+        while pending:
+            try:
+                self._connected().publish(*pending[0])
+            except (BrokerUnavailable, BrokerRefused) as why:
+                self._drop_connection()
+                LOG.warning("notifications are delayed, %d in this batch: %s", len(pending), why)
+                refusals = refusals + 1 if isinstance(why, BrokerRefused) else 0
+                if refusals >= MAX_REFUSALS:
+                    LOG.error("a notification is given up, the broker refuses it: %s", why)
+                    pending.popleft()
+                    given_up += 1
+                    refusals = 0
+                elif not self._queue.pause(next(delays)):
+                    return given_up + len(pending)
+            else:
+                pending.popleft()
+                refusals = 0
+                delays = backoff(self._first_retry, self._slowest_retry)
+        return given_up
+
+    def _connected(self) -> BrokerConnection:
+        """The open connection, or a new one to the next broker of the URL."""
+        if self._connection is None:
+            broker = self._brokers[self._next_broker % len(self._brokers)]
+            self._next_broker += 1
+            self._connection = BrokerConnection(broker, self._messaging)
+            LOG.info("notifications are sent to broker %s", broker)
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.drop()
+            self._connection = None
+
+    def _close_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

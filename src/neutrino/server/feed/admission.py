@@ -1,0 +1,199 @@
+"""Admission of connections: a host's credential, and bounds on clients that have not shown a valid one.
+
+Credentials are kept in memory, so hosts can reconnect while the database is down. An unknown one may be newer than the
+copy in memory: then all are read again, once for all waiting logins and at most once per LOOKUP_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import http
+import ipaddress
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+from websockets.asyncio.server import ServerConnection
+from websockets.http11 import Request, Response
+
+from neutrino.feed.messages import HOST_HEADER
+from neutrino.server import errors
+from neutrino.server.feed.credentials import HostCredential, digest
+
+LOG = logging.getLogger(__name__)
+DATABASE_ERRORS: Final = (sa.exc.SQLAlchemyError, errors.ApiError)
+LOOKUP_SECONDS: Final = 1.0
+FAILURES: Final = 10  # failed logins of one address before it is refused without a lookup
+FAILURE_SECONDS: Final = 5.0  # after which one of them expires
+MAX_ADDRESSES: Final = 10_000  # with failures; above it, the one that failed longest ago is forgotten
+MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credential
+MAX_UNAUTHENTICATED_ALL: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    count: float
+    at: float
+
+
+class LoginLimits:
+    """Counts failed logins and unauthenticated connections by source address. A Unix socket has no address and no limits:
+    the mode of its file decides who may connect. `clock`: monotonic seconds."""
+
+    def __init__(
+        self, clock: Callable[[], float], most: int = MAX_UNAUTHENTICATED, most_all: int = MAX_UNAUTHENTICATED_ALL
+    ) -> None:
+        self._clock = clock
+        self._most = most
+        self._most_all = most_all
+        self._failures: dict[str, _Failures] = {}
+        self._unauthenticated: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Count a new connection; False: there are too many, and it is not counted."""
+        of_address, of_all = self._unauthenticated[address], self._unauthenticated.total()
+        if address and (of_address >= self._most or of_all >= self._most_all):
+            return False
+        self._unauthenticated[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """The connection has authenticated, or is closed."""
+        self._unauthenticated[address] -= 1
+        if self._unauthenticated[address] <= 0:
+            del self._unauthenticated[address]
+
+    def is_blocked(self, address: str) -> bool:
+        """Whether the address failed too often: then its credential is not looked up."""
+        return bool(address) and self._recent(address) > FAILURES - 1
+
+    def failed(self, address: str) -> None:
+        if not address:
+            return
+        count = self._recent(address) + 1
+        self._failures.pop(address, None)  # re-inserted at the end: the dict is in order of the last failure
+        self._failures[address] = _Failures(count, self._clock())
+        if len(self._failures) > MAX_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+
+    def _recent(self, address: str) -> float:
+        known = self._failures.get(address)
+        return max(0.0, known.count - (self._clock() - known.at) / FAILURE_SECONDS) if known is not None else 0.0
+
+
+def source_address(peer: object) -> str:
+    """The address that limits apply to: of IPv6 the /64, as one machine may use all of it. Empty: a Unix socket."""
+    host = peer[0] if isinstance(peer, tuple) and peer else ""
+    try:
+        address = ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.IPv6Network((address, 64), strict=False))
+    return str(address)
+
+
+class LimitedConnection(ServerConnection):
+    """Counted from its start until it has authenticated or is closed; one above the limits is aborted at once."""
+
+    def __init__(self, *args: Any, limits: LoginLimits, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits = limits
+        self._counted: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        address = source_address(transport.get_extra_info("peername"))
+        if self._limits.enter(address):
+            self._counted = address
+        else:
+            cast(asyncio.Transport, transport).abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.authenticated()
+        super().connection_lost(exc)
+
+    def authenticated(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            self._limits.leave(counted)
+
+
+class Admission:
+    def __init__(self, read: Callable[[], Awaitable[Mapping[str, HostCredential]]]) -> None:
+        """`read` reads all credentials from the database, by host."""
+        self._read = read
+        self.limits = LoginLimits(time.monotonic)
+        self._credentials: Mapping[str, HostCredential] = {}
+        self._admitted: WeakKeyDictionary[ServerConnection, tuple[str, HostCredential]] = WeakKeyDictionary()
+        self._lookup: asyncio.Task[None] | None = None
+        self._last_lookup = -LOOKUP_SECONDS
+
+    async def admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Check the credential in the request for the WebSocket upgrade; a response refuses it."""
+        hosts, headers = request.headers.get_all(HOST_HEADER), request.headers.get_all("Authorization")
+        scheme, _, credential = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
+        if len(hosts) != 1 or scheme.lower() != "bearer" or not credential:
+            text = f"the headers {HOST_HEADER} and Authorization: Bearer are required\n"
+            return connection.respond(http.HTTPStatus.UNAUTHORIZED, text)
+        host, address = hosts[0], source_address(connection.remote_address)
+        known = self._match(host, digest(credential))
+        if known is None and self.limits.is_blocked(address):
+            text = "too many failed logins from this address: try again later\n"
+            return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, text)
+        if known is None:
+            self.limits.failed(address)
+            try:
+                await self._look_up()
+            except DATABASE_ERRORS as error:
+                LOG.error("cannot read host credentials from the database: %s", error)
+                return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached\n")
+            known = self._match(host, digest(credential))
+        if known is None:
+            name = host[:255].encode("ascii", "backslashreplace").decode()
+            LOG.warning("login as host %s from %s refused: wrong credential", name, address or "a local socket")
+            return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
+        self._admitted[connection] = host, known
+        return None
+
+    def take(self, connection: ServerConnection) -> tuple[str, HostCredential] | None:
+        """The host of an admitted connection; None if its credential was withdrawn during the handshake."""
+        if isinstance(connection, LimitedConnection):
+            connection.authenticated()
+        return self._admitted.pop(connection, None)
+
+    def is_valid(self, host: str, credential: HostCredential) -> bool:
+        return self._credentials.get(host) == credential
+
+    async def refresh(self) -> None:
+        """Read all credentials again, and withdraw connections in the handshake whose credential changed."""
+        self._credentials = await self._read()
+        for connection, (host, credential) in list(self._admitted.items()):
+            if not self.is_valid(host, credential):
+                del self._admitted[connection]
+
+    def _match(self, host: str, digest: str) -> HostCredential | None:
+        known = self._credentials.get(host)
+        # Constant time, also for an unknown host: the response time must not reveal which hosts exist.
+        return known if hmac.compare_digest(known.digest if known is not None else "-" * 64, digest) else None
+
+    async def _look_up(self) -> None:
+        if self._lookup is None:
+            self._lookup = asyncio.create_task(self._delayed_refresh())
+        await asyncio.shield(self._lookup)
+
+    async def _delayed_refresh(self) -> None:
+        try:
+            await asyncio.sleep(max(0.0, self._last_lookup + LOOKUP_SECONDS - time.monotonic()))
+        finally:
+            self._lookup = None  # a login from here on may use a credential that this read does not see
+        self._last_lookup = time.monotonic()
+        await self.refresh()

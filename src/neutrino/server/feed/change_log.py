@@ -1,0 +1,168 @@
+"""The change log: rows read in an order in which no committed row is ever skipped.
+
+A row gets its id at the insert, but its transaction may commit after one with a higher id, so a reader that remembers an id
+would miss it. Therefore `sequence` gives positions to rows once they are visible, that is committed: it takes the rows
+without a position and moves the head, in one transaction that succeeds only if the head is still where it was read. Of
+several processes that try at once, one succeeds and the others find it done. Readers go by position alone. On SQLite, where
+writers are serialized, the writing transaction gives the positions itself.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database, Stale
+
+BATCH: Final = 1000
+CHUNK: Final = 100  # rows per statement that gives positions
+READING_SHARE: Final = 0.2  # of the time, in the long run
+READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
+_c, _h = t.changes.c, t.change_head.c
+_HEAD = sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1)
+_PENDING = sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH)
+_AFTER = (
+    sa.select(_c.position, _c.kind, _c.object_id, _c.deleted)
+    .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
+    .order_by(_c.position)
+    .limit(BATCH)
+)
+_OLDEST = sa.select(_c.position, _c.at).where(_c.position.is_not(None)).order_by(_c.position).limit(BATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    identity: str  # of the database: positions of another one are not comparable
+    position: int  # the last position given
+    removed: int  # rows up to this position have been removed
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    position: int
+    kind: str
+    object_id: str
+    deleted: bool
+
+
+class ChangeLog:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def head(self) -> Head:
+        with self._db.read() as connection:
+            found = _read_head(connection)
+        return found if found is not None else self._db.retrying(self._first_head)
+
+    def _first_head(self) -> Head:
+        with self._db.read() as connection:
+            found = _read_head(connection)
+        if found is not None:  # created by another process meanwhile
+            return found
+        first = Head(str(uuid.uuid4()), 0, 0)
+        with self._db.transaction() as tx:
+            row = {"id": 1, "identity": first.identity, "position": first.position, "removed": first.removed}
+            tx.insert(t.change_head, [row])
+        return first
+
+    def sequence(self) -> int:
+        """Give positions to all committed rows without one; returns how many."""
+        given = 0
+        while count := self._db.retrying(self._sequence_some):
+            given += count
+            if count < BATCH:
+                break
+        return given
+
+    def _sequence_some(self) -> int:
+        # Before the rows: if the head has not moved since, no other process has given these rows a position.
+        before = self.head()
+        with self._db.read() as connection:
+            ids = list(connection.execute(_PENDING).scalars())
+        if ids:
+            self._give(before, ids)
+        return len(ids)
+
+    def _give(self, before: Head, ids: Sequence[int]) -> None:
+        with self._db.transaction() as tx:
+            moved = tx.execute(
+                sa.update(t.change_head)
+                .where(_h.id == 1, _h.position == before.position)
+                .values(position=before.position + len(ids))
+            )
+            if moved.rowcount != 1:
+                raise Stale
+            for start in range(0, len(ids), CHUNK):
+                some = ids[start : start + CHUNK]
+                positions = {key: before.position + start + i for i, key in enumerate(some, 1)}
+                done = tx.execute(
+                    sa.update(t.changes)
+                    .where(_c.id.in_(some), _c.position.is_(None))
+                    .values(position=sa.case(positions, value=_c.id))
+                )
+                if done.rowcount != len(some):
+                    raise Stale
+
+    def after(self, connection: Connection, position: int) -> list[Row]:
+        """The rows after a position, at most BATCH."""
+        return [Row(*row) for row in connection.execute(_AFTER, {"after": position})]
+
+    def compact(self, keep_seconds: float, now: float | None = None) -> int:
+        """Remove rows older than this; returns how many. The head keeps what was removed, so that a late reader notices."""
+        at = time.time() if now is None else now
+        cutoff = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at - keep_seconds))
+        removed = 0
+        while True:
+            with self._db.read() as connection:
+                rows = connection.execute(_OLDEST).all()
+            old = _older(rows, cutoff)
+            if old:
+                removed += self._db.retrying(partial(self._remove, old[-1].position))
+            if len(old) < BATCH:
+                return removed
+
+    def _remove(self, last: int) -> int:
+        with self._db.transaction() as tx:
+            tx.execute(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
+            return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
+
+
+def _older(rows: Sequence[Any], cutoff: str) -> list[Any]:
+    """The rows before the first one that is kept."""
+    for i, row in enumerate(rows):
+        if row.at >= cutoff:
+            return list(rows[:i])
+    return list(rows)
+
+
+def _read_head(connection: Connection) -> Head | None:
+    found = connection.execute(_HEAD).first()
+    return None if found is None else Head(*found)
+
+
+class Pace:
+    """How often to read the log: single changes at once, under load several together.
+
+    Reading one change costs nearly as much as reading twenty, and takes processor time from the API that makes them.
+    """
+
+    def __init__(self, share: float = READING_SHARE, burst: float = READING_BURST) -> None:
+        self._share = share
+        self._burst = burst
+        self._left = burst
+        self._last_end = 0.0
+
+    def pause(self, began: float, ended: float) -> float:
+        """Seconds to wait after a read that took from `began` to `ended`."""
+        regained = (ended - self._last_end) * self._share
+        self._left = min(self._burst, self._left + regained) - (ended - began)
+        self._last_end = ended
+        return max(0.0, -self._left / self._share)

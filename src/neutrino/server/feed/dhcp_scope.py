@@ -1,0 +1,151 @@
+"""Scope rule of DHCP: which hosts serve a network, and what that makes them receive. Pure.
+
+A host serves the networks scheduled to its DHCP agent. A host whose agent is distributed (`dhcp_distributed`) also serves
+every scheduled network that it has ports on, from a copy of the network's DHCP port: the same MAC and addresses, marked
+as a copy, which answers the ports of that host alone. The copy is of the DHCP port with the smallest id; the agent picks
+the same one.
+
+A host that serves a network receives it and all its ports. If it is a metadata network (169.254.0.0/16), the host also
+answers metadata requests from the other networks of its routers, so it receives their ports too.
+
+The rule depends on several records at once. `put` notes which networks a record may affect; `settle` recomputes those,
+once per batch of changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import msgspec
+
+from neutrino.model.dhcp import ROUTERS, is_metadata_network
+from neutrino.model.state import Port
+from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord
+from neutrino.server.feed.stores import HostObjects
+from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
+
+
+class DhcpScope:
+    def __init__(self, subscriptions: Subscriptions, ports: HostObjects) -> None:
+        self._subscriptions = subscriptions
+        self._ports = ports
+        self._networks: dict[str, NetworkRecord] = {}  # the scheduled ones
+        self._agents: dict[str, DhcpAgent] = {}
+        self._scheduled: defaultdict[str, set[str]] = defaultdict(set)  # agent → networks
+        self._distributed: frozenset[str] = frozenset()  # hosts
+        self._clients: defaultdict[str, Counter[str]] = defaultdict(Counter)  # network → host → number of ports
+        self._dhcp_ports: defaultdict[str, dict[str, PortRecord]] = defaultdict(dict)  # by network
+        self._router_ports: defaultdict[str, dict[str, str]] = defaultdict(dict)  # router → port → network
+        self._affected: set[str] = set()
+        self._serving: dict[str, frozenset[str]] = {}  # network → hosts, as last settled
+        self._copied: dict[str, str] = {}  # network → the DHCP port that has copies
+
+    # --- records --------------------------------------------------------------------------------------------------
+
+    def put_network(self, key: str, before: NetworkRecord | None, after: NetworkRecord | None) -> None:
+        for agent_id in before.dhcp_agents if before is not None else ():
+            self._scheduled[agent_id].discard(key)
+        if after is not None and after.dhcp is not None:
+            self._networks[key] = after
+            for agent_id in after.dhcp_agents:
+                self._scheduled[agent_id].add(key)
+            self._affected.add(key)
+        elif self._networks.pop(key, None) is not None:
+            self._affected.add(key)
+
+    def put_agent(self, key: str, before: AgentRecord | None, after: AgentRecord | None) -> None:
+        old, new = (record.dhcp if record is not None else None for record in (before, after))
+        if old == new:
+            return
+        if new is None:
+            del self._agents[key]
+        else:
+            self._agents[key] = new
+        distributed = frozenset(a.host for a in self._agents.values() if a.distributed and a.admin_state_up)
+        changed, self._distributed = distributed ^ self._distributed, distributed
+        self._affected.update(self._scheduled.get(key, ()))
+        if changed:
+            self._affected.update(n for n, hosts in self._clients.items() if not changed.isdisjoint(hosts))
+
+    def put_port(self, key: str, before: PortRecord | None, after: PortRecord | None) -> None:
+        for record, step in ((before, -1), (after, 1)):
+            if record is None:
+                continue
+            if record.is_dhcp_server:
+                if step > 0:
+                    self._dhcp_ports[record.network_id][key] = record
+                else:
+                    self._dhcp_ports[record.network_id].pop(key, None)
+            else:
+                for host in record.bound:
+                    self._count_client(record.network_id, host, step)
+            if self._distributed:  # without distributed agents no port changes who serves a network
+                self._affected.add(record.network_id)
+            if record.dhcp is not None and record.dhcp.device_owner in ROUTERS:
+                self._put_router_port(record.dhcp.device_id, key, record.network_id if step > 0 else None)
+
+    def _count_client(self, network_id: str, host: str, step: int) -> None:
+        hosts = self._clients[network_id]
+        hosts[host] += step
+        if not hosts[host]:
+            del hosts[host]
+
+    def _put_router_port(self, router_id: str, port_id: str, network_id: str | None) -> None:
+        ports = self._router_ports[router_id]
+        self._affected.update(ports.values())
+        if network_id is None:
+            ports.pop(port_id, None)
+        else:
+            ports[port_id] = network_id
+            self._affected.add(network_id)
+
+    # --- the rule -------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        affected, self._affected = self._affected, set()
+        for network_id in affected:
+            self._settle(network_id)
+
+    def _settle(self, network_id: str) -> None:
+        record = self._networks.get(network_id)
+        scheduled, copying = frozenset[str](), frozenset[str]()
+        if record is not None:
+            agents = (self._agents.get(agent_id) for agent_id in record.dhcp_agents)
+            # An agent with admin_state_up=False keeps its networks, but does not serve them.
+            scheduled = frozenset(a.host for a in agents if a is not None and a.admin_state_up)
+            copying = self._distributed.intersection(self._clients.get(network_id, ())) - scheduled
+        before, after = self._serving.pop(network_id, frozenset()), scheduled | copying
+        if after:
+            self._serving[network_id] = after
+        topics = frozenset(self._topics(network_id, record)) if record is not None else NO_TOPICS
+        for host in before | after:
+            self._subscriptions.refer(host, ("dhcp agent", network_id), topics if host in after else NO_TOPICS)
+        self._settle_copies(network_id, copying)
+
+    def _topics(self, network_id: str, record: NetworkRecord) -> Iterator[Topic]:
+        yield "dhcp_network", network_id
+        yield "dhcp_port", network_id
+        if record.dhcp is not None and is_metadata_network(record.dhcp):
+            for ports in self._router_ports.values():
+                if network_id in ports.values():
+                    yield from (("dhcp_port", other) for other in ports.values())
+
+    def _settle_copies(self, network_id: str, hosts: frozenset[str]) -> None:
+        port = min(self._dhcp_ports.get(network_id, {}).values(), key=lambda port: port.id, default=None)
+        copied = self._copied.pop(network_id, None)
+        if copied is not None and (port is None or port.id != copied):
+            self._ports.put_additional(copied, {})
+        copies = _copies(port, hosts) if port is not None else {}
+        if port is not None and (copies or port.id == copied):
+            self._ports.put_additional(port.id, copies)
+        if port is not None and copies:
+            self._copied[network_id] = port.id
+
+
+def _copies(port: PortRecord, hosts: frozenset[str]) -> dict[str, Port]:
+    """The DHCP port as these hosts get it; none while it is bound nowhere."""
+    active = next((bound for bound in port.bound.values() if bound.active), None)
+    if active is None:
+        return {}
+    return {host: msgspec.structs.replace(active, host=host, copy=True) for host in hosts if host not in port.bound}

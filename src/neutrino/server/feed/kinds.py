@@ -1,0 +1,107 @@
+"""Registry of served kinds: for each object kind its reader and its scope rule, the server's half of `model/kinds.py`.
+
+Scope starts from what a host has of its own: ports bound to it, routers and networks that its agents serve. Everything else
+follows by reference: an object that a host receives makes it receive the objects named in `referenced_by`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Final
+
+from neutrino.model.kinds import KINDS
+from neutrino.model.state import Network, Port
+from neutrino.server.feed import stores
+from neutrino.server.feed.readers.agents import read_agents
+from neutrino.server.feed.readers.networks import read_networks
+from neutrino.server.feed.readers.ports import read_ports
+from neutrino.server.feed.readers.routers import read_routers
+from neutrino.server.feed.readers.security_groups import read_address_groups, read_security_groups
+from neutrino.server.feed.records import TUNNEL_TYPES
+from neutrino.server.feed.stores import Reader, ServedKind
+
+
+def _if_tunnelled(network: Network) -> Iterable[str]:
+    return (network.id,) if any(each.network_type in TUNNEL_TYPES for each in network.segments) else ()
+
+
+def _security_groups(port: Port) -> Iterable[str]:
+    return () if port.copy else port.security_groups  # a copy of a DHCP port is not filtered
+
+
+# In message order, like KINDS.
+SERVED_KINDS: Final[Sequence[ServedKind]] = (
+    ServedKind(
+        KINDS["network"],
+        stores.SharedObjects,
+        source="network",
+        read=read_networks,
+        value=attrgetter("network"),
+        referenced_by={"port": lambda port: (port.network_id,)},
+    ),
+    ServedKind(
+        KINDS["host"],
+        stores.PeerHosts,
+        source="agent",
+        read=read_agents,
+        value=attrgetter("host"),
+        referenced_by={"network": _if_tunnelled},
+    ),
+    ServedKind(
+        KINDS["forwarding"],
+        stores.ForwardingEntries,
+        source="port",
+        value=attrgetter("forwarding"),
+        key=attrgetter("network_id"),
+        referenced_by={"network": _if_tunnelled},
+    ),
+    ServedKind(
+        KINDS["address_group"],
+        stores.SharedObjects,
+        source="address_group",
+        read=read_address_groups,
+        referenced_by={
+            "security_group": lambda group: filter(None, (rule.remote_address_group_id for rule in group.rules))
+        },
+    ),
+    ServedKind(
+        KINDS["group_members"],
+        stores.MemberSets,
+        source="port",
+        referenced_by={"security_group": lambda group: filter(None, (rule.remote_group_id for rule in group.rules))},
+    ),
+    ServedKind(
+        KINDS["security_group"],
+        stores.SharedObjects,
+        source="security_group",
+        read=read_security_groups,
+        referenced_by={"port": _security_groups},
+    ),
+    ServedKind(KINDS["port"], stores.HostObjects, source="port", read=read_ports, value=attrgetter("bound")),
+    # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
+    ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
+    ServedKind(
+        KINDS["dhcp_port"],
+        stores.SharedObjects,
+        source="port",
+        value=attrgetter("dhcp"),
+        key=attrgetter("network_id"),
+        referenced_by={"router": lambda router: (interface.network_id for interface in router.interfaces)},
+    ),
+    ServedKind(KINDS["router"], stores.HostObjects, source="router", read=read_routers, value=attrgetter("by_host")),
+    # Every host with distributed routing receives the MACs of all such hosts, its own included.
+    ServedKind(
+        KINDS["dvr_mac"],
+        stores.SharedObjects,
+        source="agent",
+        value=attrgetter("dvr_mac"),
+        key=lambda mac: "all",
+        subscriber=attrgetter("id"),
+    ),
+)
+
+
+def readers(kinds: Sequence[ServedKind] = SERVED_KINDS) -> dict[str, Reader]:
+    """The reader of each source."""
+    return {kind.source: kind.read for kind in kinds if kind.read is not None}

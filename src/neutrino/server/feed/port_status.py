@@ -1,0 +1,164 @@
+"""Status of distributed router ports: such a port is ACTIVE while at least one host that needs it has it wired.
+
+These ports are bound to no single host, so no host's report alone sets their status. The hosts that reported a port as
+wired are stored; a host that no longer needs the port sends no report about it, so its row stops counting by the query.
+Every change locks the port's row, so that two concurrent reports do not miss each other.
+
+Reports on all other ports go to `others`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.clock import now
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.feed.readers.dvr import read_distributed_ports
+from neutrino.server.feed.reports import PortStatus
+from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
+from neutrino.server.l3.scheduling.dvr import ROUTED_LOCALLY
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, L2, Done
+
+BATCH = 200  # ports per transaction
+_w, _rp, _ra, _a, _b = (
+    t.distributed_port_hosts.c,
+    t.router_ports.c,
+    t.router_l3_agents.c,
+    t.agents.c,
+    t.port_bindings.c,
+)
+_port, _own, _theirs = t.ports.alias("port"), t.ip_allocations.alias("own"), t.ip_allocations.alias("theirs")
+_AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
+_DISTRIBUTED = sa.select(_port.c.id, _port.c.status, _port.c.revision_number).where(
+    _port.c.id.in_(_AMONG), _port.c.vif_type == VIF_DISTRIBUTED
+)
+_LOCK = _DISTRIBUTED.order_by(_port.c.id).with_for_update()  # in one order: no deadlocks
+_WIRED = sa.select(_w.port_id, _w.host).where(_w.port_id.in_(_AMONG))
+_LOCAL = (
+    sa.exists()
+    .select_from(
+        _own.join(_theirs, _theirs.c.subnet_id == _own.c.subnet_id)
+        .join(t.ports, sa.and_(t.ports.c.id == _theirs.c.port_id, ROUTED_LOCALLY))
+        .join(t.port_bindings, _b.port_id == t.ports.c.id)
+    )
+    .where(_own.c.port_id == _w.port_id, _b.host == _w.host, _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
+    .correlate(t.distributed_port_hosts)
+)
+_SCHEDULED = (
+    sa.exists()
+    .select_from(
+        t.router_ports.join(t.router_l3_agents, _ra.router_id == _rp.router_id).join(t.agents, _a.id == _ra.agent_id)
+    )
+    .where(_rp.port_id == _w.port_id, _a.host == _w.host)
+    .correlate(t.distributed_port_hosts)
+)
+_HELD = sa.exists().where(_w.port_id == _port.c.id, sa.or_(_LOCAL, _SCHEDULED)).correlate(_port)
+_UNUSED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port.c.status == ACTIVE, sa.not_(_HELD))
+
+
+class DistributedPortStatus:
+    def __init__(self, db: Database, others: PortStatus) -> None:
+        self._db = db
+        self._others = others
+
+    def complete_all(self, done: Iterable[Done], component: str) -> set[str]:
+        """Take `port_up` reports; returns the ports that became ACTIVE."""
+        reports = list(done)
+        ids = sorted({one.port_id for one in reports})
+        active: set[str] = set()
+        distributed: set[str] = set()
+        for start in range(0, len(ids) if component == L2 else 0, BATCH):
+            batch = ids[start : start + BATCH]
+            with self._db.read() as connection:
+                ports = {row.id: row for row in connection.execute(_DISTRIBUTED, {"among": batch})}
+                if not ports:
+                    continue
+                distributed |= ports.keys()
+                wired = {tuple(row) for row in connection.execute(_WIRED, {"among": list(ports)})}
+                changed = [
+                    one
+                    for one in reports
+                    if one.port_id in ports
+                    and ((one.port_id, one.host) not in wired or ports[one.port_id].status != ACTIVE)
+                ]
+                needing = (
+                    read_distributed_ports(connection, sorted({one.port_id for one in changed})) if changed else {}
+                )
+            needed = [one for one in changed if one.host in needing.get(one.port_id, ())]
+            if needed:
+                active |= self._db.retrying(partial(self._complete, needed))
+        rest = [one for one in reports if one.port_id not in distributed]
+        return active | (self._others.complete_all(rest, component) if rest else set())
+
+    def _complete(self, reports: Sequence[Done]) -> set[str]:
+        ids = sorted({one.port_id for one in reports})
+        with self._db.transaction() as tx:
+            ports = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
+            wired = {tuple(row) for row in tx.execute(_WIRED, {"among": ids})}
+            current = {
+                (one.port_id, one.host)
+                for one in reports
+                if one.port_id in ports and _is_current(one, ports[one.port_id])
+            }
+            rows = [{"port_id": port_id, "host": host} for port_id, host in sorted(current - wired)]
+            tx.insert(t.distributed_port_hosts, rows)
+            up = {port_id for port_id, _ in current if ports[port_id].status != ACTIVE}
+            for port_id in sorted(up):
+                _set_status(tx, ports[port_id], ACTIVE)
+        return up
+
+    def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
+        return self._others.ready(port_id, component, revision, host)
+
+    def lost(self, port_id: str, host: str) -> bool:
+        """Take a `port_down` report; whether the port became DOWN by it."""
+        with self._db.read() as connection:
+            distributed = connection.execute(_DISTRIBUTED, {"among": [port_id]}).first()
+        if distributed is None:
+            return self._others.lost(port_id, host)
+
+        def attempt() -> None:
+            with self._db.transaction() as tx:
+                tx.execute(_LOCK, {"among": [port_id]})
+                tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
+
+        self._db.retrying(attempt)
+        return bool(self._set_down([port_id]))
+
+    def settle(self) -> int:
+        """Set ports DOWN that no host needs any more; returns how many."""
+        with self._db.read() as connection:
+            ids = list(connection.execute(_UNUSED).scalars())
+        return sum(len(self._set_down(ids[start : start + BATCH])) for start in range(0, len(ids), BATCH))
+
+    def _set_down(self, ids: Sequence[str]) -> list[str]:
+        """Set those of these ports DOWN that no host has wired."""
+
+        def attempt() -> list[str]:
+            with self._db.transaction() as tx:
+                ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
+                gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
+                for port_id in sorted(gone):
+                    _set_status(tx, ports[port_id], DOWN)
+                tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
+            return gone
+
+        return self._db.retrying(attempt)
+
+
+def _is_current(one: Done, port: Any) -> bool:
+    """Whether the report is about the current revision: a host that is behind reports again after the next change."""
+    return one.revision is None or one.revision >= port.revision_number
+
+
+def _set_status(tx: Transaction, port: Any, status: str) -> None:
+    values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
+    tx.execute(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
+    tx.record("port", port.id, port.revision_number + 1)

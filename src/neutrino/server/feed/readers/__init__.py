@@ -1,0 +1,53 @@
+"""Reads records from the database: all of them once, then those that change-log rows affect, each in few queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from sqlalchemy.engine import Connection
+
+from neutrino.server.feed.change_log import Row
+from neutrino.server.feed.readers.dvr import distributed_routers_of
+from neutrino.server.feed.readers.networks import networks_of_subnets
+from neutrino.server.feed.readers.routers import replicated_ports, routers_of
+from neutrino.server.feed.records import Records
+from neutrino.server.feed.stores import Reader
+
+
+def read_all(connection: Connection, readers: Mapping[str, Reader]) -> Records:
+    return {source: dict(read(connection, None)) for source, read in readers.items()}
+
+
+def read_changed(
+    connection: Connection,
+    readers: Mapping[str, Reader],
+    rows: Iterable[Row],
+    last_networks: Callable[[Collection[str]], Collection[str]] = lambda port_ids: (),
+) -> Records:
+    """The records that change-log rows affect, as they are now: at least as new as the rows.
+
+    `last_networks` gives the networks of ports that may have been deleted meanwhile.
+    """
+    ids = _affected(connection, rows, last_networks)
+    return {
+        source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}
+        for source, read in readers.items()
+        if ids[source]
+    }
+
+
+def _affected(
+    connection: Connection, rows: Iterable[Row], last_networks: Callable[[Collection[str]], Collection[str]]
+) -> Mapping[str, dict[str, None]]:
+    """The ids of records by source: those named, and those whose content is derived from them."""
+    ids: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        ids[row.kind][row.object_id] = None
+    # A deleted subnet is no longer found here: the same transaction logs its network too.
+    ids["network"] |= dict.fromkeys(networks_of_subnets(connection, list(ids["subnet"])))
+    ports, networks, agents = list(ids["port"]), list(ids["network"]), list(ids["agent"])
+    ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
+    ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
+    ids["port"] |= dict.fromkeys(replicated_ports(connection, list(ids["router"])))
+    return ids

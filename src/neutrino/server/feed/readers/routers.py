@@ -1,0 +1,290 @@
+"""Reads routers: the whole router, as each host that serves it gets it, in a fixed number of queries.
+
+A change of a router is logged with the router. Its ports, subnets and networks also change on their own; `routers_of` finds
+the routers that such a change affects.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents
+from neutrino.model import routing as m
+from neutrino.model.state import FixedIp
+from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.dvr import read_agent_modes, read_local_hosts, render_for_hosts
+from neutrino.server.feed.readers.rows import Ids, build, grouped, read_rows, texts
+from neutrino.server.feed.records import RouterRecord
+from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
+from neutrino.server.l3.routers.port_layout import (
+    ACTIVE,
+    AGENT_GATEWAY,
+    DVR_INTERFACE,
+    GATEWAY,
+    HA_INTERFACE,
+    HA_PORT,
+    INTERFACES,
+    SNAT,
+)
+
+Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
+Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
+_r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
+_n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
+_h, _al = t.conntrack_helpers.c, t.ip_allocations.c
+
+_LOWEST_PRIORITY, _PRIORITIES = 150, 101
+_REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
+
+_ROUTERS = sa.select(
+    *(_r.id, _r.revision_number.label("revision"), _r.name, _r.project_id, _r.admin_state_up, _r.distributed),
+    *(_r.enable_snat, _r.routes.label("routes_text"), _r.ha.label("is_ha"), _r.ha_vr_id),
+)
+_routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
+_fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
+
+
+def routers_of(connection: Connection, ports: Ids, networks: Ids, agents: Ids) -> set[str]:
+    """The routers with one of these ports, with a port on these networks, or scheduled to these agents."""
+    of_networks = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id)
+    found = {row.router_id for row in read_rows(connection, sa.select(_rp.router_id), _rp.port_id, ports)}
+    found |= {row.router_id for row in read_rows(connection, of_networks, _p.network_id, networks)}
+    found |= {row.router_id for row in read_rows(connection, sa.select(_ra.router_id), _ra.agent_id, agents)}
+    return found
+
+
+def replicated_ports(connection: Connection, routers: Ids) -> set[str]:
+    """The ports that several hosts of these routers have: the hosts of a router decide who receives them."""
+    statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, DVR_INTERFACE)))
+    return {row.port_id for row in read_rows(connection, statement, _rp.router_id, routers)}
+
+
+def read_replicas(connection: Connection, ports: Ids) -> dict[str, frozenset[str]]:
+    """Ports of HA routers → all hosts of the router, active and standby."""
+    statement = (
+        sa.select(_rp.port_id, _a.host)
+        .join(t.routers, _r.id == _rp.router_id)
+        .join(t.router_l3_agents, _ra.router_id == _rp.router_id)
+        .join(t.agents, _a.id == _ra.agent_id)
+        .where(_r.ha.is_(True), _rp.port_type.in_(_REPLICATED), _a.admin_state_up.is_(True))
+    )
+    hosts = grouped(read_rows(connection, statement, _rp.port_id, ports), "port_id", attrgetter("host"))
+    return {port_id: frozenset(found) for port_id, found in hosts.items()}
+
+
+def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, RouterRecord]]:
+    placements = _placements(connection, ids)
+    modes = read_agent_modes(connection)
+    local = read_local_hosts(connection, ids, modes)
+    served = placements.keys() | local.keys()
+    if not served:
+        return
+    wanted = ids if ids is None else [router_id for router_id in ids if router_id in served]
+    ports = _router_ports(connection, wanted)
+    delegations = _delegations(connection, wanted)
+    gateways = _agent_gateways(connection, ports) if local else {}
+    floating, forwardings = _floating_ips(connection, wanted), _port_forwardings(connection, wanted)
+    helpers = _conntrack_helpers(connection, wanted)
+    for row in read_rows(connection, _ROUTERS, _r.id, wanted):
+        if row.id not in served:
+            continue
+        own = ports[row.id]
+        base = build(
+            m.Router,
+            row,
+            gateway=next((port for kind, port in own if kind == GATEWAY), None),
+            interfaces=tuple(port for kind, port in own if kind in INTERFACES),
+            snat_interfaces=tuple(port for kind, port in own if kind == SNAT),
+            routes=_routes.decode(row.routes_text),
+            floating_ips=tuple(floating[row.id]),
+            port_forwardings=tuple(forwardings[row.id]),
+            conntrack_helpers=tuple(helpers[row.id]),
+            delegations=tuple(delegations[row.id]),
+        )
+        ha_ports = {port.id: port for kind, port in own if kind == HA_PORT}
+        central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
+        if not base.distributed:
+            yield row.id, RouterRecord(central)
+            continue
+        outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
+        by_host = dict(render_for_hosts(base, local.get(row.id, frozenset()), frozenset(central), modes, outside))
+        for host, router in central.items() if base.gateway is not None else ():
+            by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
+        yield row.id, RouterRecord(by_host)
+
+
+def _by_host(
+    base: m.Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
+) -> Iterator[tuple[str, m.Router]]:
+    """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
+    active = next((host for host, (_, state) in placements.items() if state == ACTIVE), "")
+    for host, (ha_port_id, _) in placements.items():
+        if not row.is_ha:
+            yield host, base
+            continue
+        interface = ha_ports.get(ha_port_id or "")
+        if interface is None or row.ha_vr_id is None:
+            continue  # without an HA port the host would become active beside the others
+        membership = m.HaMembership(
+            interface=interface, vr_id=row.ha_vr_id, priority=_priority(interface.id), active_host=active
+        )
+        yield host, msgspec.structs.replace(base, ha=membership)
+
+
+def _priority(port_id: str) -> int:
+    """VRRP priority of a host, constant while it has the router."""
+    # High, because a standby waits (256 - priority) / 256 s longer before it takes over; different per host, so that two
+    # do not take over at the same moment.
+    return _LOWEST_PRIORITY + zlib.crc32(port_id.encode()) % _PRIORITIES
+
+
+def _placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
+    """Router → the hosts whose agents it is scheduled to; agents with admin_state_up=False do not serve it."""
+    statement = (
+        sa.select(_ra.router_id, _ra.ha_port_id, _ra.ha_state, _a.host)
+        .join(t.agents, _a.id == _ra.agent_id)
+        .where(_a.agent_type == agents.L3, _a.admin_state_up.is_(True))
+        .order_by(_a.host)
+    )
+    found: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
+    for row in read_rows(connection, statement, _ra.router_id, ids):
+        found[row.router_id][row.host] = row.ha_port_id, row.ha_state
+    return dict(found)
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
+    columns = (_rp.router_id, _rp.port_type, _p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips)
+    statement = (
+        sa.select(*columns, _n.mtu)
+        .join(t.ports, _p.id == _rp.port_id)
+        .join(t.networks, _n.id == _p.network_id)
+        .order_by(_p.id)
+    )
+    return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
+
+
+def _agent_gateways(connection: Connection, ports: Interfaces) -> dict[str, dict[str, m.RouterInterface]]:
+    """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
+    networks = {port.network_id for own in ports.values() for kind, port in own if kind == GATEWAY}
+    statement = (
+        sa.select(
+            *(_p.id, _p.network_id, _p.mac_address, _p.admin_state_up, _p.fixed_ips, _p.host, _n.mtu),
+            *(sa.literal("").label("router_id"), sa.literal(GATEWAY).label("port_type")),
+        )
+        .join(t.networks, _n.id == _p.network_id)
+        .where(_p.device_owner == AGENT_GATEWAY, _p.host != "")
+        .order_by(_p.id)
+    )
+    rows = list(read_rows(connection, statement, _p.network_id, sorted(networks)))
+    hosts = {row.id: row.host for row in rows}
+    found: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
+    for _, port in _interfaces(connection, rows)[""]:
+        found[port.network_id].setdefault(hosts[port.id], port)
+    return found
+
+
+def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
+    subnets = _subnets(connection, sorted({row.network_id for row in rows}))
+    found: Interfaces = defaultdict(list)
+    for row in rows:
+        known, fixed = subnets[row.network_id], _fixed_ips.decode(row.fixed_ips)
+        used = {each.subnet_id for each in fixed}
+        # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
+        others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == GATEWAY else ()
+        addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
+        interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
+        found[row.router_id].append((row.port_type, interface))
+    return found
+
+
+def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
+    """Rows by network and id, without subnets that wait for a delegated prefix."""
+    columns = (
+        *(_s.id, _s.network_id, _s.cidr, _s.gateway_ip),
+        *(_s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers.label("nameservers")),
+    )
+    statement = sa.select(*columns, _pool.address_scope_id).outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
+    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for row in read_rows(connection, statement.where(_s.cidr != PROVISIONAL), _s.network_id, network_ids):
+        found[row.network_id][row.id] = row
+    return found
+
+
+def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
+    nameservers = texts.decode(subnet.nameservers)
+    return build(
+        m.RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
+    )
+
+
+# --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
+
+
+def _floating_ips(connection: Connection, ids: Ids) -> defaultdict[str, list[m.FloatingIp]]:
+    columns = (_f.id, _f.router_id, _f.floating_ip_address, _f.fixed_ip_address, _f.port_id)
+    more = (_f.revision_number.label("revision"), _p.host.label("port_host"))
+    statement = sa.select(*columns, *more).outerjoin(t.ports, _p.id == _f.port_id).where(_f.router_id.is_not(None))
+    associated = statement.where(_f.port_id.is_not(None), _f.fixed_ip_address.is_not(None)).order_by(_f.id)
+    rows = read_rows(connection, associated, _f.router_id, ids)
+    return grouped(rows, "router_id", lambda row: build(m.FloatingIp, row, host=row.port_host or ""))
+
+
+def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list[m.PortForwarding]]:
+    columns = (_pf.id, _pf.protocol, _pf.internal_ip_address, _pf.external_port_range, _pf.internal_port_range)
+    more = (_f.router_id, _f.floating_ip_address.label("external_ip_address"))
+    statement = sa.select(*columns, *more).join(t.floatingips, _f.id == _pf.floatingip_id)
+    rows = read_rows(connection, statement.where(_f.router_id.is_not(None)).order_by(_pf.id), _f.router_id, ids)
+    return grouped(rows, "router_id", _port_forwarding)
+
+
+def _port_forwarding(row: Any) -> m.PortForwarding:
+    (external_first, external_last), (internal_first, internal_last) = (
+        _range(text) for text in (row.external_port_range, row.internal_port_range)
+    )
+    return build(
+        m.PortForwarding,
+        row,
+        external_port_first=external_first,
+        external_port_last=external_last,
+        internal_port_first=internal_first,
+        internal_port_last=internal_last,
+    )
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition(":")
+    return int(first), int(last or first)
+
+
+def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:
+    rows = read_rows(connection, sa.select(t.conntrack_helpers).order_by(_h.id), _h.router_id, ids)
+    return grouped(rows, "router_id", lambda row: build(m.ConntrackHelper, row))
+
+
+# A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
+_DELEGATIONS = (
+    sa.select(_r.id, _al.subnet_id, _s.cidr)
+    .select_from(
+        t.subnets.join(t.ip_allocations, sa.and_(_al.subnet_id == _s.id, _al.ip_address == _s.gateway_ip))
+        .join(t.router_ports, _rp.port_id == _al.port_id)
+        .join(t.routers, _r.id == _rp.router_id)
+    )
+    .where(_s.prefix_delegated, _r.gw_network_id.is_not(None), _rp.port_type.in_(INTERFACES))
+    .order_by(_s.id)
+)
+
+
+def _delegations(connection: Connection, ids: Ids) -> defaultdict[str, list[m.Delegation]]:
+    rows = read_rows(connection, _DELEGATIONS, _r.id, ids)
+    return grouped(rows, "id", lambda row: m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr))

@@ -1,0 +1,55 @@
+"""Selects rows of some objects, or of all, in statements with a bounded number of ids; decodes the JSON columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model.state import FixedIp
+from neutrino.server.ipam.delegated import in_provisional
+
+Ids = Sequence[str] | None  # None: all
+MAX_IDS = 1000  # databases bound the number of parameters of a statement
+
+S = TypeVar("S", bound=msgspec.Struct)
+V = TypeVar("V")
+texts = msgspec.json.Decoder(tuple[str, ...])
+_fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
+
+
+def read_rows(
+    connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None
+) -> Iterator[Any]:
+    """The statement's rows with these values of a column; None: all rows."""
+    if ids is None:
+        for rows in connection.execute(statement).partitions(MAX_IDS):
+            yield from rows
+        return
+    values = list(ids)
+    for start in range(0, len(values), MAX_IDS):
+        yield from connection.execute(statement.where(column.in_(values[start : start + MAX_IDS])))
+
+
+def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
+    """A port's fixed IPs without those on subnets that wait for a delegated prefix: these are not usable yet."""
+    found = _fixed_ips.decode(text)
+    return tuple(each for each in found if not in_provisional(each.ip_address)) if '"::' in text else found
+
+
+def build(cls: type[S], row: Any, **values: Any) -> S:
+    """A value whose fields are the row's columns of the same names, and the given values."""
+    columns = row._mapping
+    return cls(**{name: columns[name] for name in cls.__struct_fields__ if name in columns}, **values)
+
+
+def grouped(rows: Iterable[Any], column: str, value: Callable[[Any], V]) -> defaultdict[str, list[V]]:
+    """The rows' values by a column, in the order of the rows."""
+    found: defaultdict[str, list[V]] = defaultdict(list)
+    for row in rows:
+        found[getattr(row, column)].append(value(row))
+    return found

@@ -1,0 +1,177 @@
+"""Rules for reports of hosts: types, bounds and closed lists for every field that reaches the database. Pure.
+
+A report that breaks a rule is refused as a whole, and its host gets the reason. A host is trusted to report on itself, not
+to send valid values: without these rules a wrong tunnel address of one host would reach all hosts that share a network
+with it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.model import roles as role
+from neutrino.model.agents import AgentState
+
+MAX_STATES: Final = len(role.AGENT_TYPES)
+MAX_ID: Final = 36
+MAX_TEXT: Final = 64 * 1024  # of a reason, and of an agent's configurations as JSON
+MAX_NAME: Final = 255
+MAX_ENTRIES: Final = 1000  # of a list or a mapping
+MAX_NUMBER: Final = 2**63 - 1
+COMPONENTS: Final = frozenset({"DHCP"})
+STATUSES: Final[Mapping[str, frozenset[str]]] = {
+    "floatingip": frozenset({"ACTIVE", "DOWN", "ERROR"}),
+    "router": frozenset({"active", "standby", "unknown"}),
+}
+SUBNET: Final = "subnet"  # its status is the prefix delegated to it
+
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"
+_Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_PRINTABLE)]
+_OptionalName = Annotated[str, Meta(max_length=MAX_NAME, pattern=_PRINTABLE)] | None
+_Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+_Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+_Names = Annotated[list[_Name], Meta(max_length=MAX_ENTRIES)]
+_SomeEntries = Meta(max_length=MAX_ENTRIES)
+
+
+# Keys of an agent's `configurations` that the server, other hosts or tools read; other keys are stored unchecked.
+_TYPES: Final[Mapping[str, Any]] = {
+    "bridge_mappings": Annotated[dict[_Name, _Name], _SomeEntries],
+    # Not _Name | _Names: msgspec 0.22 corrupts memory on a union of a str and a list that both have constraints.
+    "device_mappings": Annotated[dict[_Name, str | list[_Name]], _SomeEntries],
+    "tunnel_types": Annotated[list[Literal["gre", "vxlan", "geneve"]], _SomeEntries],
+    "tunneling_ip": str | None,
+    "extensions": _Names,
+    "datapath_type": Literal["system", "netdev", "dummy"],
+    "ovs_capabilities": Annotated[dict[_Name, _Names], _SomeEntries],
+    "integration_bridge": _Name,
+    "agent_mode": Literal["legacy", "dvr", "dvr_snat", "dvr_no_external"],
+    "dataplane": _Text,
+    # Names in it are the host's own: it must be able to report a problem with any object, whatever its id.
+    "problems": dict[_Text, _Text] | list[_Text],
+    **dict.fromkeys(
+        ("vhostuser_socket_dir", "gateway_external_network_id", "external_network_bridge", "interface_driver"),
+        _OptionalName,
+    ),
+    **dict.fromkeys(("l2_population", "arp_responder_enabled", "enable_distributed_routing", "ovs_hybrid_plug"), bool),
+    **dict.fromkeys(("in_distributed_mode", "log_agent_heartbeats", "handle_internal_only_routers"), bool),
+    **dict.fromkeys(("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips"), bool),
+    **dict.fromkeys(("devices", "networks", "subnets", "ports", "routers"), _Number),
+    **dict.fromkeys(("ex_gw_ports", "interfaces", "floating_ips"), _Number),
+}
+_Configurations = msgspec.defstruct("_Configurations", [(key, cls | UnsetType, UNSET) for key, cls in _TYPES.items()])
+
+
+def refusal(message: HostMessage, host: str, roles: Collection[str]) -> str:
+    """Why a message of a host with these roles is refused; empty if it is not."""
+    if isinstance(message, Report):
+        fault = _report(message, host, roles)
+        return f"the report of host {host} is refused: {fault}" if fault else ""
+    needed, fault = _needed_role_and_fault(message)
+    if needed and needed not in roles:
+        return f"host {host} does not have the role {needed}: {type(message).__name__} is refused"
+    return f"{type(message).__name__} of host {host} is refused: {fault}" if fault else ""
+
+
+def _needed_role_and_fault(message: HostMessage) -> tuple[str, str]:
+    match message:
+        case PortUp():
+            return role.L2, _id(message.port_id) or _number(message.revision)
+        case PortDown():
+            return role.L2, _id(message.port_id) or _text(message.reason)
+        case PortReady():
+            fault = "" if message.component in COMPONENTS else f"{message.component[:MAX_ID]!r} is no component"
+            return role.DHCP, _id(message.port_id) or _number(message.revision) or fault
+        case Status():
+            return role.L3, _id(message.id) or _status(message)
+        case Problem():
+            return "", _text(message.text) or _name(message.kind) or _name(message.id)
+    return "", ""
+
+
+def _status(message: Status) -> str:
+    if message.kind == SUBNET:
+        try:
+            ipaddress.IPv6Network(message.status)
+        except ValueError:
+            return f"{message.status[:MAX_ID]!r} is no prefix"
+        return ""
+    known = STATUSES.get(message.kind)
+    if known is None:
+        return f"{message.kind[:MAX_ID]!r} has no status"
+    return "" if message.status in known else f"{message.status[:MAX_ID]!r} is no status of a {message.kind}"
+
+
+def _report(message: Report, host: str, roles: Collection[str]) -> str:
+    types = [state.agent_type for state in message.states]
+    if len(types) > MAX_STATES or len(set(types)) != len(types):
+        return "it has an agent twice"
+    for state in message.states:
+        if fault := _agent(state, host, roles):
+            return fault
+    fault = _number(message.applied) if message.applied is not None else ""
+    return f"applied: {fault}" if fault else ""
+
+
+def _agent(state: AgentState, host: str, roles: Collection[str]) -> str:
+    needed = role.AGENT_TYPES.get(state.agent_type)
+    if needed is None:
+        return f"{state.agent_type!r} is no agent type"
+    if needed not in roles:
+        return f"its credential has the roles {', '.join(roles)}, and not {needed}, which the {state.agent_type} needs"
+    if state.host != host:
+        return f"it cannot report for {state.host}"
+    for what, value in (("configurations", state.configurations), ("resource_versions", state.resource_versions)):
+        try:
+            size = len(msgspec.json.encode(value))
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            return f"{what}: {error}"
+        if size > MAX_TEXT:
+            return f"{what}: {size} bytes are more than {MAX_TEXT}"
+    if fault := next(filter(None, (_name(name, least=1) for name in state.configurations)), ""):
+        return f"configurations: names of keys: {fault}"
+    try:
+        msgspec.convert(state.configurations, _Configurations)
+    except msgspec.ValidationError as error:
+        return f"configurations: {error}"
+    fault = tunnel_address(state.configurations.get("tunneling_ip"))
+    return f"configurations: tunneling_ip: {fault}" if fault else ""
+
+
+def tunnel_address(value: str | None) -> str:
+    """What is wrong with a tunnel address, to which other hosts send; empty if nothing is."""
+    if not value:
+        return ""
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return f"{value[:MAX_ID]!r} is no IP address"
+    if "%" in value:
+        return f"{value[:MAX_ID]!r} is an address on one link only"
+    if address.is_multicast or address.is_unspecified or address == ipaddress.IPv4Address(2**32 - 1):
+        return f"{address} is not the address of one host"
+    return ""
+
+
+def _id(value: str) -> str:
+    fits = 0 < len(value) <= MAX_ID and value.isascii() and value.isprintable()
+    return "" if fits else f"{value[:MAX_ID]!r} is no id"
+
+
+def _name(value: str, least: int = 0) -> str:
+    fits = least <= len(value) <= MAX_NAME and value.isprintable()
+    return "" if fits else f"a printable text of at most {MAX_NAME} characters is needed"
+
+
+def _text(value: str) -> str:
+    return "" if len(value) <= MAX_TEXT else f"at most {MAX_TEXT} characters are allowed"
+
+
+def _number(value: int) -> str:
+    return "" if 0 <= value <= MAX_NUMBER else f"a number from 0 to {MAX_NUMBER} is needed"

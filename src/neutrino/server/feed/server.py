@@ -1,0 +1,278 @@
+"""The feed server: follows the change log, keeps the fan-out current, and serves the hosts that connect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import functools
+import logging
+import os
+import random
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from websockets.asyncio.server import ServerConnection, serve, unix_serve
+
+from neutrino.feed.address import Address, short_path
+from neutrino.feed.messages import MAX_BYTES
+from neutrino.server.db.session import Database
+from neutrino.server.feed.admission import DATABASE_ERRORS, Admission, LimitedConnection
+from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
+from neutrino.server.feed.credentials import KIND, Credentials
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.kinds import SERVED_KINDS, readers
+from neutrino.server.feed.listeners import owned_socket
+from neutrino.server.feed.readers import read_all, read_changed
+from neutrino.server.feed.records import Records
+from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
+from neutrino.server.feed.session import Session
+from neutrino.server.feed.stores import ServedKind
+from neutrino.server.feed.wake import wake
+
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
+RETRY_SECONDS = 1.0
+COMPACT_SECONDS = 60.0
+MAX_PAUSE = 0.1  # seconds between two reads of the change log
+BACKLOG = 4096  # pending connections: all hosts reconnect at once after a restart; the kernel's limit applies too
+HANDSHAKE_SECONDS = 10.0  # for TLS, and again for the upgrade request
+MAX_SESSIONS = 16  # of one host: one per process, and some whose end the server has not noticed yet
+WITHDRAWN = "the credential is not valid any more"
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    server: str  # name of this machine, for the hosts' logs
+    addresses: Sequence[Address]
+    tls: ssl.SSLContext | None = None
+    keep_changes: float = 3600.0  # seconds that change-log rows are kept
+    interval: float = 0.05
+    sqlite_interval: float = 0.02
+    heartbeat: float = 10.0
+    heartbeat_timeout: float = 20.0
+    report_delay: float = 0.25  # seconds that a plain heartbeat report may wait, to be written with others
+
+
+class LogTruncated(Exception):
+    """Change-log rows were removed before this process read them: everything has to be read again."""
+
+
+class FeedServer:
+    def __init__(
+        self,
+        db: Database,
+        credentials: Credentials,
+        reports: Reports,
+        options: FeedOptions,
+        kinds: Sequence[ServedKind] = SERVED_KINDS,
+    ) -> None:
+        self._db = db
+        self._log = ChangeLog(db)
+        self._reports = reports
+        self._options = options
+        self._kinds = kinds
+        self._readers = readers(kinds)
+        self._reading = ThreadPoolExecutor(1, "feed-read")
+        self._writing = ThreadPoolExecutor(4, "feed-write")
+        # A pool of its own: logins with wrong credentials must not delay the reports of other hosts.
+        self._logins = ThreadPoolExecutor(1, "feed-login")
+        self._admission = Admission(functools.partial(self._run, self._logins, credentials.known))
+        self._woken = asyncio.Event()
+        self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
+        self._batches = ReportBatches(self._write_reports, options.report_delay)
+        self._sessions: set[Session] = set()
+        self._database = ""  # identity of the database whose positions we send
+        self.fanout = Fanout(kinds)
+        self.listening: list[Address] = []  # with the ports that the kernel chose
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set."""
+        await self._read_everything()
+        work = (
+            *map(self._keep_listening, self._options.addresses),
+            wake(
+                self._db,
+                self._woken.set,
+                sqlite_interval=self._options.sqlite_interval,
+                interval=self._options.interval,
+            ),
+            self._follow(),
+            self._settle(),
+            self._compact(),
+            self._batches.run(),
+            stop.wait(),
+        )
+        tasks = [asyncio.create_task(one) for one in work]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for pool in (self._reading, self._writing, self._logins):
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+
+    # --- following the change log ---------------------------------------------------------------------------------
+
+    async def _read_everything(self) -> None:
+        """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
+        position, identity, records = await self._run(self._reading, self._load)
+        fanout = Fanout(self._kinds)
+        fanout.apply(records)
+        fanout.position = position
+        self.fanout, self._database = fanout, identity
+        await self._admission.refresh()
+        await self._close(self._sessions, "the server has read everything again")
+
+    def _load(self) -> tuple[int, str, Records]:
+        head = self._log.head()  # before the records: what is committed while they are read gets a later position
+        with self._db.read() as connection:
+            return head.position, head.identity, read_all(connection, self._readers)
+
+    async def _follow(self) -> None:
+        pace = Pace()
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            began = time.monotonic()
+            try:
+                while await self._step():
+                    pass
+                await asyncio.sleep(min(pace.pause(began, time.monotonic()), MAX_PAUSE))
+            except LogTruncated:
+                LOG.warning("change-log rows were removed before they were read: reading everything again")
+                await self._read_everything()
+            except DATABASE_ERRORS as error:
+                LOG.error("cannot read the change log, retrying in %s s: %s", RETRY_SECONDS, error)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._woken.set()
+
+    async def _step(self) -> bool:
+        """Apply the next changes; whether there may be more."""
+        rows, records = await self._run(self._reading, self._next, self.fanout.position)
+        if not rows:
+            return False
+        self.fanout.apply(records)
+        self.fanout.position = rows[-1].position
+        if any(router is None or router.is_distributed for router in records.get("router", {}).values()):
+            self._unsettled.set()
+        if any(row.kind == KIND for row in rows):
+            await self._admission.refresh()
+            withdrawn = [s for s in self._sessions if not self._admission.is_valid(s.host, s.credential)]
+            await self._close(withdrawn, WITHDRAWN)
+        return len(rows) >= BATCH
+
+    def _next(self, position: int) -> tuple[list[Row], Records]:
+        self._log.sequence()
+        with self._db.read() as connection:
+            rows = self._log.after(connection, position)
+            records = read_changed(connection, self._readers, rows, self.fanout.networks_of) if rows else {}
+        # After the rows were read: rows removed in between would otherwise be missed without notice.
+        if rows and self._log.head().removed > position:
+            raise LogTruncated
+        return rows, records
+
+    async def _settle(self) -> None:
+        self._unsettled.set()
+        while True:
+            await self._unsettled.wait()
+            self._unsettled.clear()
+            try:
+                await self._run(self._writing, self._reports.settle)
+            except DATABASE_ERRORS as error:
+                LOG.error("cannot update ports of distributed routers, retrying in %s s: %s", RETRY_SECONDS, error)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._unsettled.set()
+
+    async def _compact(self) -> None:
+        while True:
+            await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
+            try:
+                await self._run(self._writing, self._log.compact, self._options.keep_changes)
+            except DATABASE_ERRORS as error:
+                LOG.error("cannot remove old rows of the change log: %s", error)
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    async def _keep_listening(self, address: Address) -> None:
+        """Listen, and where another process does already, take over when it ends."""
+        logged = False
+        while True:
+            try:
+                async with self._listen(address):
+                    await asyncio.Event().wait()  # until cancelled
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                if not logged:
+                    reason = error.strerror or error
+                    LOG.warning("cannot listen on %s: %s. Continuing without it and retrying", address, reason)
+                    logged = True
+            await asyncio.sleep(RETRY_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def _listen(self, address: Address) -> AsyncIterator[None]:
+        options: Mapping[str, Any] = {
+            "process_request": self._admission.admit,
+            "compression": None,
+            "max_size": MAX_BYTES,
+            "ping_interval": self._options.heartbeat,
+            "ping_timeout": self._options.heartbeat_timeout,
+            "close_timeout": 2,
+            "open_timeout": HANDSHAKE_SECONDS,
+            "server_header": None,
+            "backlog": BACKLOG,
+            "create_connection": functools.partial(LimitedConnection, limits=self._admission.limits),
+        }
+        with contextlib.ExitStack() as stack:
+            if address.path:
+                stack.enter_context(owned_socket(address.path))
+                with short_path(address.path) as path:
+                    before = os.umask(0o177)  # the socket never exists with a wider mode
+                    try:
+                        listening = await unix_serve(self._serve, path, **options)
+                    finally:
+                        os.umask(before)
+            else:
+                tls = self._options.tls if address.tls else None
+                listening = await serve(self._serve, address.host, address.port, ssl=tls, **options)
+                address = replace(address, port=next(iter(listening.sockets)).getsockname()[1])
+            self.listening.append(address)
+            LOG.info("the feed listens on %s", address)
+            async with listening:
+                yield
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        admitted = self._admission.take(connection)
+        if admitted is None:
+            await connection.close(1008, WITHDRAWN)
+            return
+        host, credential = admitted
+        if sum(session.host == host for session in self._sessions) >= MAX_SESSIONS:
+            await connection.close(1013, "too many connections of this host")
+            return
+        session = Session(connection, host, credential, self.fanout, self._batches.take)
+        self._sessions.add(session)
+        try:
+            await session.run(self._options.server, self._database)
+        finally:
+            self._sessions.discard(session)
+
+    async def _close(self, sessions: Iterable[Session], reason: str) -> None:
+        closing = tuple(sessions)
+        for session in closing:
+            LOG.warning("closing the connection of host %s: %s", session.host, reason)
+        await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
+
+    async def _write_reports(self, batch: Sequence[HostReports]) -> list[list[str]]:
+        return await self._run(self._writing, self._reports.write, batch)

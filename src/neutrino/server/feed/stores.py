@@ -1,0 +1,347 @@
+"""Stores: the objects of one kind, which hosts receive them, and what a change or a subscription marks as due. Pure.
+
+`ServedKind` is the server's half of a kind's declaration; `kinds.py` has the list. Each store answers the same questions:
+`put` a record's new value, `notify` that a host gained or lost a topic, `lookup` an object for a host, and the `digests` of
+everything a host should have. The store class says how objects are shared out:
+
+- `SharedObjects`: one value for all hosts subscribed to its topic;
+- `PeerHosts`: hosts receive each other while they have a tunnelled network in common;
+- `ForwardingEntries`: one digest for all entries of a network, a host's own entries left out;
+- `MemberSets`: addresses of a security group, sent as differences;
+- `HostObjects`: a value per host, which is also what makes the host receive it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from neutrino.model.kinds import Kind
+from neutrino.model.state import Forwarding, GroupMembers, Member, Object
+from neutrino.server.feed.encoding import Item, MemberSet, digest
+from neutrino.server.feed.pending import Pending, Watchers
+from neutrino.server.feed.records import PortRecord
+from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
+
+Reader = Callable[[Connection, Sequence[str] | None], Iterable[tuple[str, Any]]]  # ids (None: all) → id, record
+
+
+@dataclass(frozen=True)
+class ServedKind:
+    """Where the objects of a kind come from, and its scope rule: which hosts receive them."""
+
+    kind: Kind
+    store: type[Store]
+    source: str  # kind of the change-log rows that name its records
+    read: Reader | None = None  # of the source; kinds of the same source share one
+    value: Callable[[Any], Any] = lambda record: record  # from a record: the object, or host → object
+    # Scope: kind of a referring object → keys of this kind's topics that the object refers to.
+    referenced_by: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
+    key: Callable[[Any], str] | None = None  # the topic that an object belongs to; None: its own id
+    subscriber: Callable[[Any], str] | None = None  # the host that an object itself subscribes to the topic
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+
+class Store:
+    """Base of all stores: the references that objects of this kind make to topics of others."""
+
+    def __init__(
+        self, served: ServedKind, kinds: Sequence[ServedKind], subscriptions: Subscriptions, watchers: Watchers
+    ) -> None:
+        self.kind = served.kind
+        self.name = served.name
+        self._served = served
+        self._subscriptions = subscriptions
+        self._watchers = watchers
+        self._rules = [(k.name, k.referenced_by[self.name]) for k in kinds if self.name in k.referenced_by]
+
+    def _references(self, value: Any) -> frozenset[Topic]:
+        if value is None or not self._rules:
+            return NO_TOPICS
+        return _shared(frozenset((kind, key) for kind, keys in self._rules for key in keys(value)))
+
+    def put(self, key: str, before: Any, after: Any) -> None:
+        """Take a record's new value; None: there is none."""
+        raise NotImplementedError
+
+    def notify(self, host: str, key: str) -> None:
+        """A host gained or lost a topic."""
+
+    def lookup(self, host: str, key: str) -> Item | None:
+        """The object as the host should have it, or None."""
+        return None
+
+    def digests(self, host: str) -> dict[str, str]:
+        """What the host should report in `hello`, by id (forwarding entries: by network)."""
+        return {item.object.id: item.digest for item in self.items(host)}
+
+    def items(self, host: str) -> Iterable[Item]:
+        raise NotImplementedError
+
+    def objects(self, host: str) -> Iterator[Object]:
+        for item in self.items(host):
+            yield item.object
+
+    def touch(self, pending: Pending, key: str) -> None:
+        """Mark what a digest stands for as due."""
+        pending.touch(self.name, key)
+
+
+class SharedObjects(Store):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._items: dict[str, Item] = {}
+        self._by_key: defaultdict[str, dict[str, Item]] = defaultdict(dict)  # only where a topic has several objects
+
+    def _key(self, value: Any) -> str:
+        return str(value.id) if self._served.key is None else self._served.key(value)
+
+    def put(self, key: str, before: Any, after: Any) -> None:
+        old = self._served.value(before) if before is not None else None
+        new = self._served.value(after) if after is not None else None
+        if old != new:
+            self._replace(old, new)
+
+    def _replace(self, old: Any, new: Any) -> None:
+        if old is not None and (new is None or (old.id, self._key(old)) != (new.id, self._key(new))):
+            self._drop(old)
+        if new is not None:
+            self._store(Item(self.name, new))
+        for key, object_id in {(self._key(value), value.id) for value in (old, new) if value is not None}:
+            self._touch_hosts(key, object_id)
+            if self._rules:
+                self._subscriptions.link((self.name, object_id), self._references(self._value(object_id)))
+        if self._served.subscriber is not None:
+            for value in (old, new):
+                if value is not None:
+                    topics = {(self.name, self._key(value))} if self._value(value.id) is not None else ()
+                    cause = (self.name, f"of {value.id}")
+                    self._subscriptions.refer(self._served.subscriber(value), cause, frozenset(topics))
+
+    def _value(self, object_id: str) -> Object | None:
+        item = self._items.get(object_id)
+        return item.object if item is not None else None
+
+    def _store(self, item: Item) -> None:
+        self._items[item.object.id] = item
+        if self._served.key is not None:
+            self._by_key[self._key(item.object)][item.object.id] = item
+
+    def _drop(self, value: Any) -> None:
+        self._items.pop(value.id, None)
+        if self._served.key is not None:
+            there = self._by_key[self._key(value)]
+            there.pop(value.id, None)
+            if not there:
+                del self._by_key[self._key(value)]
+
+    def _touch_hosts(self, key: str, object_id: str) -> None:
+        self._watchers.touch(self._subscriptions.hosts(self.name, key), self.name, object_id)
+
+    def _ids(self, key: str) -> Collection[str]:
+        return (key,) if self._served.key is None else self._by_key.get(key, ())
+
+    def notify(self, host: str, key: str) -> None:
+        for pending in self._watchers.of([host]):
+            for object_id in self._ids(key):
+                pending.touch(self.name, object_id)
+
+    def lookup(self, host: str, key: str) -> Item | None:
+        item = self._items.get(key)
+        return item if item is not None and self._receives(host, item.object) else None
+
+    def _receives(self, host: str, value: Object) -> bool:
+        return self._subscriptions.has(host, self.name, self._key(value))
+
+    def items(self, host: str) -> Iterable[Item]:
+        keys = self._subscriptions.keys(host, self.name)
+        if self._served.key is None:
+            return [self._items[key] for key in keys if key in self._items]
+        return [item for key in keys if key in self._by_key for item in self._by_key[key].values()]
+
+
+class PeerHosts(SharedObjects):
+    """Tunnel endpoints. A topic is a tunnelled network; a host is sent to all others that are subscribed to the same."""
+
+    def _peers(self, host: str) -> set[str]:
+        networks = self._subscriptions.keys(host, self.name)
+        return set().union(*(self._subscriptions.hosts(self.name, key) for key in networks)) - {host}
+
+    def _touch_hosts(self, key: str, object_id: str) -> None:
+        self._watchers.touch(self._peers(object_id), self.name, object_id)
+
+    def notify(self, host: str, key: str) -> None:
+        others = self._subscriptions.hosts(self.name, key)
+        for pending in self._watchers.of([host]):
+            for other in others:
+                if other != host:
+                    pending.touch(self.name, other)
+        for pending in self._watchers.of(others):
+            if pending.host != host:
+                pending.touch(self.name, host)
+
+    def _receives(self, host: str, value: Object) -> bool:
+        mine, theirs = (self._subscriptions.keys(each, self.name) for each in (host, value.id))
+        return host != value.id and not mine.isdisjoint(theirs)
+
+    def items(self, host: str) -> Iterable[Item]:
+        return [self._items[other] for other in self._peers(host) if other in self._items]
+
+
+class ForwardingEntries(SharedObjects):
+    """Entries by network. With thousands of them, one digest per network says whether a host has them all.
+
+    A digest is the sum of the entries' hashes, so that it follows a change without reading the others, and a host's own
+    entries, which it does not receive, are subtracted from the sum of its network.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._sums: defaultdict[Topic, int] = defaultdict(int)  # by network and host; an empty host: all of them
+
+    def _replace(self, old: Any, new: Any) -> None:
+        if old is not None:
+            self._count(old, -self._items[old.id].number)
+        super()._replace(old, new)
+        if new is not None:
+            self._count(new, self._items[new.id].number)
+
+    def _count(self, entry: Forwarding, number: int) -> None:
+        for place in ((entry.network_id, ""), (entry.network_id, entry.host)):
+            self._sums[place] += number
+            if not self._sums[place]:
+                del self._sums[place]
+
+    def _touch_hosts(self, key: str, object_id: str) -> None:
+        for pending in self._watchers.of(self._subscriptions.hosts(self.name, key)):
+            pending.touch_entry(key, object_id)
+
+    def notify(self, host: str, key: str) -> None:
+        for pending in self._watchers.of([host]):
+            pending.touch_entries(key)
+
+    def _receives(self, host: str, value: Any) -> bool:
+        return value.host != host and self._subscriptions.has(host, self.name, value.network_id)
+
+    def entries(self, host: str, network_id: str) -> list[str]:
+        """The ids of a network's entries for this host."""
+        if not self._subscriptions.has(host, self.name, network_id):
+            return []
+        there = self._by_key.get(network_id, {})
+        return [key for key, item in there.items() if item.object.host != host]  # type: ignore[attr-defined]
+
+    def digest(self, host: str, network_id: str) -> str:
+        """Of the entries that the host should have; empty: it is not subscribed to the network."""
+        if not self._subscriptions.has(host, self.name, network_id):
+            return ""
+        return digest(self._sums.get((network_id, ""), 0) - self._sums.get((network_id, host), 0))
+
+    def digests(self, host: str) -> dict[str, str]:
+        return {key: self.digest(host, key) for key in self._subscriptions.keys(host, self.name)}
+
+    def items(self, host: str) -> Iterable[Item]:
+        return [item for item in super().items(host) if item.object.host != host]  # type: ignore[attr-defined]
+
+    def touch(self, pending: Pending, key: str) -> None:
+        pending.touch_entries(key)
+
+
+class MemberSets(Store):
+    """Members of security groups, counted: two ports may bring the same address to a group."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._sets: defaultdict[str, MemberSet] = defaultdict(MemberSet)
+
+    def put(self, key: str, before: PortRecord | None, after: PortRecord | None) -> None:
+        had, old = _groups_and_members(before)
+        has, new = _groups_and_members(after)
+        if had == has and old == new:
+            return
+        for group_id in had | has:
+            members = self._sets[group_id]
+            added, removed = members.change(new if group_id in has else (), old if group_id in had else ())
+            if not members:
+                del self._sets[group_id]
+            if added or removed:
+                for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id)):
+                    pending.touch_members(group_id, added, removed)
+
+    def notify(self, host: str, key: str) -> None:
+        for pending in self._watchers.of([host]):
+            pending.touch_all_members(key)
+
+    def members(self, host: str, group_id: str) -> MemberSet | None:
+        """The members that the host should know; None: it does not need the group."""
+        if not self._subscriptions.has(host, self.name, group_id):
+            return None
+        return self._sets.get(group_id) or MemberSet()
+
+    def digests(self, host: str) -> dict[str, str]:
+        keys = self._subscriptions.keys(host, self.name)
+        return {key: members.digest for key in keys if (members := self.members(host, key)) is not None}
+
+    def objects(self, host: str) -> Iterator[Object]:
+        for key in self._subscriptions.keys(host, self.name):
+            yield GroupMembers(id=key, members=self._sets[key].members if key in self._sets else frozenset())
+
+    def touch(self, pending: Pending, key: str) -> None:
+        pending.touch_all_members(key)
+
+
+class HostObjects(Store):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._additional: dict[str, Mapping[str, Object]] = {}  # id → host → object, from other rules than the record
+        self._values: dict[str, Mapping[str, Object]] = {}  # from records
+        self._items: dict[tuple[str, str], Item] = {}  # both by id and host; the record's value prevails
+        self._ids: defaultdict[str, set[str]] = defaultdict(set)  # by host
+
+    def put(self, key: str, before: Any, after: Any) -> None:
+        self._set(self._values, key, self._served.value(after) if after is not None else {})
+
+    def put_additional(self, key: str, by_host: Mapping[str, Object]) -> None:
+        """Set the objects of hosts that have none by the record."""
+        self._set(self._additional, key, by_host)
+
+    def _set(self, layer: dict[str, Mapping[str, Object]], key: str, by_host: Mapping[str, Object]) -> None:
+        hosts = {*layer.pop(key, ()), *by_host}
+        if by_host:
+            layer[key] = by_host
+        values, additional = self._values.get(key, {}), self._additional.get(key, {})
+        for host in hosts:
+            value, old = values.get(host) or additional.get(host), self._items.get((key, host))
+            if old is not None and old.object == value:
+                continue
+            if value is None:
+                del self._items[key, host]
+                self._ids[host].discard(key)
+            else:
+                self._items[key, host] = Item(self.name, value)
+                self._ids[host].add(key)
+            self._watchers.touch([host], self.name, key)
+            self._subscriptions.refer(host, (self.name, key), self._references(value))
+
+    def lookup(self, host: str, key: str) -> Item | None:
+        return self._items.get((key, host))
+
+    def items(self, host: str) -> Iterable[Item]:
+        return [self._items[key, host] for key in self._ids.get(host, ())]
+
+
+@lru_cache(maxsize=4096)
+def _shared(topics: frozenset[Topic]) -> frozenset[Topic]:
+    """One set for all ports with the same network and groups: as many as there are ports would cost memory."""
+    return topics
+
+
+def _groups_and_members(port: PortRecord | None) -> tuple[frozenset[str], frozenset[Member]]:
+    return (port.groups, port.members) if port is not None else (frozenset(), frozenset())

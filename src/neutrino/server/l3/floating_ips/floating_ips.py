@@ -1,0 +1,338 @@
+"""Floating IPs: addresses of an external network that are translated to a port's own, and moved between ports.
+
+The address is held by a port on the external network that belongs to no project. An association needs a router between
+the port and the external network. It therefore updates the router's row on the condition that its revision is the one that
+was read: if the router loses its gateway or interface meanwhile, the association fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.bulk import one_by_one
+from neutrino.server.context import Context, admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.lookups import check_external, visible_port
+from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
+from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.port_view import VIEW as PORTS
+from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.ports.service_ports import service_port
+from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
+from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+# Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
+Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
+Revisions = tuple[tuple[str, int], ...]  # ids and revisions of routers as they were read
+DOWN: Final = "DOWN"
+NOT_APPLICABLE: Final = "N/A"
+DHCP_PORT: Final = "network:dhcp"
+NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "router_id": None}
+_f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
+_rp, _a, _s, _n = t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.networks.c
+_ROUTERS_BETWEEN = (
+    sa.select(_r.id, _r.revision_number, _r.distributed, _a.ip_address, _s.gateway_ip)
+    .select_from(
+        t.router_ports.join(t.ip_allocations, _a.port_id == _rp.port_id)
+        .join(t.routers, _r.id == _rp.router_id)
+        .join(t.subnets, _s.id == _a.subnet_id)
+    )
+    .where(
+        _a.subnet_id == sa.bindparam("subnet"),
+        _r.gw_network_id == sa.bindparam("external"),
+        _rp.port_type.in_(INTERFACES),
+    )
+    .order_by(_r.id)
+)
+_NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status=NOT_APPLICABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterBetween:
+    """The router between a subnet and an external network, with the revision at which it was found."""
+
+    router_id: str
+    revision: int
+    distributed: bool
+
+
+@dataclass(frozen=True)
+class Association:
+    """The port of a floating IP after a request, and the routers that gain or lose it."""
+
+    values: Object  # port_id, fixed_ip_address, router_id
+    port: Object | None = None
+    routers: Revisions = ()
+
+
+def refuse(message: str) -> errors.BadRequest:
+    return errors.BadRequest(resource="floatingip", msg=message)
+
+
+@dataclass(frozen=True)
+class FloatingIps:
+    db: Database
+    operations: Operations
+    quotas: Quotas
+    networks: Networks
+    ports: Ports
+    notify: Notify
+
+    # --- creating -------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, values: Object) -> Object:
+        def attempt() -> tuple[Object, Object | None]:
+            with self.db.read() as connection:
+                new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
+                external_port = self._external_port(connection, context, values, new["id"])
+                new |= {
+                    "status": DOWN,
+                    "floating_port_id": external_port.context.current["id"],
+                    "floating_ip_address": _first_ipv4(external_port.context.current, values["floating_network_id"]),
+                    "port_forwardings": [],
+                    **NOT_ASSOCIATED,
+                }
+                association = _associate(connection, context, new, values)
+                floating_ip = {**new, **association.values}
+                limit = self.quotas.limit(connection, "floatingip", floating_ip["project_id"])
+            with self.operations.write([external_port.context]) as tx:
+                external_port.write(tx)
+                # The port only holds the address and is never bound: as in Neutron it has no status.
+                tx.execute(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
+                tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)])
+                bump_routers(tx, association.routers)
+                tx.use("floatingip", floating_ip["project_id"], 1, limit)
+            return floating_ip, association.port
+
+        floating_ip, port = self.db.retrying(attempt)
+        self.notify(None, floating_ip, _by_id(port))
+        return floating_view.api_floating_ip(floating_ip, port)
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        return one_by_one(
+            several, lambda values: self.create(context, values), lambda key: self.delete(admin_context(), key, None)
+        )
+
+    def _external_port(self, connection: Connection, context: Context, values: Object, key: str) -> PendingWrite:
+        """The port on the external network that holds the address."""
+        network_id = values["floating_network_id"]
+        check_external(connection, context, network_id, "floatingip")
+        subnets = subnets_of(connection, [network_id])[network_id]
+        if not any(subnet["ip_version"] == 4 for subnet in subnets):
+            raise refuse(f"network {network_id} has no IPv4 subnet")
+        network = self.networks.load(connection, network_id)
+        requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
+        fixed = {name: value for name, value in requested.items() if value is not None}
+        port = service_port(network_id, "", key, FLOATING, "")
+        return self.ports.prepare_create(
+            connection, {**port, "fixed_ips": [fixed]} if fixed else port, network, subnets
+        )
+
+    # --- updating: associate, move, disassociate ------------------------------------------------------------------
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
+
+        def attempt() -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
+            with self.db.read() as connection:
+                before = floating_view.load(connection, key)
+                check_revision(before, revision)
+                association = _associate(connection, context, before, requested)
+                left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
+            description = requested.get("description", before["description"])
+            after = {**before, **association.values, "description": description}
+            if after["port_id"] != before["port_id"] or after["fixed_ip_address"] != before["fixed_ip_address"]:
+                after["status"] = DOWN  # until a host reports that it translates the address
+            if after == before and "port_id" not in requested:
+                return before, before, association.port, {}
+            now = changed(before, after)
+            with self.operations.write([]) as tx:
+                update_row(tx, t.floatingips, before, now)
+                bump_routers(tx, association.routers)
+            return before, now, association.port, {**_by_id(left), **_by_id(association.port)}
+
+        before, after, port, ports = self.db.retrying(attempt)
+        self.notify(before, after, ports)
+        return floating_view.api_floating_ip(after, port)
+
+    # --- deleting -------------------------------------------------------------------------------------------------
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> tuple[Object, Object | None]:
+            with self.db.read() as connection:
+                before = floating_view.load(connection, key)
+                check_revision(before, revision)
+                if before["port_forwardings"]:
+                    raise errors.FipInUseByPortForwarding(id=key)
+                external_port = self.ports.load(connection, before["floating_port_id"])
+                network = self.networks.load(connection, before["floating_network_id"])
+                port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
+                routers = revisions_of(connection, before["router_id"])
+            deleted = self.ports.prepare_delete(external_port, network)
+            with self.operations.write([deleted.context]) as tx:
+                delete_floating_ip(tx, before)
+                deleted.write(tx)
+                bump_routers(tx, routers)
+            return before, port
+
+        before, port = self.db.retrying(attempt)
+        self.notify(before, None, _by_id(port))
+
+
+@dataclass(frozen=True)
+class FloatingIpPools:
+    """Floating IP pools: the IPv4 subnets of external networks that the caller sees."""
+
+    db: Database
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        if query.marker is not None:  # all pools are one page, whatever the limit: there is no next one
+            return []
+        external = _s.network_id.in_(sa.select(_n.id).where(_n.external))
+        asked = Query(fields=("id", "name", "network_id", "cidr"), everyone=context.is_admin)
+        with self.db.read() as connection:
+            rows = SUBNETS.many(connection, asked, context.project_id, _s.ip_version == 4, external)
+        return [
+            {
+                "subnet_id": row["id"],
+                "subnet_name": row["name"],
+                "network_id": row["network_id"],
+                "cidr": row["cidr"],
+                "project_id": context.project_id,
+                "tenant_id": context.project_id,
+            }
+            for row in rows
+        ]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def delete_floating_ip(tx: Transaction, floating_ip: Mapping[str, Any]) -> None:
+    """Delete a floating IP's rows; the caller deletes its port on the external network."""
+    delete_row(tx, t.floatingips, floating_ip)
+    sharing.forget(tx, floating_ip["id"])
+    tx.use("floatingip", floating_ip["project_id"], -1)
+
+
+def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int = 1) -> None:
+    """Record a change of routers whose floating IPs changed, on the condition that they are as they were read.
+
+    Hosts get floating IPs as a part of their router.
+    """
+    for router_id, revision in routers:
+        stamp = update_row(tx, t.routers, {"id": router_id, "revision_number": revision}, {}, bump=bump)
+        tx.record("router", router_id, stamp["revision_number"])
+
+
+def revisions_of(connection: Connection, *router_ids: str | None) -> Revisions:
+    """Of the routers that exist, sorted: concurrent transactions lock them in the same order."""
+    ids = [router_id for router_id in router_ids if router_id is not None]
+    if not ids:
+        return ()
+    rows = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id.in_(ids))).all()
+    return tuple(sorted((row.id, row.revision_number) for row in rows))
+
+
+def _by_id(port: Object | None) -> dict[str, Object]:
+    return {} if port is None else {port["id"]: port}
+
+
+def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
+    found = next((f["ip_address"] for f in port["fixed_ips"] if ":" not in f["ip_address"]), None)
+    if found is None:
+        raise errors.ExternalIpAddressExhausted(net_id=network_id)
+    return str(found)
+
+
+# --- association ------------------------------------------------------------------------------------------------------
+
+
+def _associate(connection: Connection, context: Context, floating_ip: Object, values: Object) -> Association:
+    """The association of a floating IP after a request, checked."""
+    before = revisions_of(connection, floating_ip["router_id"])
+    port_id = values.get("port_id", floating_ip["port_id"])
+    if values.get("fixed_ip_address") is not None and not port_id:
+        raise refuse("fixed_ip_address requires a port_id")
+    if port_id is None:
+        if floating_ip["port_id"] is None:  # router_id stays: it may be that of its port forwardings
+            return Association({name: floating_ip[name] for name in NOT_ASSOCIATED})
+        return Association(dict(NOT_ASSOCIATED), None, before)
+    if "port_id" not in values and "fixed_ip_address" not in values:
+        port = PORTS.load(connection, port_id)
+        return Association({name: floating_ip[name] for name in NOT_ASSOCIATED}, port)
+    port = visible_port(connection, context, port_id)
+    subnet_id, address = _fixed_ip(context, port, values.get("fixed_ip_address"), floating_ip["project_id"])
+    router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
+    _check_free(connection, floating_ip, port_id, address)
+    if floating_ip["port_forwardings"]:
+        raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
+    # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
+    if router.distributed and _has_forwardings(connection, port_id):
+        raise errors.PortHasPortForwarding(port_id=port_id)
+    routers = dict([*before, (router.router_id, router.revision)])
+    new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.router_id}
+    return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
+
+
+def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> RouterBetween:
+    """The router from a port's subnet to an external network: the subnet's gateway if it is one of several."""
+    rows = connection.execute(_ROUTERS_BETWEEN, {"subnet": subnet_id, "external": external_network_id}).all()
+    if not rows:
+        raise errors.ExternalGatewayForFloatingIPNotFound(
+            subnet_id=subnet_id, external_network_id=external_network_id, port_id=port_id
+        )
+    row = next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
+    return RouterBetween(row.id, row.revision_number, bool(row.distributed))
+
+
+def _fixed_ip(context: Context, port: Object, address: str | None, project_id: str) -> tuple[str, str]:
+    """The subnet and the address of the port that the floating IP is translated to."""
+    if port["project_id"] != project_id and not context.is_admin:
+        raise refuse(f"port {port['id']} belongs to another project")
+    if port["device_owner"] == DHCP_PORT:
+        raise refuse(f"port {port['id']} is a DHCP port, which floating IPs cannot be associated with")
+    ipv4 = [fixed for fixed in port["fixed_ips"] if ":" not in fixed["ip_address"]]
+    if address is not None:
+        fixed = next((fixed for fixed in ipv4 if fixed["ip_address"] == address), None)
+        if fixed is None:
+            raise refuse(f"port {port['id']} does not have the IPv4 address {address}")
+        return fixed["subnet_id"], address
+    if not ipv4:
+        raise refuse(f"port {port['id']} has no IPv4 address")
+    if len(ipv4) > 1:
+        raise refuse(f"port {port['id']} has several IPv4 addresses: choose one by fixed_ip_address")
+    return ipv4[0]["subnet_id"], ipv4[0]["ip_address"]
+
+
+def _check_free(connection: Connection, floating_ip: Object, port_id: str, address: str) -> None:
+    """Refuse a second floating IP of the same external network for a port's address."""
+    other = sa.select(_f.id).where(
+        _f.port_id == port_id,
+        _f.fixed_ip_address == address,
+        _f.floating_network_id == floating_ip["floating_network_id"],
+        _f.id != floating_ip["id"],
+    )
+    if connection.execute(other).first() is not None:
+        raise errors.FloatingIPPortAlreadyAssociated(
+            fixed_ip=address, port_id=port_id, net_id=floating_ip["floating_network_id"]
+        )
+
+
+def _has_forwardings(connection: Connection, port_id: str) -> bool:
+    return connection.execute(sa.select(_fw.id).where(_fw.internal_port_id == port_id).limit(1)).first() is not None

@@ -1,0 +1,221 @@
+"""Port forwardings: single ports, or ranges, of a floating IP, each translated to a port of some instance.
+
+A floating IP with port forwardings is associated with no port itself; its router is that of the first forwarding's port.
+Forwardings are written on the floating IP's revision, so two requests cannot forward the same external port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, new_id, update_row
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revisions_of, router_between
+from neutrino.server.l3.lookups import visible_port
+from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ChildViewCollection
+
+Object = dict[str, Any]
+_c, _f = t.port_forwardings.c, t.floatingips.c
+QUOTA = "port_forwarding"
+PORTS = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
+SHOWN_IN_FLOATING_IP = ("id", "internal_ip_address", "protocol", "internal_port", "external_port", "internal_port_id")
+VIEW = View(
+    t.port_forwardings,
+    computed={"ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery()},
+    scope=sa.true(),
+    hidden=("ext_parent:project_id", "floatingip_id"),
+)
+
+
+def refuse(message: str) -> errors.BadRequest:
+    return errors.BadRequest(resource="port_forwarding", msg=message)
+
+
+class PortForwardings(ChildViewCollection):
+    def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
+        """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
+        super().__init__(db, VIEW, _c.floatingip_id, floating_view.VIEW, errors.FloatingIPNotFound)
+        self._quotas = quotas
+        self._max_shifted = max_shifted
+
+    def create(self, context: Context, floatingip_id: str, values: Object) -> Object:
+        def attempt() -> Object:
+            new = _with_ranges({"id": new_id(), **{n: v for n, v in values.items() if n != "project_id"}}, values)
+            with self._db.read() as connection:
+                floating_ip = floating_view.load(connection, floatingip_id)
+                self._check(connection, floating_ip, new)
+                router = _router_of(connection, context, floating_ip, new)
+                project_id = floating_ip["project_id"]
+                limit = self._quotas.limit(connection, QUOTA, project_id)
+            with self._db.transaction() as tx:
+                tx.insert(t.port_forwardings, [as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})])
+                forwarded = [*floating_ip["port_forwardings"], _in_floating_ip(new)]
+                _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
+                # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
+                first = floating_ip["router_id"] is None
+                bump_routers(tx, [(router.router_id, router.revision)], bump=1 if first else 0)
+                tx.use(QUOTA, project_id, 1, limit)
+            return new
+
+        return self._db.retrying(attempt)
+
+    def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                floating_ip = floating_view.load(connection, floatingip_id)
+                before = _load(connection, floatingip_id, key)
+                new = _with_ranges({**before, **values}, values)
+                self._check(connection, floating_ip, new, other_port="internal_port_id" in values)
+                router = _router_of(connection, context, floating_ip, new)
+            with self._db.transaction() as tx:
+                row = as_row(t.port_forwardings, new)
+                # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
+                if tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
+                    raise Stale
+                forwarded = [
+                    _in_floating_ip(new) if one["id"] == key else one for one in floating_ip["port_forwardings"]
+                ]
+                _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
+                bump_routers(tx, [(router.router_id, router.revision)], bump=0)
+            return new
+
+        return self._db.retrying(attempt)
+
+    def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
+        def attempt() -> None:
+            with self._db.read() as connection:
+                floating_ip = floating_view.load(connection, floatingip_id)
+                _load(connection, floatingip_id, key)
+                routers = revisions_of(connection, floating_ip["router_id"])
+            with self._db.transaction() as tx:
+                tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
+                left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
+                _update_floating_ip(tx, floating_ip, left, floating_ip["router_id"] if left else None)
+                bump_routers(tx, routers, bump=0)
+                tx.use(QUOTA, floating_ip["project_id"], -1)
+
+        self._db.retrying(attempt)
+
+    def _check(self, connection: Connection, floating_ip: Object, new: Object, other_port: bool = True) -> None:
+        _check_ranges(new, self._max_shifted)
+        _check_collisions(connection, floating_ip["id"], new)
+        if other_port:
+            _check_no_floating_ip(connection, new)
+        if floating_ip["port_id"] is not None:
+            raise errors.FloatingIPPortAlreadyAssociated(
+                fixed_ip=floating_ip["fixed_ip_address"],
+                port_id=floating_ip["port_id"],
+                net_id=floating_ip["floating_network_id"],
+            )
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> RouterBetween:
+    """The router from the internal port to the floating IP's network; all forwardings of one have the same."""
+    port = visible_port(connection, context, new["internal_port_id"])
+    ipv4 = [f for f in port["fixed_ips"] if ":" not in f["ip_address"]]
+    fixed = next((f for f in ipv4 if f["ip_address"] == new["internal_ip_address"]), None)
+    if fixed is None:
+        raise refuse(f"port {port['id']} does not have the IPv4 address {new['internal_ip_address']}")
+    try:
+        router = router_between(connection, fixed["subnet_id"], floating_ip["floating_network_id"], port["id"])
+    except errors.ExternalGatewayForFloatingIPNotFound as error:
+        raise refuse(error.message.rstrip(".")) from None
+    if floating_ip["router_id"] not in (None, router.router_id):
+        raise refuse(
+            f"floating IP {floating_ip['id']} is on router {floating_ip['router_id']}, but port {port['id']} is not"
+        )
+    return router
+
+
+def _with_ranges(values: Mapping[str, Any], given: Mapping[str, Any]) -> Object:
+    """Both forms of both sides: the range, and the single port of a range of one. The form that was given counts."""
+    new = dict(values)
+    for single, several in PORTS:
+        if given.get(several) is not None or (given.get(single) is None and new.get(several)):
+            first, last = new[several].split(":")
+        elif given.get(single) is not None:
+            first = last = str(new[single])
+        else:
+            raise refuse(f"{single} or {several} is needed")
+        if given.get(several) and given.get(single) and (first, last) != (str(given[single]),) * 2:
+            raise refuse(f"{single} and {several} contradict each other")
+        new[several] = f"{first}:{last}"
+        new[single] = int(first) if first == last else None
+    return new
+
+
+def _ends(port_range: str) -> tuple[int, int]:
+    first, last = port_range.split(":")
+    return int(first), int(last)
+
+
+def _check_ranges(new: Object, max_shifted: int) -> None:
+    """Internal ports: one, or as many as external ones; other numbers than the external ones only in a short range."""
+    inside, outside = _ends(new["internal_port_range"]), _ends(new["external_port_range"])
+    if inside[0] == inside[1]:
+        return
+    number = outside[1] - outside[0] + 1
+    if inside[1] - inside[0] + 1 != number:
+        raise refuse("internal_port_range has to be one port, or as many as external_port_range")
+    if inside != outside and number > max_shifted:
+        raise refuse(f"a range with other internal ports may have at most {max_shifted} ports, this one has {number}")
+
+
+def _check_collisions(connection: Connection, floatingip_id: str, new: Object) -> None:
+    same = sa.and_(_c.protocol == new["protocol"], _c.id != new["id"])
+    inside = sa.and_(
+        _c.internal_port_id == new["internal_port_id"], _c.internal_ip_address == new["internal_ip_address"]
+    )
+    for column, here in (("internal_port_range", inside), ("external_port_range", _c.floatingip_id == floatingip_id)):
+        first, last = _ends(new[column])
+        for taken in connection.execute(sa.select(t.port_forwardings.c[column]).where(same, here)).scalars():
+            start, end = _ends(taken)
+            if first <= end and start <= last:
+                raise refuse(f"{column} {new[column]} collides with {taken}, which is forwarded already")
+
+
+def _check_no_floating_ip(connection: Connection, new: Object) -> None:
+    row = connection.execute(
+        sa.select(_f.floating_ip_address).where(_f.port_id == new["internal_port_id"]).limit(1)
+    ).first()
+    if row is not None:
+        raise errors.PortHasBindingFloatingIP(port_id=new["internal_port_id"], floating_ip_address=row[0])
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
+    found = VIEW.show(connection, key, project="", everyone=True, fields=(*VIEW.names, "floatingip_id"))
+    if found is None or found.pop("floatingip_id") != floatingip_id:
+        raise errors.PortForwardingNotFound(id=key)
+    return found
+
+
+def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
+    """The form in the floating IP: a range is shown only where there is no single port."""
+    shown = {name: forwarding[name] for name in SHOWN_IN_FLOATING_IP}
+    for single, several in PORTS:
+        if forwarding[single] is None:
+            shown[several] = forwarding[several]
+    return shown
+
+
+def _update_floating_ip(
+    tx: Transaction, floating_ip: Object, forwarded: Sequence[Object], router_id: str | None
+) -> None:
+    update_row(tx, t.floatingips, floating_ip, {"port_forwardings": list(forwarded), "router_id": router_id})

@@ -1,0 +1,162 @@
+"""Reactions of routers and floating IPs to changes of ports and networks, in the transaction of that change.
+
+Ports of routers and floating IPs are deleted only together with these. `router_ports` and `floatingips` record whose port
+it is, not `device_owner`, which clients may clear. A floating IP does not prevent its port from being deleted: it is
+disassociated, and forwardings to the port are deleted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip, revisions_of
+from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
+from neutrino.server.ml2.networks import UnusedPorts
+
+Object = dict[str, Any]
+Write = Callable[[Transaction], None]
+_f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
+_USERS = (
+    sa.select(_rp.port_id)
+    .where(_rp.port_id == sa.bindparam("port"))
+    .union_all(sa.select(_f.id).where(_f.floating_port_id == sa.bindparam("port")))
+)
+# What translates to a port: floating IPs (without a forwarding's id) and port forwardings, with the port's address.
+_TRANSLATIONS = (
+    sa.select(_f.id, _f.fixed_ip_address.label("address"), sa.literal("").label("forwarding_id"))
+    .where(_f.port_id == sa.bindparam("port"))
+    .union_all(
+        sa.select(_fw.floatingip_id, _fw.internal_ip_address, _fw.id).where(
+            _fw.internal_port_id == sa.bindparam("port")
+        )
+    )
+)
+
+
+def check_delete(connection: Connection, port: Object) -> None:
+    """Deletion guard: refuse to delete a port that a router or a floating IP uses."""
+    if is_in_use(connection, port["id"]):
+        raise errors.ServicePortInUse(port_id=port["id"], reason="a router or a floating IP uses it")
+
+
+def is_in_use(connection: Connection, port_id: str) -> bool:
+    """Whether a router or a floating IP uses this port."""
+    return connection.execute(_USERS, {"port": port_id}).first() is not None
+
+
+def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
+    """Before a port is created, updated or deleted: refuse it, or give what is written in the same transaction."""
+    if after is not None:
+        _check_device(connection, context, before, after)
+    if before is None or (after is not None and after["fixed_ips"] == before["fixed_ips"]):
+        return None
+    taken_back = _take_back(connection, before) if after is None else None
+    return taken_back or _remove_translations(connection, context, before, after)
+
+
+def _check_device(connection: Connection, context: Context, before: Object | None, after: Object) -> None:
+    if context.is_admin:
+        return
+    names = ("device_id", "device_owner")
+    changed = before is None or any(before[name] != after[name] for name in names)
+    if changed and after["device_owner"] in INTERFACES and after["device_id"]:
+        # A tenant must not attach a port to another project's router.
+        owner = connection.execute(sa.select(_r.project_id).where(_r.id == after["device_id"])).scalar()
+        if owner is not None and owner != context.project_id:
+            raise errors.DeviceIDNotOwnedByTenant(device_id=after["device_id"])
+    if before is not None and before["device_id"] != after["device_id"] and is_in_use(connection, before["id"]):
+        # A router's port without device_id could be given to an instance, which would then send as the router.
+        raise errors.ServicePortInUse(port_id=before["id"], reason=f"its device is {before['device_id']}")
+
+
+def _remove_translations(
+    connection: Connection, context: Context, before: Object, after: Object | None
+) -> Write | None:
+    """Disassociate floating IPs and delete forwardings of a deleted port, or of addresses that it loses."""
+    kept = set() if after is None else {fixed["ip_address"] for fixed in after["fixed_ips"]}
+    rows = [r for r in connection.execute(_TRANSLATIONS, {"port": before["id"]}).all() if r.address not in kept]
+    if not rows:
+        return None
+    if after is not None and any(not row.forwarding_id for row in rows):
+        raise errors.BadRequest(
+            resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is associated with it"
+        )
+    found = floating_view.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
+    # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
+    if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
+        raise errors.FipAssociated(port_id=before["id"])
+    gone: defaultdict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.forwarding_id:
+            gone[row.id].add(row.forwarding_id)
+    routers = revisions_of(connection, *(one["router_id"] for one in found))
+
+    def write(tx: Transaction) -> None:
+        ids = [key for keys in gone.values() for key in keys]
+        if ids:
+            tx.execute(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
+        for one in found:
+            tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
+            update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
+        for router_id, revision in routers:  # hosts get floating IPs as a part of their router
+            tx.record("router", router_id, revision)
+
+    return write
+
+
+def _without(floating_ip: Object, port_id: str, forwardings: set[str]) -> Object:
+    """The columns of a floating IP without the port and these forwardings."""
+    if floating_ip["port_id"] == port_id:
+        return {**NOT_ASSOCIATED, "status": DOWN}
+    left = [one for one in floating_ip["port_forwardings"] if one["id"] not in forwardings]
+    return {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
+
+
+def _take_back(connection: Connection, port: Object) -> Write | None:
+    """A port of a floating IP or a gateway is deleted because a mechanism driver failed to create it: so is its owner."""
+    if port["device_owner"] == FLOATING:
+        rows = floating_view.VIEW.load_where(connection, _f.floating_port_id == port["id"])
+        return (lambda tx: delete_floating_ip(tx, rows[0])) if rows else None
+    if port["device_owner"] == GATEWAY:
+        row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.gw_port_id == port["id"])).first()
+        if row is not None:
+            return lambda tx: _clear_gateway(tx, row.id, row.revision_number)
+    return None
+
+
+def _clear_gateway(tx: Transaction, router_id: str, revision: int) -> None:
+    router = {"id": router_id, "revision_number": revision}
+    stamp = update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
+    tx.record("router", router_id, stamp["revision_number"])
+
+
+def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:
+    """A network is deleted or becomes internal: its unused floating IPs, and their ports, are deleted with it."""
+    if not network["router:external"]:
+        return None
+    rows = connection.execute(
+        sa.select(_f.id, _f.project_id, _f.revision_number, _f.floating_port_id).where(
+            _f.floating_network_id == network["id"], _f.port_id.is_(None), _f.router_id.is_(None)
+        )
+    ).all()
+    if not rows:
+        return None
+    ids = [row.floating_port_id for row in rows]
+    ports = connection.execute(sa.select(_p.id, _p.project_id, _p.revision_number).where(_p.id.in_(ids))).all()
+
+    def write(tx: Transaction) -> None:
+        for row in rows:
+            delete_floating_ip(tx, row._asdict())
+
+    return UnusedPorts(ports, write)

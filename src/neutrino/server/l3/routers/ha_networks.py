@@ -1,0 +1,112 @@
+"""HA networks: the network on which the hosts of a project's HA routers exchange VRRP, and the VRRP ids of the routers.
+
+A project has one, created with its first HA router and deleted with its last. It belongs to no project, so that no tenant
+finds it in lists. A constraint keeps the VRRP id of a router unique on it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.context import admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.subnets import Subnets
+
+LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+MAX_VR_ID: Final = 255
+_h, _r = t.ha_networks.c, t.routers.c
+
+
+class HaNetworks:
+    def __init__(
+        self,
+        db: Database,
+        networks: Networks,
+        subnets: Subnets,
+        cidr: str,
+        network_type: str = "",
+        physical_network: str = "",
+    ) -> None:
+        self._db = db
+        self._networks = networks
+        self._subnets = subnets
+        self._cidr = str(ipaddress.ip_network(cidr))
+        provider = {"provider:network_type": network_type, "provider:physical_network": physical_network}
+        self._provider = {name: value for name, value in provider.items() if value}
+
+    def ensure(self, project_id: str) -> str:
+        """The id of the project's HA network, which is created if there is none."""
+        found = self._find(project_id)
+        if found is not None:
+            return found
+        own = admin_context()
+        values = {**_NETWORK, "name": f"HA network tenant {project_id}", **self._provider}
+        network_id: str = self._networks.create(own, values)["id"]
+        subnet = {**_SUBNET, "name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self._cidr}
+        self._subnets.create(own, subnet)
+        # The primary key decides between concurrent requests; no lock is held while drivers create the network.
+        kept = self._db.retrying(lambda: self._keep(project_id, network_id))
+        if kept != network_id:  # a concurrent request created one first
+            self._networks.delete(own, network_id, None)
+        return kept
+
+    def _keep(self, project_id: str, network_id: str) -> str:
+        """Record the network as the project's HA network, unless it has one; gives the id of the recorded one."""
+        found = self._find(project_id)
+        if found is not None:
+            return found
+        with self._db.transaction() as tx:
+            tx.insert(t.ha_networks, [{"project_id": project_id, "network_id": network_id}])
+        return network_id
+
+    def _find(self, project_id: str) -> str | None:
+        with self._db.read() as connection:
+            found: str | None = connection.execute(sa.select(_h.network_id).where(_h.project_id == project_id)).scalar()
+        return found
+
+    def values(self, connection: Connection, network_id: str) -> Object:
+        """The columns of a router that becomes HA: its network, and a VRRP id that is free there."""
+        taken = set(connection.execute(sa.select(_r.ha_vr_id).where(_r.ha_network_id == network_id)).scalars())
+        free = next((number for number in range(1, MAX_VR_ID + 1) if number not in taken), None)
+        if free is None:
+            raise errors.NoVRIDAvailable()
+        return {"ha_network_id": network_id, "ha_vr_id": free}
+
+    def delete_unused(self, project_id: str) -> None:
+        """Delete the network if the project has no HA router any more."""
+        network_id = self._find(project_id)
+        if network_id is None:
+            return
+        with self._db.read() as connection:
+            used = connection.execute(sa.select(_r.id).where(_r.ha_network_id == network_id).limit(1)).first()
+        if used is not None:
+            return
+        try:
+            self._networks.delete(admin_context(), network_id, None)
+        except errors.ApiError as error:  # a router was created meanwhile, and has ports on it
+            LOG.info("HA network %s is kept: %s", network_id, error.message)
+
+
+_NETWORK: Object = {
+    "project_id": "",
+    "admin_state_up": True,
+    "shared": False,
+    "router:external": False,
+    "is_default": False,
+    "mtu": 0,
+    "port_security_enabled": False,
+    "dns_domain": "",
+    "availability_zone_hints": [],
+    "description": "",
+    "extra_dhcp_opts": None,
+}
+_SUBNET: Object = {"project_id": "", "ip_version": 4, "enable_dhcp": False, "gateway_ip": None, "description": ""}

@@ -1,0 +1,248 @@
+"""Interfaces of a router: its ports on the subnets between which it routes, added and removed by subnet or by port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access.sharing import SHARED
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.l3.lookups import visible_port, visible_subnet
+from neutrino.server.l3.port_callbacks import is_in_use
+from neutrino.server.l3.routers import rules
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort, interface_target
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
+from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
+from neutrino.server.ml2.subnet_view import subnets_of
+
+Object = dict[str, Any]
+_f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
+_c = t.routers.c
+
+
+@dataclass(frozen=True)
+class _InterfaceChange:
+    """An interface that is added or removed: its port and subnets, and the router's ports after the change."""
+
+    writes: RouterWrites
+    port: Object
+    subnets: Sequence[Object]
+    ports: tuple[RouterPort, ...]
+
+
+@dataclass(frozen=True)
+class _State:
+    """A router as it was read for a new interface."""
+
+    router: Object
+    ports: tuple[RouterPort, ...]
+    agents: Sequence[RouterAgent]
+    external_subnets: Sequence[Object]
+
+    @property
+    def target(self) -> PortTarget:
+        return interface_target(self.router, self.agents, next((port.host for port in self.ports if port.host), ""))
+
+
+@dataclass(frozen=True)
+class Interfaces:
+    db: Database
+    ports: RouterPorts
+    scheduler: L3Scheduler
+    delegation: PrefixDelegation
+
+    # --- adding ---------------------------------------------------------------------------------------------------
+
+    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
+        port_id, subnet_id = rules.interface_of(body)
+
+        def attempt() -> Object:
+            with self.db.read() as connection:
+                router = router_view.load(connection, router_id)
+                ports = read_ports(connection, router_id)
+                external = subnets_of(connection, [g])[g] if (g := router["gw_network_id"]) else []
+                # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
+                assigned = self.scheduler.assign(connection, router)
+                state = _State(router, ports, assigned.agents, external)
+                if port_id is not None:
+                    change = self._add_port(connection, context, state, port_id)
+                else:
+                    assert subnet_id is not None
+                    change = self._add_subnet(connection, context, state, subnet_id)
+                others = self.ports.reconcile(connection, router, change.ports, assigned.agents)
+            self.scheduler.commit(router, assigned.writes + change.writes + others)
+            return _answer(router_id, change.port, [s["id"] for s in change.subnets], change.subnets[-1]["id"])
+
+        answer = self.db.retrying(attempt)
+        self.scheduler.status(router_id)
+        return answer
+
+    def _add_subnet(self, connection: Connection, context: Context, state: _State, subnet_id: str) -> _InterfaceChange:
+        """An interface with the subnet's gateway address."""
+        router, ports = state.router, state.ports
+        subnet = visible_subnet(connection, context, subnet_id)
+        if subnet["gateway_ip"] is None:
+            raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
+        if subnet["project_id"] != context.project_id and not context.is_admin:
+            _check_shared_with(connection, subnet, context.project_id)
+        rules.check_modes(subnet)
+        rules.check_overlap(ports, [subnet], state.external_subnets)
+        address = Address(subnet_id, subnet["gateway_ip"], subnet["cidr"])
+        network_id, owner = subnet["network_id"], state.target.type
+        ipv6 = next((p for p in ports if p.type == owner and p.network_id == network_id and rules.has_ipv6(p)), None)
+        if subnet["ip_version"] == 6 and ipv6 is not None:  # one port announces all IPv6 prefixes of a network
+            fixed_ips = [one.fixed_ip for one in (*ipv6.addresses, address)]
+            writes = self.ports.readdress(connection, ipv6.id, fixed_ips)
+            grown = replace(ipv6, addresses=(*ipv6.addresses, address))
+            port = dict(writes.contexts[0].current)
+            return _InterfaceChange(writes, port, [subnet], tuple(grown if p is ipv6 else p for p in ports))
+        try:
+            writes, port = self.ports.create(
+                connection, router, network_id, state.target, [address.fixed_ip], project_id=router["project_id"]
+            )
+        except errors.IpAddressAlreadyAllocated:
+            # A concurrent request may have added the same interface: then the answer is about the router, not the address.
+            _check_unchanged(connection, router)
+            raise
+        return _InterfaceChange(writes, port, [subnet], (*ports, _as_router_port(port, state.target, [subnet])))
+
+    def _add_port(self, connection: Connection, context: Context, state: _State, port_id: str) -> _InterfaceChange:
+        """An existing port of the project becomes an interface."""
+        port = visible_port(connection, context, port_id)
+        rules.check_adoptable(port, in_use=is_in_use(connection, port_id))
+        if not port["fixed_ips"]:
+            raise rules.refuse(f"port {port_id} has no address")
+        known = {s["id"]: s for s in subnets_of(connection, [port["network_id"]])[port["network_id"]]}
+        subnets = [known[fixed["subnet_id"]] for fixed in port["fixed_ips"]]
+        for subnet in subnets:
+            rules.check_modes(subnet)
+        rules.check_one_ipv6_port(state.ports, port)
+        rules.check_overlap(state.ports, subnets, state.external_subnets)
+        if sum(subnet["ip_version"] == 4 for subnet in subnets) > 1:
+            raise rules.refuse(f"port {port_id} has several IPv4 addresses")
+        if not context.is_admin:
+            rules.check_within_pools(port, subnets, context.project_id)
+        writes = self.ports.adopt(connection, state.router, port, state.target)
+        return _InterfaceChange(writes, port, subnets, (*state.ports, _as_router_port(port, state.target, subnets)))
+
+    # --- removing -------------------------------------------------------------------------------------------------
+
+    def remove_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
+        port_id, subnet_id = rules.interface_of(body, removal=True)
+
+        def attempt() -> Object:
+            with self.db.read() as connection:
+                router = router_view.load(connection, router_id)
+                ports = read_ports(connection, router_id)
+                if port_id is None and subnet_id is not None:
+                    visible_subnet(connection, context, subnet_id)
+                found = _find_interface(ports, router_id, port_id, subnet_id)
+                # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
+                removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
+                for address in removed:
+                    _check_unused(connection, router, address)
+                change = self._remove(connection, ports, found, removed)
+                agents = read_agents(connection, router_id)
+                others = self.ports.reconcile(connection, router, change.ports, agents)
+                released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
+            self.scheduler.commit(router, change.writes + others + released)
+            self.delegation.notify(released.ports)
+            ids = [subnet["id"] for subnet in change.subnets]
+            return _answer(router_id, change.port, ids, ids[0] if ids else None)
+
+        return self.db.retrying(attempt)
+
+    def _remove(
+        self, connection: Connection, ports: Sequence[RouterPort], found: RouterPort, removed: Sequence[Address]
+    ) -> _InterfaceChange:
+        subnets = [{"id": address.subnet_id} for address in removed]
+        left = tuple(address for address in found.addresses if address not in removed)
+        if left:
+            writes = self.ports.readdress(connection, found.id, [address.fixed_ip for address in left])
+            after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
+            return _InterfaceChange(writes, dict(writes.contexts[0].current), subnets, after)
+        writes, port = self.ports.delete(connection, found.id)
+        return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
+
+
+def _find_interface(
+    ports: Sequence[RouterPort], router_id: str, port_id: str | None, subnet_id: str | None
+) -> RouterPort:
+    """The interface that a request to remove one names."""
+    interfaces = [port for port in ports if port.is_interface]
+    if port_id is None:
+        assert subnet_id is not None
+        found = next((port for port in interfaces if subnet_id in port.subnet_ids), None)
+        if found is None:
+            raise errors.RouterInterfaceNotFoundForSubnet(router_id=router_id, subnet_id=subnet_id)
+        return found
+    found = next((port for port in interfaces if port.id == port_id), None)
+    if found is None:
+        raise errors.RouterInterfaceNotFound(router_id=router_id, port_id=port_id)
+    if subnet_id is not None and subnet_id not in found.subnet_ids:
+        raise errors.SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
+    return found
+
+
+def _as_router_port(port: Object, target: PortTarget, subnets: Sequence[Object]) -> RouterPort:
+    cidrs = {subnet["id"]: subnet["cidr"] for subnet in subnets}
+    addresses = tuple(Address(f["subnet_id"], f["ip_address"], cidrs[f["subnet_id"]]) for f in port["fixed_ips"])
+    return RouterPort(port["id"], target.type, port["network_id"], target.host, "", addresses)
+
+
+def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str | None) -> Object:
+    return {
+        "id": router_id,
+        "project_id": port["project_id"],
+        "tenant_id": port["project_id"],
+        "port_id": port["id"],
+        "network_id": port["network_id"],
+        "subnet_id": subnet_id,
+        "subnet_ids": subnet_ids,
+    }
+
+
+def _check_unchanged(connection: Connection, router: Object) -> None:
+    """Decide again if the router has changed since it was read."""
+    revision = connection.execute(sa.select(_c.revision_number).where(_c.id == router["id"])).scalar()
+    if revision != router["revision_number"]:
+        raise Stale
+
+
+def _check_shared_with(connection: Connection, subnet: Object, project_id: str | None) -> None:
+    """Refuse another project's subnet: sharing with all is for instances, routing takes an RBAC policy for the project."""
+    policy = sa.select(_r.id).where(
+        _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == project_id
+    )
+    if connection.execute(policy.limit(1)).first() is None:
+        raise rules.refuse(f"subnet {subnet['id']} belongs to another project")
+
+
+def _check_unused(connection: Connection, router: Object, address: Address) -> None:
+    """Refuse to remove an address behind which are floating IPs' ports or the nexthop of a route."""
+    here = _a.subnet_id == address.subnet_id
+    whole = sa.select(_f.id).where(
+        _f.router_id == router["id"],
+        sa.exists(sa.select(_a.port_id).where(here, _a.port_id == _f.port_id, _a.ip_address == _f.fixed_ip_address)),
+    )
+    forwarded = sa.select(_fw.id).where(
+        _fw.floatingip_id.in_(sa.select(_f.id).where(_f.router_id == router["id"])),
+        sa.exists(
+            sa.select(_a.port_id).where(
+                here, _a.port_id == _fw.internal_port_id, _a.ip_address == _fw.internal_ip_address
+            )
+        ),
+    )
+    if any(connection.execute(statement.limit(1)).first() is not None for statement in (whole, forwarded)):
+        raise errors.RouterInterfaceInUseByFloatingIP(router_id=router["id"], subnet_id=address.subnet_id)
+    if rules.has_nexthop_in(router["routes"], address.cidr):
+        raise errors.RouterInterfaceInUseByRoute(router_id=router["id"], subnet_id=address.subnet_id)

@@ -1,0 +1,142 @@
+"""Prefix delegation: IPv6 prefixes that a server outside delegates to a router for its subnets.
+
+The host of the router requests a prefix and reports it. The subnet, its gateway and all addresses on it are renumbered in
+one transaction, on the condition that the router has not changed: a gateway or interface that is removed at the same time
+wins. The request that removes either of them also gives the subnet its provisional prefix back. So no subnet keeps a prefix
+that is not routed, even if the host is lost.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.session import Database
+from neutrino.server.ipam.delegated import PROVISIONAL, is_delegated, usable_prefix
+from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
+from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, RouterPort
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterWrites, read_ports
+from neutrino.server.l3.routers.rules import check_overlap
+from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.renumbering import Renumbering
+from neutrino.server.ml2.subnet_view import VIEW, subnets_of
+
+LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
+_r, _rp, _a, _s, _b, _g = (
+    t.routers.c,
+    t.router_ports.c,
+    t.ip_allocations.c,
+    t.subnets.c,
+    t.router_l3_agents.c,
+    t.agents.c,
+)
+# The router that is the subnet's gateway, if this host has the router's gateway port.
+_ROUTER = (
+    sa.select(_r.id, _r.revision_number, _r.gw_network_id)
+    .select_from(
+        t.subnets.join(t.ip_allocations, sa.and_(_a.subnet_id == _s.id, _a.ip_address == _s.gateway_ip))
+        .join(t.router_ports, _rp.port_id == _a.port_id)
+        .join(t.routers, _r.id == _rp.router_id)
+        .join(t.router_l3_agents, _b.router_id == _r.id)
+        .join(t.agents, _g.id == _b.agent_id)
+    )
+    .where(
+        _s.id == sa.bindparam("subnet"),
+        _s.prefix_delegated,
+        _r.gw_network_id.is_not(None),
+        _rp.port_type.in_(INTERFACES),
+        _g.agent_type == words.L3,
+        _g.host == sa.bindparam("on_host"),
+        sa.or_(sa.not_(_r.ha), _b.ha_state == ACTIVE),
+    )
+)
+
+
+@dataclass(frozen=True)
+class PrefixDelegation:
+    db: Database
+    operations: Operations
+    renumbering: Renumbering
+
+    def set_prefix(self, host: str, subnet_id: str, text: str) -> bool:
+        """Store the prefix that a host reports for a subnet (the provisional one: none); whether it changed."""
+        cidr = usable_prefix(text)
+        if cidr is None:
+            LOG.warning("host %s reports an unusable prefix for subnet %s: %.100r", host, subnet_id, text)
+            return False
+        rounds = 0
+        while rounds < ROUNDS and self.db.retrying(lambda: self._renumber(host, subnet_id, cidr)):
+            rounds += 1
+        return rounds > 0
+
+    def _renumber(self, host: str, subnet_id: str, cidr: str) -> bool:
+        with self.db.read() as connection:
+            found = connection.execute(_ROUTER, {"subnet": subnet_id, "on_host": host}).first()
+            router = None if found is None else found._asdict()
+            subnet = VIEW.load(connection, subnet_id)
+            if router is None or subnet is None:
+                return False  # stale report: the host does not, or no longer, serve the router of the subnet
+            if subnet["cidr"] != cidr and (problem := self._problem(connection, router, subnet, cidr)):
+                LOG.warning("subnet %s does not get prefix %s of host %s: %s", subnet_id, cidr, host, problem)
+                return False
+            steps = self.renumbering.steps(connection, [subnet], cidr)
+        if not steps:
+            return False
+        with self.operations.write([step.context for step in steps]) as tx:
+            # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
+            stamp = update_row(tx, t.routers, router, {})
+            for step in steps:
+                step.write(tx)
+            tx.record("router", router["id"], stamp["revision_number"])
+        LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
+        self.notify(steps)
+        return True
+
+    def _problem(self, connection: Connection, router: Any, subnet: Object, cidr: str) -> str:
+        """Why the subnet cannot have the prefix, if so."""
+        if cidr == PROVISIONAL:
+            return ""
+        siblings = subnets_of(connection, [subnet["network_id"]])[subnet["network_id"]]
+        outside = subnets_of(connection, [router["gw_network_id"]])[router["gw_network_id"]]
+        try:
+            check_siblings(ipaddress.ip_network(cidr), [s for s in siblings if s["id"] != subnet["id"]])
+            ports = read_ports(connection, router["id"])
+            others = [replace(p, addresses=tuple(a for a in p.addresses if a.subnet_id != subnet["id"])) for p in ports]
+            check_overlap(others, [{**subnet, "cidr": cidr}], outside)
+        except errors.BadRequest as error:
+            return error.message
+        return ""
+
+    def release(
+        self, connection: Connection, ports: Collection[RouterPort], subnet_ids: Collection[str]
+    ) -> RouterWrites:
+        """Give subnets that lose their router, or whose router loses its gateway, the provisional prefix.
+
+        `ports` of the router are deleted or readdressed by the same request, and are left to it.
+        """
+        if not subnet_ids:
+            return NOTHING
+        found = [s for s in VIEW.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
+        without = {port.id for port in ports}
+        return RouterWrites(ports=self.renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
+
+    def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> RouterWrites:
+        """The router loses its gateway, and with it all prefixes; its interfaces stay."""
+        routed = {subnet_id for port in ports if port.is_interface for subnet_id in port.subnet_ids}
+        return self.release(connection, [port for port in ports if port.type == SNAT], routed)
+
+    def notify(self, writes: Sequence[PendingWrite]) -> None:
+        """After the commit."""
+        self.renumbering.told(writes)

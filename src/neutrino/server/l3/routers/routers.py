@@ -1,0 +1,304 @@
+"""Routers: created, updated and deleted, each with its gateway, agents and ports in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.resources.router import ROUTES
+from neutrino.server.api.types import parse_attribute
+from neutrino.server.bulk import one_by_one
+from neutrino.server.context import Context, admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.zones import check_hints
+from neutrino.server.l3.flavors import check_flavor
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.gateways import GatewayRequest, Gateways, check_unused
+from neutrino.server.l3.routers.ha_networks import HaNetworks
+from neutrino.server.l3.routers.port_layout import GATEWAY, RouterPort, central_host
+from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, read_ports
+from neutrino.server.l3.routers.rules import check_routes, refuse, routes_added, routes_removed
+from neutrino.server.l3.scheduling.scheduler import L3Scheduler
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+KIND = ("distributed", "ha")  # the attributes that make a router's kind
+NOT_COLUMNS = ("external_gateway_info", *KIND)
+
+
+@dataclass(frozen=True)
+class RouterDefaults:
+    """The kind of a new router whose request does not set it."""
+
+    distributed: bool
+    ha: bool
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """A router after a request, the addresses of its gateway, and the writes of its ports and agents."""
+
+    router: Object
+    gateway_ips: Sequence[Object]
+    writes: RouterWrites = NOTHING
+
+
+@dataclass(frozen=True)
+class Routers:
+    db: Database
+    operations: Operations
+    quotas: Quotas
+    ports: RouterPorts
+    gateways: Gateways
+    scheduler: L3Scheduler
+    ha_networks: HaNetworks
+    delegation: PrefixDelegation
+    defaults: RouterDefaults
+
+    # --- creating -------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, values: Object) -> Object:
+        _check_left_to_flavor(values)
+        kind = {name: self._kind(values, name) for name in KIND}
+        # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
+        ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
+        made: list[str] = []
+
+        def attempt() -> Object:
+            with self.db.read() as connection:
+                check_hints(connection, values["availability_zone_hints"], words.L3)
+                if values.get("flavor_id"):
+                    check_flavor(connection, values["flavor_id"])
+                request = self.gateways.request(connection, context, values["external_gateway_info"])
+                ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
+                decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
+                router = decision.router
+                limit = self.quotas.limit(connection, "router", router["project_id"])
+            made[:] = [router["id"]]
+            with self.operations.write(decision.writes.contexts) as tx:
+                tx.insert(t.routers, [as_row(t.routers, router)])
+                decision.writes.write(tx)
+                tx.use("router", router["project_id"], 1, limit)
+                tx.record("router", router["id"], router["revision_number"])
+            return router_view.api_router(router, decision.gateway_ips, (), self.scheduler.status(router["id"]))
+
+        try:
+            return self.db.retrying(attempt)
+        except errors.MechanismDriverError:  # its ports are taken back by the core plugin, the router here
+            self._take_back(made[0])
+            raise
+
+    def _kind(self, values: Mapping[str, Any], name: str) -> bool:
+        requested = values.get(name)
+        return bool(getattr(self.defaults, name) if requested is None else requested)
+
+    def _decide_create(self, connection: Connection, router: Object, request: GatewayRequest) -> _Decision:
+        has_gateway = request.network_id is not None
+        assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
+        writes, gateway_ips = assigned.writes, ()  # type: tuple[RouterWrites, Sequence[Object]]
+        if has_gateway:
+            gateway = self.gateways.change(connection, router, request, central_host(assigned.agents))
+            router = {**router, "gw_port_id": gateway.port_id}
+            writes, gateway_ips = writes + gateway.writes, gateway.fixed_ips or ()
+        return _Decision(router, gateway_ips, writes + self.ports.reconcile(connection, router, (), assigned.agents))
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        return one_by_one(several, lambda values: self.create(context, values), self._take_back)
+
+    def _take_back(self, key: str) -> None:
+        try:
+            self.delete(admin_context(), key, None)
+        except errors.NotFound:
+            return
+
+    # --- updating -------------------------------------------------------------------------------------------------
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> tuple[Object, Object]:
+            with self.db.read() as connection:
+                before = router_view.load(connection, key)
+                check_revision(before, revision)
+                kind = _changed_kind(before, values)
+            ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
+            with self.db.read() as connection:
+                if ha_network is not None:
+                    kind = {**kind, **self.ha_networks.values(connection, ha_network)}
+                decision = self._decide_update(connection, context, before, values, kind)
+            return before, self._write_update(before, decision)
+
+        before, after = self.db.retrying(attempt)
+        if before["ha"] and not after["ha"]:
+            self.ha_networks.delete_unused(before["project_id"])
+        return after
+
+    def _decide_update(
+        self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
+    ) -> _Decision:
+        after = {**before, **{name: value for name, value in values.items() if name not in NOT_COLUMNS}, **kind}
+        if "routes" not in values and "external_gateway_info" not in values and not kind:
+            return _Decision(after, before["gateway_ips"])
+        ports = read_ports(connection, before["id"])
+        request = None
+        if "external_gateway_info" in values:
+            request = self.gateways.request(connection, context, values["external_gateway_info"])
+            self.gateways.check(connection, before, ports, request, after["routes"])
+            after |= request.router_values
+        elif "routes" in values:
+            addresses = [address for port in ports for address in port.addresses]
+            check_routes(after["routes"], [a.cidr for a in addresses], [a.ip_address for a in addresses])
+        if "routes" in values:
+            limit = self.quotas.limit(connection, "router_route", before["project_id"])
+            if 0 <= limit < len(after["routes"]):
+                raise errors.OverQuota(overs=["router_route"])
+        writes, host = self._move_ports(connection, before, after, ports, recast=bool(kind))
+        if request is None:
+            return _Decision(after, before["gateway_ips"], writes)
+        # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
+        if kind and request.fixed_ips and request.network_id == before["gw_network_id"]:
+            raise refuse("the kind of a router and its gateway's addresses cannot be changed at once")
+        gateway = self.gateways.change(connection, before, request, host)
+        after["gw_port_id"] = gateway.port_id
+        if before["gw_network_id"] not in (None, request.network_id):
+            # Prefixes were delegated through that gateway: the routers outside do not route them any more.
+            writes += self.delegation.release_all(connection, ports)
+        # Created ports come first: if a mechanism driver fails, the first write decides whether creates are taken back.
+        gateway_ips = before["gateway_ips"] if gateway.fixed_ips is None else gateway.fixed_ips
+        return _Decision(after, gateway_ips, gateway.writes + writes)
+
+    def _move_ports(
+        self, connection: Connection, before: Object, after: Object, ports: Sequence[RouterPort], *, recast: bool
+    ) -> tuple[RouterWrites, str]:
+        """Agents and ports after a change of the gateway's network or of the kind; and the host of the gateway port."""
+        other_network = after["gw_network_id"] != before["gw_network_id"]
+        if not (other_network or recast):
+            return NOTHING, ""
+        staying = [port for port in ports if not (other_network and port.type == GATEWAY)]
+        needed = after["ha"] or after["gw_network_id"] is not None or any(port.is_interface for port in staying)
+        assigned = self.scheduler.assign(connection, after, needed=needed, recast=recast)
+        writes = assigned.writes + self.ports.reconcile(connection, after, staying, assigned.agents)
+        current = next((port.host for port in staying if port.host), "")
+        return writes, central_host(assigned.agents, current)
+
+    def _write_update(self, before: Object, decision: _Decision) -> Object:
+        """Write an update; gives the router as the API shows it."""
+        after, writes = decision.router, decision.writes
+        if after != before or writes:
+            # A gateway that only gets other addresses is a change of its port, not of the router.
+            bump = 1 if after != before else 0
+            stamp = changed(before, {}, bump=bump)
+            after = {**after, **{name: stamp[name] for name in ("updated_at", "revision_number")}}
+            with self.operations.write(writes.contexts) as tx:
+                update_row(tx, t.routers, before, after, bump=bump)
+                writes.write(tx)
+                tx.record("router", after["id"], after["revision_number"])
+            self.delegation.notify(writes.ports)
+        with self.db.read() as connection:
+            zones = router_view.zones_of(connection, before["id"])
+        return router_view.api_router(after, decision.gateway_ips, zones, self.scheduler.status(before["id"]))
+
+    # --- extra routes ---------------------------------------------------------------------------------------------
+
+    def add_extraroutes(self, context: Context, key: str, body: Any) -> Object:
+        return self._change_routes(context, key, _routes_in(body), routes_added)
+
+    def remove_extraroutes(self, context: Context, key: str, body: Any) -> Object:
+        return self._change_routes(context, key, _routes_in(body), routes_removed)
+
+    def _change_routes(
+        self,
+        context: Context,
+        key: str,
+        routes: Sequence[Object],
+        change: Callable[[Sequence[Object], Sequence[Object]], list[dict[str, str]]],
+    ) -> Object:
+        """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
+
+        def attempt() -> Object:
+            with self.db.read() as connection:
+                before = router_view.load(connection, key)
+                values = {"routes": change(before["routes"], routes)}
+                decision = self._decide_update(connection, context, before, values, {})
+            return self._write_update(before, decision)
+
+        return {"router": self.db.retrying(attempt)}
+
+    # --- deleting -------------------------------------------------------------------------------------------------
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        def attempt() -> Object:
+            with self.db.read() as connection:
+                before = router_view.load(connection, key)
+                check_revision(before, revision)
+                ports = read_ports(connection, key)
+                interfaces = [port.id for port in ports if port.is_interface]
+                if interfaces:
+                    raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
+                check_unused(connection, before)
+                writes = NOTHING
+                for port in ports:
+                    writes += self.ports.delete(connection, port.id)[0]
+            with self.operations.write(writes.contexts) as tx:
+                writes.write(tx)
+                delete_row(tx, t.routers, before)
+                sharing.forget(tx, key)
+                tx.use("router", before["project_id"], -1)
+                tx.record("router", key, before["revision_number"], deleted=True)
+            return before
+
+        deleted = self.db.retrying(attempt)
+        if deleted["ha"]:
+            self.ha_networks.delete_unused(deleted["project_id"])
+
+
+def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
+    """A new router without its gateway port."""
+    given = {name: value for name, value in values.items() if name not in NOT_COLUMNS}
+    # Neutron counts setting the gateway as a second change.
+    router = fresh(given, revision=1 if request.network_id is None else 2)
+    return router | {
+        "gw_port_id": None,
+        "status": "ACTIVE",
+        "flavor_id": values.get("flavor_id") or None,
+        "ha_network_id": None,
+        "ha_vr_id": None,
+        "routes": [],
+        "conntrack_helpers": [],
+        **kind,
+        **request.router_values,
+    }
+
+
+def _changed_kind(before: Object, values: Object) -> Object:
+    """The columns of another kind; the kind may change only while the router is administratively down."""
+    requested = {name: values[name] for name in KIND if values.get(name) is not None}
+    differing = {name: value for name, value in requested.items() if value != before[name]}
+    if differing and (before["admin_state_up"] or values.get("admin_state_up")):
+        raise refuse(f"{', '.join(differing)} can be changed only while admin_state_up is false")
+    if differing.get("ha") is False:
+        return {**differing, "ha_network_id": None, "ha_vr_id": None}
+    return differing
+
+
+def _check_left_to_flavor(values: Object) -> None:
+    given = [name for name in KIND if values.get(name) is not None]
+    if given and values.get("flavor_id"):
+        raise refuse(f"{', '.join(given)} cannot be set together with flavor_id")
+
+
+def _routes_in(body: Any) -> list[Object]:
+    """The routes of a request to add or remove some."""
+    router = body.get("router") if isinstance(body, dict) else None
+    if not isinstance(router, dict) or set(router) != {"routes"}:
+        raise errors.HTTPBadRequest('The body has to name routes: {"router": {"routes": [...]}}.')
+    routes: list[Object] = parse_attribute("routes", ROUTES, router["routes"])
+    return routes

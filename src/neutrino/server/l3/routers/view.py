@@ -1,0 +1,88 @@
+"""Views of routers.
+
+The addresses of a gateway are read from its port, availability zones from the placements on agents, the status from both
+(`l3/scheduling/candidates.py`). Each is one query for a list, however long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.tables import Json
+from neutrino.server.db.view import Added, ComposedView, View
+from neutrino.server.l3.scheduling.candidates import ROUTERS as PLACEMENTS
+from neutrino.server.l3.scheduling.candidates import STATUS
+
+Object = dict[str, Any]
+_c, _p = t.routers.c, t.ports.c
+_GATEWAY_IPS = sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery()
+_COMPUTED: dict[str, sa.ColumnElement[Any]] = {
+    "enable_ndp_proxy": sa.literal(False, sa.Boolean),
+    "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
+}
+_INTERNAL = ("gw_port_id", "gw_network_id", "gateway_ips", "ha_network_id", "ha_vr_id")
+VIEW = View(t.routers, computed=_COMPUTED)
+_STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String))
+
+
+def load(connection: Connection, key: str) -> Object:
+    """A router with all columns, decoded, and its stored status: for updates."""
+    found = VIEW.load(connection, key)
+    if found is None:
+        raise errors.RouterNotFound(id=key)
+    return found
+
+
+def status_of(connection: Connection, key: str) -> str:
+    """The status as the API shows it."""
+    return str(connection.execute(_STATUS, {"router": key}).scalar())
+
+
+def api_router(router: Object, gateway_ips: Sequence[Object], zones: Sequence[str], status: str) -> Object:
+    """A router that was just written, as the API shows it."""
+    gateway = {
+        "network_id": router["gw_network_id"],
+        "external_fixed_ips": list(gateway_ips),
+        "enable_snat": router["enable_snat"],
+    }
+    return {
+        **router,
+        "status": status,
+        "tenant_id": router["project_id"],
+        "enable_ndp_proxy": False,
+        "availability_zones": list(zones),
+        "external_gateway_info": gateway if router["gw_port_id"] is not None else None,
+    }
+
+
+def zones_of(connection: Connection, router_id: str) -> list[str]:
+    return PLACEMENTS.zones_of(connection, [router_id]).get(router_id, [])
+
+
+def _zones(connection: Connection, routers: Sequence[Object]) -> list[list[str]]:
+    zones = PLACEMENTS.zones_of(connection, [row["id"] for row in routers])
+    return [zones.get(row["id"], []) for row in routers]
+
+
+def _gateways(_: Connection, routers: Sequence[Object]) -> list[Object | None]:
+    names = {"network_id": "gw_network_id", "external_fixed_ips": "gateway_ips", "enable_snat": "enable_snat"}
+    return [
+        None if row["gw_network_id"] is None else {name: row[column] for name, column in names.items()}
+        for row in routers
+    ]
+
+
+ROUTERS = ComposedView(
+    # Not for writing: the status is computed on reading, and must not be stored.
+    View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL),
+    {
+        "external_gateway_info": Added(("gw_network_id", "enable_snat", "gateway_ips"), _gateways),
+        "availability_zones": Added(("id",), _zones),
+    },
+)

@@ -1,0 +1,156 @@
+"""Which L3 agents can serve a router, by what they last reported; and the status of a router without such agents.
+
+A router with an interface or a gateway, and any HA router, needs an agent; a distributed one needs agents in a DVR mode.
+Without them it forwards nothing and is DOWN. That follows from other rows (placements, ports, reports), so it is computed
+with every read and stored nowhere. A dead agent that has the router does not make it DOWN: the agent's own `alive` shows
+that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from neutrino.model import agents as words
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
+from neutrino.server.scheduling.candidates import Candidate, choose
+from neutrino.server.scheduling.placements import PlacementTable
+
+Router = Mapping[str, Any]
+LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"
+DVR_MODES: Final = (DVR, DVR_SNAT, DVR_NO_EXTERNAL)
+NOT_SCHEDULED_TO: Final = (DVR, DVR_NO_EXTERNAL)  # they get routers by the ports on their host
+CHANCE: Final = "ChanceScheduler"
+LEAST: Final = ("LeastRoutersScheduler", "AZLeastRoutersScheduler")
+ALL_AGENTS: Final = 0  # as max_l3_agents_per_router
+DOWN: Final = "DOWN"
+MAX_NAMED: Final = 10  # agents in one log message
+_r, _rp, _b, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.agents.c
+ROUTERS = PlacementTable(
+    "router",
+    words.L3,
+    "l3",
+    t.router_l3_agents,
+    t.routers,
+    errors.RouterNotFound,
+    movable=sa.not_(_r.ha),  # the agents of an HA router elect another active one by VRRP
+    reads_configurations=True,
+)
+
+# --- the choice -------------------------------------------------------------------------------------------------------
+
+
+def mode(agent: Candidate) -> str:
+    return str(agent.configurations.get(words.AGENT_MODE) or LEGACY)
+
+
+def modes_for(router: Router) -> tuple[str, ...]:
+    """The modes of agents that a router is scheduled to; a distributed one only for its SNAT."""
+    return (DVR_SNAT,) if router["distributed"] else (LEGACY, DVR_SNAT)
+
+
+def fits(agent: Candidate, router: Router) -> bool:
+    """Whether an agent takes such routers: by its mode, and by the external network it is reserved for."""
+    if mode(agent) not in modes_for(router):
+        return False
+    gateway = router["gw_network_id"]
+    if gateway is None:
+        return agent.configurations.get(words.HANDLE_INTERNAL_ONLY_ROUTERS, True) is not False
+    return agent.configurations.get(words.GATEWAY_EXTERNAL_NETWORK_ID) in (None, "", gateway)
+
+
+def choose_agents(
+    agents: Sequence[Candidate],
+    router: Router,
+    hosted: Collection[str],
+    hints: Sequence[str],
+    max_agents: int,
+    driver: str,
+) -> list[Candidate]:
+    """The agents to add to those that have the router (`hosted`)."""
+    fitting = [agent for agent in agents if fits(agent, router) or agent.id in hosted]
+    if driver == CHANCE:
+        fitting = [replace(agent, load=random.randrange(1 << 30)) for agent in fitting]
+    wanted = 1
+    if router["ha"]:
+        wanted = sum(agent.serves for agent in fitting) if max_agents == ALL_AGENTS else max_agents
+    by_id = {agent.id: agent for agent in fitting}
+    return [by_id[key] for key in choose(fitting, wanted, hints, hosted)]
+
+
+def driver_named(option: str) -> str:
+    """The scheduler driver of `router_scheduler_driver`, given by class name or by Neutron's full path."""
+    name = option.rpartition(".")[2]
+    if name not in (CHANCE, *LEAST):
+        raise ValueError(f"router_scheduler_driver: {option!r} is none of {', '.join((CHANCE, *LEAST))}")
+    return name
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def _has(*port_types: str) -> sa.ColumnElement[bool]:
+    return sa.exists().where(_rp.router_id == _r.id, _rp.port_type.in_(port_types))
+
+
+_HAS_AGENT = sa.exists().where(_b.router_id == _r.id)
+# A search in the JSON text of all L3 agents' configurations: few rows, and the database evaluates it once per list.
+_HAS_DVR_AGENT = sa.exists().where(
+    _a.agent_type == words.L3,
+    sa.or_(*(_a.configurations.contains(f'"{words.AGENT_MODE}":"{mode}"', autoescape=True) for mode in DVR_MODES)),
+)
+_NEEDS_AGENT = sa.or_(
+    _r.ha,
+    sa.and_(_r.distributed, _r.gw_network_id.is_not(None)),
+    sa.and_(sa.not_(_r.distributed), _has(GATEWAY, *INTERFACES)),
+)
+STATUS: Final[sa.ColumnElement[str]] = sa.case(
+    (sa.and_(_NEEDS_AGENT, sa.not_(_HAS_AGENT)), DOWN),
+    (sa.and_(_r.distributed, sa.not_(_HAS_DVR_AGENT), _has(*INTERFACES)), DOWN),
+    else_=_r.status,
+)
+
+
+def needs_agent(router: Router, *, has_interface: bool) -> bool:
+    """Whether a router has to be scheduled: `_NEEDS_AGENT` for a router that was read."""
+    if router["ha"] or router["gw_network_id"] is not None:
+        return True
+    return has_interface and not router["distributed"]
+
+
+def why_down(
+    router: Router, agents: Sequence[Candidate], hints: Sequence[str], *, has_agent: bool, has_interface: bool
+) -> str:
+    """The reason why a router is DOWN, for operators; empty if there is none any more. `has_agent`: it is placed."""
+    reasons = []
+    if router["distributed"] and has_interface and not any(mode(agent) in DVR_MODES for agent in agents):
+        reasons.append(f"it is distributed, and no L3 agent has agent_mode {', '.join(DVR_MODES[:-1])}")
+    if needs_agent(router, has_interface=has_interface) and not has_agent:
+        modes = " or ".join(modes_for(router))
+        named = sorted(agents, key=lambda agent: agent.host)
+        others = [f"{agent.host}: {', '.join(_obstacles(agent, router, hints))}" for agent in named[:MAX_NAMED]]
+        others += [f"and {len(agents) - MAX_NAMED} more"] if len(agents) > MAX_NAMED else []
+        reasons.append(f"no L3 agent with agent_mode {modes} can take it ({'; '.join(others) or 'none has reported'})")
+    return "; ".join(reasons)
+
+
+def _obstacles(agent: Candidate, router: Router, hints: Sequence[str]) -> Iterator[str]:
+    """Why an agent does not take a router."""
+    if not agent.alive:
+        yield "dead"
+    if not agent.admin_state_up:
+        yield "administratively down"
+    if hints and agent.zone not in hints:
+        yield f"not in zone {', '.join(hints)}"
+    if mode(agent) not in modes_for(router):
+        yield f"agent_mode {mode(agent)}"
+    elif not fits(agent, router):
+        yield "for other routers (handle_internal_only_routers, gateway_external_network_id)"
+    elif agent.serves and (not hints or agent.zone in hints):
+        yield "not scheduled, as router_auto_schedule is off"

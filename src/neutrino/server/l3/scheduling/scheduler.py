@@ -1,0 +1,331 @@
+"""L3 scheduler: which L3 agents serve which routers.
+
+A router needs an agent when it has an interface or a gateway, an HA router from its creation, a distributed one for its
+SNAT while it has a gateway. Agents are assigned in the transaction of the request that makes them necessary (`assign`), so
+the hosts of the router's ports are right from the start. Later changes (an agent is new or lost, or the operator moves the
+router) go through `place`: read the router, decide its agents, reconcile its ports, in one transaction on the condition
+that the router's revision has not changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.server import errors
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.registry import Registry, Report, check_agent
+from neutrino.server.l3.routers import view as router_view
+from neutrino.server.l3.routers.port_layout import ACTIVE, STANDBY, RouterAgent
+from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites, execute, read_agents, read_ports
+from neutrino.server.l3.scheduling import candidates as l3
+from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.scheduling.candidates import Candidate
+from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
+
+LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+MAX_REASONS = 10000  # routers whose last logged reason is remembered
+_a, _b, _r, _rp = t.agents.c, t.router_l3_agents.c, t.routers.c, t.router_ports.c
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The agents of a router after a change, and the writes of the placements that change."""
+
+    agents: tuple[RouterAgent, ...]
+    writes: RouterWrites = NOTHING
+
+
+class L3Scheduler(AgentScheduler):
+    def __init__(
+        self,
+        db: Database,
+        registry: Registry,
+        operations: Operations,
+        ports: RouterPorts,
+        options: SchedulingOptions,
+        driver: str,
+    ) -> None:
+        super().__init__(db, registry, ROUTERS, options)
+        self._operations = operations
+        self._ports = ports
+        self._driver = driver
+        self._reasons: dict[str, str] = {}  # why routers are DOWN, as last logged
+
+    # --- as a part of a request -----------------------------------------------------------------------------------
+
+    def assign(
+        self, connection: Connection, router: Object, *, new: bool = False, needed: bool = True, recast: bool = False
+    ) -> Assignment:
+        """The agents of a router as it will be after the request.
+
+        `needed`: it has, or gets, an interface or a gateway. `recast`: it becomes, or ceases to be, HA or distributed.
+        """
+        current = () if new else read_agents(connection, router["id"])
+        kept = self._keep_fitting(connection, router, current) if recast else Assignment(current)
+        if not needed or not self._options.automatic or (kept.agents and not router["ha"]):
+            return kept
+        if not needs_agent(router, has_interface=True):
+            return kept
+        added = self._add_lacking(connection, router, kept.agents)
+        return Assignment(added.agents, kept.writes + added.writes)
+
+    def _keep_fitting(self, connection: Connection, router: Object, current: tuple[RouterAgent, ...]) -> Assignment:
+        """The agents that can keep a router of another kind. They get it as if it were new: HA ports are another kind's."""
+        able = {agent.id for agent in self._candidates(connection) if fits(agent, router)}
+        # The active agent first: if the router is not HA any more it stays on the host that forwards its traffic now.
+        fitting = sorted((a for a in current if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
+        staying = fitting if router["ha"] else fitting[:1]
+        renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
+        leave = _leave(router["id"], {a.agent_id for a in current} - {a.agent_id for a in staying})
+        agents = tuple(RouterAgent(a.agent_id, a.host) for a in staying)
+        return Assignment(agents, leave + RouterWrites(first=(execute(renew),)))
+
+    def _add_lacking(
+        self, connection: Connection, router: Object, current: tuple[RouterAgent, ...], barred: Collection[str] = ()
+    ) -> Assignment:
+        """Add the agents that the router lacks, but none that is `barred`."""
+        chosen = l3.choose_agents(
+            [agent for agent in self._candidates(connection) if agent.id not in barred],
+            router,
+            {agent.agent_id for agent in current},
+            router["availability_zone_hints"] or list(self._options.default_zones),
+            self._options.agents_per_object,
+            self._driver,
+        )
+        return Assignment((*current, *(RouterAgent(a.id, a.host) for a in chosen)), _join(router["id"], chosen))
+
+    def _candidates(self, connection: Connection) -> list[Candidate]:
+        return ROUTERS.candidates(connection, self._registry.cutoff())[0]
+
+    def commit(self, router: Object, writes: RouterWrites) -> None:
+        """Write a change of a router's ports and agents, on the condition that the router is as it was read."""
+        with self._operations.write(writes.contexts) as tx:
+            stamp = update_row(tx, t.routers, router, {})
+            writes.write(tx)
+            tx.record("router", router["id"], stamp["revision_number"])
+
+    # --- one router by itself -------------------------------------------------------------------------------------
+
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        leave = change.leave
+
+        def attempt() -> Move | None:
+            with self._db.read() as connection:
+                router = router_view.load(connection, object_id)
+                ports = read_ports(connection, object_id)
+                before = read_agents(connection, object_id)
+                staying = tuple(agent for agent in before if agent.agent_id not in leave)
+                joining = (
+                    [agent for agent in self._candidates(connection) if agent.id in change.join] if change.join else []
+                )
+                agents = (*staying, *(RouterAgent(agent.id, agent.host) for agent in joining))
+                writes = _leave(object_id, {a.agent_id for a in before}.intersection(leave))
+                writes += _join(object_id, joining)
+                if change.fill and needs_agent(router, has_interface=any(port.is_interface for port in ports)):
+                    added = self._add_lacking(connection, router, agents, leave)
+                    agents, writes = added.agents, writes + added.writes
+                    if leave and not agents and not change.force:
+                        return None  # no other agent: this one finds the router when it is back
+                writes += self._ports.reconcile(connection, router, ports, agents, rebind=change.rebind)
+            if not writes:
+                return None
+            self.commit(router, writes)
+            was, now = {agent.agent_id for agent in before}, {agent.agent_id for agent in agents}
+            return Move(object_id, tuple(sorted(was - now)), tuple(sorted(now - was)))
+
+        move = self._db.retrying(attempt)
+        if move is not None:
+            self.status(object_id)
+        return move
+
+    # --- status ---------------------------------------------------------------------------------------------------
+
+    def status(self, router_id: str) -> str:
+        """A router's status after a change. The reason why it is DOWN is logged, once."""
+        with self._db.read() as connection:
+            status = router_view.status_of(connection, router_id)
+            if status != DOWN:
+                self._reasons.pop(router_id, None)
+                return status
+            reason = self._why_down(connection, router_id)
+        if reason and self._reasons.get(router_id) != reason:
+            if len(self._reasons) >= MAX_REASONS:  # deleted routers stay in it
+                self._reasons.clear()
+            self._reasons[router_id] = reason
+            LOG.warning("router %s is DOWN: %s", router_id, reason)
+        return status
+
+    def unhosted(self) -> dict[str, str]:
+        """Every router that no agent can serve, with the reason."""
+        with self._db.read() as connection:
+            ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
+            reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
+        return {router_id: reason for router_id, reason in reasons.items() if reason}
+
+    def _why_down(self, connection: Connection, router_id: str) -> str:
+        try:
+            router = router_view.load(connection, router_id)
+        except errors.RouterNotFound:  # deleted meanwhile
+            return ""
+        return l3.why_down(
+            router,
+            self._candidates(connection),
+            router["availability_zone_hints"] or list(self._options.default_zones),
+            has_agent=bool(read_agents(connection, router_id)),
+            has_interface=any(port.is_interface for port in read_ports(connection, router_id)),
+        )
+
+    # --- the life of agents ---------------------------------------------------------------------------------------
+
+    def reported(self, report: Report) -> int:
+        """After a report of an L3 agent that is new, back or restarted: it gets the routers that lack an agent.
+
+        After that of an Open vSwitch agent: ports that its host could not bind before are bound now.
+        """
+        if not report.needs_everything:
+            return 0
+        if report.agent_type == words.L3:
+            return self.auto_schedule(report.host)
+        if report.agent_type == words.OVS:
+            return self._rebind(report.host)
+        return 0
+
+    def auto_schedule(self, host: str) -> int:
+        with self._db.read() as connection:
+            agent = next((a for a in self._candidates(connection) if a.host == host), None)
+            if agent is None or not agent.serves or not self._options.automatic:
+                return 0
+            routers = self._lacking(connection)
+        return self._place_all(routers, PlacementChange(fill=True, rebind=True))
+
+    def _place_all(self, router_ids: Sequence[str], change: PlacementChange) -> int:
+        """How many of the routers changed."""
+        return sum(self._try_place(router_id, change) is not None for router_id in router_ids)
+
+    def _rebind(self, host: str) -> int:
+        statement = (
+            sa.select(_rp.router_id)
+            .select_from(t.router_ports.join(t.ports))
+            .where(t.ports.c.host == host, t.ports.c.vif_type == "binding_failed")
+            .distinct()
+        )
+        with self._db.read() as connection:
+            routers = list(connection.execute(statement).scalars())
+        return self._place_all(routers, PlacementChange(rebind=True))
+
+    def _lacking(self, connection: Connection) -> list[str]:
+        """Routers with ports that have fewer live agents than they may have."""
+        live = (
+            sa.select(_b.router_id, sa.func.count().label("number"))
+            .select_from(t.router_l3_agents.join(t.agents))
+            .where(_a.admin_state_up, _a.heartbeat_timestamp >= self._registry.cutoff())
+            .group_by(_b.router_id)
+            .subquery()
+        )
+        # HA routers lack agents also while they have some; others only without any that is alive.
+        number = sa.func.coalesce(live.c.number, 0)
+        most = self._options.agents_per_object or 2**31 - 1
+        has_ports = sa.exists().where(_rp.router_id == _r.id)
+        statement = (
+            sa.select(_r.id)
+            .select_from(t.routers.outerjoin(live, live.c.router_id == _r.id))
+            .where(sa.or_(sa.and_(_r.ha, number < most), sa.and_(sa.not_(_r.ha), has_ports, number == 0)))
+            .order_by(_r.id)
+        )
+        return list(connection.execute(statement).scalars())
+
+    # --- by the operator ------------------------------------------------------------------------------------------
+
+    def add(self, agent_id: str, object_id: str) -> None:
+        with self._db.read() as connection:
+            agent = next((a for a in self._candidates(connection) if a.id == agent_id), None)
+            if agent is None:
+                check_agent(connection, agent_id)
+            router = router_view.load(connection, object_id)
+            current = read_agents(connection, object_id)
+        if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
+            raise errors.DVRL3CannotAssignToDvrAgent()
+        if agent is not None and mode(agent) == l3.LEGACY and router["distributed"]:
+            raise errors.RouterL3AgentMismatch(router_id=object_id, agent_id=agent_id)
+        if agent is None or not agent.admin_state_up or not fits(agent, router):
+            raise errors.InvalidL3Agent(id=agent_id)
+        if any(other.agent_id == agent_id for other in current):
+            return
+        if current and not router["ha"]:
+            raise errors.RouterHostedByL3Agent(router_id=object_id, agent_id=current[0].agent_id)
+        self.place(object_id, PlacementChange(join=[agent_id]))
+
+    def remove(self, agent_id: str, object_id: str) -> None:
+        with self._db.read() as connection:
+            found = connection.execute(sa.select(_a.configurations).where(_a.id == agent_id)).first()
+            current = read_agents(connection, object_id)
+        if found is None:
+            raise errors.AgentNotFound(id=agent_id)
+        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
+            raise errors.DVRL3CannotRemoveFromDvrAgent()
+        if not any(agent.agent_id == agent_id for agent in current):
+            raise errors.RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
+        self.place(object_id, PlacementChange(leave={agent_id}))
+
+    # --- HA -------------------------------------------------------------------------------------------------------
+
+    def set_ha_states(self, host: str, states: dict[str, str]) -> int:
+        """Store the HA states that a host reports for its routers; the ports of a router follow its active host.
+
+        The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby.
+        """
+        agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
+
+        def attempt() -> list[str]:
+            changed = []
+            with self._db.transaction() as tx:
+                for router_id, state in sorted(states.items()):
+                    done = tx.execute(
+                        sa.update(t.router_l3_agents)
+                        .where(
+                            _b.router_id == router_id,
+                            _b.agent_id == agent,
+                            sa.or_(_b.ha_state.is_(None), _b.ha_state != state),
+                        )
+                        .values(ha_state=state)
+                    )
+                    if done.rowcount:
+                        changed.append(router_id)
+                        if state == ACTIVE:
+                            # With two active agents `central_host` would leave the ports on the lost host.
+                            others = sa.and_(_b.router_id == router_id, _b.agent_id != agent, _b.ha_state == ACTIVE)
+                            tx.execute(sa.update(t.router_l3_agents).where(others).values(ha_state=STANDBY))
+                        revision = tx.execute(sa.select(_r.revision_number).where(_r.id == router_id)).scalar_one()
+                        tx.record("router", router_id, revision)  # all its hosts get the new active host
+            return changed
+
+        changed = self._db.retrying(attempt)
+        for router_id, state in sorted(states.items()):
+            if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
+                self._try_place(router_id, PlacementChange())
+        return len(changed)
+
+
+def _join(router_id: str, agents: Sequence[Candidate]) -> RouterWrites:
+    """Write the placements of a router on these agents."""
+    rows = [{"router_id": router_id, "agent_id": agent.id} for agent in agents]
+    return RouterWrites(first=(lambda tx: tx.insert(t.router_l3_agents, rows),)) if rows else NOTHING
+
+
+def _leave(router_id: str, agent_ids: Collection[str]) -> RouterWrites:
+    if not agent_ids:
+        return NOTHING
+    gone = sa.delete(t.router_l3_agents).where(_b.router_id == router_id, _b.agent_id.in_(sorted(agent_ids)))
+    return RouterWrites(first=(execute(gone),))

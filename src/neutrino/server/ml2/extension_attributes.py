@@ -1,0 +1,90 @@
+"""Attributes that extension drivers add to networks, subnets and ports (`driver_api`, `extend_resources`).
+
+Values are JSON in a table per resource, one row per object and attribute; a foreign key deletes them with the object. Views
+read them with subqueries of the same statement, so showing and listing objects takes no further query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from neutrino.model.sentinel import UNSET
+from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import encode
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
+from neutrino.server.policy.rules import ADMIN
+
+Object = dict[str, Any]
+TABLES = {"network": t.network_attributes, "subnet": t.subnet_attributes, "port": t.port_attributes}
+
+
+class ExtensionAttributes:
+    def __init__(self, drivers: Sequence[Any]) -> None:
+        self._by_kind: dict[str, dict[str, Attribute]] = {kind: {} for kind in TABLES}
+        rules: dict[str, str] = {}
+        for driver in drivers:
+            for kind, attributes in (driver.extend_resources() if hasattr(driver, "extend_resources") else {}).items():
+                if kind not in TABLES:
+                    raise ValueError(f"{type(driver).__name__} extends {kind!r}, which is not one of {sorted(TABLES)}")
+                for attribute in attributes:
+                    if attribute.name in self._by_kind[kind]:
+                        raise ValueError(f"two extension drivers add {attribute.name!r} to {kind}s")
+                    self._by_kind[kind][attribute.name] = attribute
+                    if attribute.guarded:
+                        rules |= {f"{action}_{kind}:{attribute.name}": ADMIN for action in ("create", "update")}
+            rules |= getattr(driver, "policy_rules", {})
+        self.policy_rules: Mapping[str, str] = rules
+        self.extensions = [e for driver in drivers for e in getattr(driver, "extensions", ())]
+
+    def resource(self, resource: Resource) -> Resource:
+        """The definition with the added attributes."""
+        added = self._by_kind[resource.name]
+        for name in added.keys() & resource.by_name.keys():
+            raise ValueError(f"an extension driver adds {name!r} to {resource.collection}, which have it already")
+        return replace(resource, attributes=(*resource.attributes, *added.values())) if added else resource
+
+    def view(self, kind: str, view: View) -> View:
+        """The view with the added attributes."""
+        added = self._by_kind[kind]
+        if not added:
+            return view
+        columns = {name: _column(TABLES[kind], view, attribute) for name, attribute in added.items()}
+        return view.extended(columns, {name: _filter(column) for name, column in columns.items()})
+
+    def defaults(self, kind: str) -> Object:
+        """Values for objects that the server creates itself: their requests do not pass the API's validation."""
+        return {name: _default(attribute) for name, attribute in self._by_kind[kind].items()}
+
+    def store(self, tx: Transaction, kind: str, current: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+        """Write the values that differ from those before; None: a new object."""
+        added = self._by_kind[kind]
+        if not added:
+            return
+        changed = [
+            name
+            for name, attribute in added.items()
+            if name in current and current[name] != (_default(attribute) if before is None else before.get(name))
+        ]
+        table = TABLES[kind]
+        if changed and before is not None:
+            tx.execute(sa.delete(table).where(table.c.object_id == current["id"], table.c.name.in_(changed)))
+        tx.insert(table, [{"object_id": current["id"], "name": n, "value": encode(current[n])} for n in changed])
+
+
+def _default(attribute: Attribute) -> Any:
+    return None if attribute.default in (UNSET, REQUIRED) else attribute.default
+
+
+def _column(table: sa.Table, view: View, attribute: Attribute) -> sa.ColumnElement[Any]:
+    row = sa.select(table.c.value).where(table.c.object_id == view.key, table.c.name == attribute.name)
+    return sa.func.coalesce(row.scalar_subquery(), sa.literal(encode(_default(attribute)), t.Json))
+
+
+def _filter(column: sa.ColumnElement[Any]) -> Callable[[tuple[Any, ...]], sa.ColumnElement[bool]]:
+    return lambda values: column.in_([encode(value) for value in values])

@@ -1,0 +1,159 @@
+"""Port binding: which mechanism driver binds a port on its host, and to which segment of the network.
+
+It is tried before the transaction, by what the host's agents last reported. A driver binds a segment, or serves it and has
+the next level bound on other segments (a top-of-rack switch above a vSwitch), or passes. When no driver binds, the port is
+`binding_failed`: Nova then tries another host. Giving `binding:host_id` again repeats the attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.ipam.allocation import DHCP_OWNER
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, Bound, Continue, DynamicSegments, PortToBind
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.segments import read_segments
+
+LOG = logging.getLogger(__name__)
+Object = dict[str, Any]
+Levels = tuple[Mapping[str, Any], ...]
+MAX_LEVELS = 10
+_b = t.port_bindings.c
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Result of binding a port."""
+
+    vif_type: str = VIF_UNBOUND
+    vif_details: Mapping[str, Any] = field(default_factory=dict)
+    levels: Levels = ()
+    agent_wires: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        return self.vif_type not in (VIF_UNBOUND, VIF_FAILED)
+
+    @property
+    def port_values(self) -> Object:
+        """Attributes of a port with this binding. It is DOWN until its provisioning blocks are removed."""
+        return {
+            "binding:vif_type": self.vif_type,
+            "binding:vif_details": dict(self.vif_details),
+            "status": provisioning.DOWN,
+        }
+
+
+UNBOUND = Binding()
+FAILED = Binding(VIF_FAILED)
+
+
+@dataclass(frozen=True)
+class Binder:
+    drivers: Sequence[Any]  # mechanism drivers
+    agents_on: Callable[[Connection, str], Sequence[Mapping[str, Any]]]
+    # Whether a live DHCP agent serves one of these subnets: network, the port's subnets, the port's host.
+    dhcp_served: Callable[[Connection, str, Sequence[str], str], bool]
+    dynamic_segments: DynamicSegments
+
+    def bind(self, connection: Connection, port: Object, network: Object) -> Binding:
+        """The binding of a port to the host in `binding:host_id`, or UNBOUND without a host."""
+        host = port["binding:host_id"]
+        if not host:
+            return UNBOUND
+        return self.bind_on(connection, port, network, host, port["binding:vnic_type"], port["binding:profile"])
+
+    def bind_on(
+        self,
+        connection: Connection,
+        port: Object,
+        network: Object,
+        host: str,
+        vnic_type: str,
+        profile: Mapping[str, Any],
+    ) -> Binding:
+        segments = read_segments(connection, [network["id"]])[network["id"]]
+        agents = self.agents_on(connection, host)
+        dynamic = self.dynamic_segments
+        asked = PortToBind(port, host, vnic_type, profile, segments, agents, network=network, dynamic_segments=dynamic)
+        return bind(asked, self.drivers)
+
+    def store(self, tx: Transaction, port: Object, binding: Binding) -> None:
+        """Write the port's active binding and its provisioning blocks."""
+        host = port["binding:host_id"]
+        if binding is UNBOUND and port["revision_number"] == 1:
+            return  # a new port without a host has neither: saves two statements of the hot path
+        tx.execute(
+            sa.delete(t.port_bindings).where(_b.port_id == port["id"], sa.or_(_b.status == "ACTIVE", _b.host == host))
+        )
+        if host:
+            tx.execute(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
+        provisioning.block(tx, port["id"], self._components(tx.connection, port, binding))
+
+    def _components(self, connection: Connection, port: Object, binding: Binding) -> list[str]:
+        if not binding.is_bound:
+            return []
+        components = [provisioning.L2] if binding.agent_wires else []
+        subnets = [f["subnet_id"] for f in port["fixed_ips"]]
+        is_dhcp_server = port["device_owner"] == DHCP_OWNER  # waits for no lease of its own
+        host = port["binding:host_id"]
+        if subnets and not is_dhcp_server and self.dhcp_served(connection, port["network_id"], subnets, host):
+            components.append(provisioning.DHCP)
+        return components
+
+
+def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE", host: str | None = None) -> Object:
+    return {
+        "port_id": port["id"],
+        "host": port["binding:host_id"] if host is None else host,
+        "status": status,
+        "vnic_type": port["binding:vnic_type"],
+        "vif_type": binding.vif_type,
+        "profile": port["binding:profile"],
+        "vif_details": dict(binding.vif_details),
+        "levels": [dict(level) for level in binding.levels],
+    }
+
+
+def bind(port: PortToBind, drivers: Sequence[Any]) -> Binding:
+    """Ask the drivers in order, level by level."""
+    return _bind_level(port, drivers, ()) or FAILED
+
+
+def _bind_level(port: PortToBind, drivers: Sequence[Any], above: Levels) -> Binding | None:
+    if len(above) >= MAX_LEVELS:
+        LOG.warning("port %s is not bound: its binding has more than %s levels", port.port.get("id"), MAX_LEVELS)
+        return None
+    for driver in drivers:
+        bind_port = getattr(driver, "bind_port", None)
+        if bind_port is None or _would_repeat(driver.name, port, above):
+            continue
+        try:
+            answer = bind_port(port)
+        except Exception:
+            LOG.exception("mechanism driver %s failed to bind port %s", driver.name, port.port.get("id"))
+            continue
+        if not isinstance(answer, Bound | Continue):
+            continue
+        levels = (*above, {"level": len(above), "driver": driver.name, "segment_id": answer.segment.id})
+        if isinstance(answer, Bound):
+            return Binding(answer.vif_type, dict(answer.vif_details), levels, answer.agent_wires)
+        deeper = _bind_level(replace(port, segments=answer.next_segments), drivers, levels)
+        if deeper is not None:
+            return deeper
+    return None
+
+
+def _would_repeat(driver: str, port: PortToBind, above: Levels) -> bool:
+    """Prevents endless recursion: a driver that serves one of these segments on a level above is not asked again."""
+    here = {segment.id for segment in port.segments}
+    return any(level["driver"] == driver and level["segment_id"] in here for level in above)

@@ -1,0 +1,394 @@
+"""Ports: create (one or several at once), update with rebinding, delete.
+
+    decide   MAC → addresses → security groups → extension drivers → binding       reads only, nothing is locked
+    write    row, addresses, groups, binding, provisioning blocks, quota, change log   one transaction (`Operations.write`)
+
+What was decided on may have changed before the write: a unique key or the revision number then fails, and `retrying` starts
+again with the decision. Other services change ports as a part of their own writes with `prepare_create/update/delete`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.context import Context, admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import UNLIMITED, Transaction
+from neutrino.server.ipam.allocation import Allocator, FixedIp
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
+from neutrino.server.ml2.drivers import Extensions
+from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.port_view import RENAMED, VIEW
+from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports.binding import Binder, Binding
+from neutrino.server.ml2.ports.rows import insert_parts, replace_parts
+from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac, new_or_same
+from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.query import Query
+from neutrino.server.quota.quotas import Quotas
+
+Object = dict[str, Any]
+Write = Callable[[Transaction], None]
+# Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
+TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
+CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
+BINDING_NAMES = ("binding:host_id", "binding:vnic_type", "binding:profile")
+BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
+
+
+@dataclass(frozen=True)
+class PortOptions:
+    base_mac: str
+    max_address_pairs: int
+
+
+@dataclass(frozen=True)
+class PortDefaults:
+    """Read once for all ports of a request, by network and by project."""
+
+    networks: Mapping[str, Object]
+    subnets: Mapping[str, list[Object]]
+    security_groups: Mapping[str, str]  # the default group of each project
+
+
+class Ports:
+    def __init__(
+        self,
+        db: Database,
+        operations: Operations,
+        networks: Networks,
+        extensions: Extensions,
+        quotas: Quotas,
+        binder: Binder,
+        ensure_default_group: Callable[[str], str],
+        check_groups: Callable[[Connection, Context, Sequence[str], str], None],
+        options: PortOptions,
+    ) -> None:
+        self._db = db
+        self._operations = operations
+        self._networks = networks
+        self._extensions = extensions
+        self.view = extensions.attributes.view("port", VIEW)
+        self._quotas = quotas
+        self._binder = binder
+        self._ensure_default_group = ensure_default_group
+        self._check_groups = check_groups  # refuses groups that the caller or the port's project may not use
+        self._options = options
+        # Services that own ports, or have objects that depend on ports, register here when they are built.
+        self.delete_checks: list[Callable[[Connection, Object], None]] = []
+        self.transaction_hooks: list[TransactionHook] = []
+        self.commit_hooks: list[CommitHook] = []
+        operations.register_undo("port", lambda port: self.delete(admin_context(), port["id"], None, checked=False))
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def index(self, context: Context, query: Query) -> Iterator[Object]:
+        """Streamed: lists of ports are the long ones."""
+        with self._db.read() as connection:
+            if query.reverse:
+                yield from self.view.many(connection, query, context.project_id)
+            else:
+                yield from self.view.stream(connection, query, context.project_id)
+
+    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
+        with self._db.read() as connection:
+            return self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+
+    def load(self, connection: Connection, key: str) -> Object:
+        found = self.view.load(connection, key)
+        if found is None:
+            raise errors.PortNotFound(id=key)
+        return found
+
+    def target(self, context: Context, values: Object) -> Object:
+        """Attributes of the port's network, for policy rules."""
+        sees_all = context.is_admin or "service" in context.roles
+        return self._networks.policy_target(context, values["network_id"], everyone=sees_all)
+
+    # --- creating -------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
+
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        projects = {values["project_id"] for values in several}
+        default_groups = {project: self._ensure_default_group(project) for project in projects}
+        attempts = itertools.count()
+
+        def attempt() -> list[Object]:
+            with self._db.read() as connection:
+                defaults = self._defaults(connection, context, several, default_groups)
+                # A single port guesses its address without a lookup; if the guess was taken, the next attempt looks.
+                allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
+                made = [self._decide(connection, context, values, defaults, allocator) for values in several]
+                self._check_requested_macs(connection, several, made)
+                for port, _ in made:
+                    self._hook_writes(connection, context, None, port)
+                limits = {project: self._quotas.limit(connection, "port", project) for project in projects}
+            networks = defaults.networks
+            contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
+            with self._operations.write(contexts) as tx:
+                self._insert(tx, made, limits)
+            return [api_port(port) for port, _ in made]
+
+        created = self._db.retrying(attempt)
+        for port in created:
+            self.notify(None, port)
+        return created
+
+    def _defaults(
+        self, connection: Connection, context: Context, several: Sequence[Object], default_groups: Mapping[str, str]
+    ) -> PortDefaults:
+        network_ids = list(dict.fromkeys(values["network_id"] for values in several))
+        networks = {key: self._networks.load_again(connection, key, context.project_id) for key in network_ids}
+        return PortDefaults(networks, subnets_of(connection, network_ids), default_groups)
+
+    def _decide(
+        self, connection: Connection, context: Context, values: Object, defaults: PortDefaults, allocator: Allocator
+    ) -> tuple[Object, Binding]:
+        """A new port as it will be written, with its binding."""
+        network, project = defaults.networks[values["network_id"]], values["project_id"]
+        mac = values.get("mac_address") or new_mac(self._options.base_mac)
+        host = values.get("binding:host_id") or ""
+        groups = values.get("security_groups")
+        pairs = values.get("allowed_address_pairs", ())
+        port = {
+            **fresh(values, revision=1 + (BIND_REVISIONS if host else 0)),
+            "mac_address": mac,
+            "status": provisioning.DOWN,
+            "security_groups": [defaults.security_groups[project]] if groups is None else groups,
+            "allowed_address_pairs": address_pairs(pairs, mac, self._options.max_address_pairs),
+            "extra_dhcp_opts": dhcp_options((), values["extra_dhcp_opts"] or ()),
+            "ip_allocation": "none" if values.get("fixed_ips") == [] else "immediate",
+            "port_security_enabled": values.get("port_security_enabled", True),
+            "data_plane_status": None,
+            "qos_policy_id": None,
+            "qos_network_policy_id": network["qos_policy_id"],
+            "numa_affinity_policy": None,
+            "device_profile": None,
+            "hints": None,
+            "trusted": None,
+            "dns_assignment": [],
+            "binding:host_id": host,
+            "binding:profile": values.get("binding:profile") or {},
+            "tags": values.get("tags", []),
+        }
+        port["fixed_ips"] = allocator.for_new_port(port, values.get("fixed_ips"), defaults.subnets[network["id"]])
+        if groups:
+            self._check_groups(connection, context, groups, project)
+        port = self._extensions.process("create", "port", values, port, network=network)
+        binding = self._binder.bind(connection, port, network)
+        return {**port, **binding.port_values}, binding
+
+    def _check_requested_macs(
+        self, connection: Connection, several: Sequence[Object], made: Sequence[tuple[Object, Any]]
+    ) -> None:
+        """A requested MAC must be free on its network; a collision of a random one is left to the unique key."""
+        requested: set[tuple[str, str]] = set()
+        for values, (port, _) in zip(several, made, strict=True):
+            if not values.get("mac_address"):
+                continue
+            mac = port["network_id"], port["mac_address"]
+            if mac in requested or _is_mac_used(connection, port):
+                raise errors.MacAddressInUse(network_id=port["network_id"], mac_address=port["mac_address"])
+            requested.add(mac)
+
+    def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
+        tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
+        insert_parts(tx, [port for port, _ in made])
+        for port, binding in made:
+            self._binder.store(tx, port, binding)
+            self._extensions.store("port", tx, port)
+            tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
+            tx.record("port", port["id"], port["revision_number"])
+
+    def prepare_create(
+        self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
+    ) -> PendingWrite:
+        """A port of a service, as a part of a larger write: without quota and without security groups.
+
+        `subnets` are the network's as they will be after that write.
+        """
+        own = {**values, "security_groups": []}
+        defaults = PortDefaults({network["id"]: network}, {network["id"]: list(subnets)}, {})
+        made = [self._decide(connection, admin_context(), own, defaults, Allocator(connection))]
+        context = DriverContext("create", "port", made[0][0], network=network)
+        return PendingWrite(context, lambda tx: self._insert(tx, made, {}))
+
+    # --- updating -------------------------------------------------------------------------------------------------
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        def attempt() -> tuple[Object, Object]:
+            with self._db.read() as connection:
+                before = self.load(connection, key)
+                check_revision(before, revision)
+                network = self._networks.load(connection, before["network_id"], context.project_id)
+                after = self._decide_update(connection, context, before, values)
+                pending = self._prepare_update(connection, before, after, values, network)
+                if pending is None:
+                    return before, before
+                hook_writes = self._hook_writes(connection, context, before, dict(pending.context.current))
+            with self._operations.write([pending.context]) as tx:
+                for write in (pending.write, *hook_writes):
+                    write(tx)
+            return before, dict(pending.context.current)
+
+        before, after = self._db.retrying(attempt)
+        if after is not before:
+            self.notify(before, after)
+        return api_port(after)
+
+    def _decide_update(self, connection: Connection, context: Context, before: Object, values: Object) -> Object:
+        after = {**before, **values}
+        after["binding:host_id"] = after["binding:host_id"] or ""
+        after["binding:profile"] = after["binding:profile"] or {}
+        if "mac_address" in values:
+            after["mac_address"] = values["mac_address"] or new_mac(self._options.base_mac)
+            self._check_mac_change(connection, before, after)
+        if "fixed_ips" in values or after["mac_address"] != before["mac_address"]:
+            requested = (values["fixed_ips"] or []) if "fixed_ips" in values else None
+            fixed_ips = self.addresses_after(connection, before, after, requested)
+            after["fixed_ips"] = new_or_same(fixed_ips, before["fixed_ips"])
+        if "allowed_address_pairs" in values:
+            maximum = self._options.max_address_pairs
+            after["allowed_address_pairs"] = address_pairs(
+                values["allowed_address_pairs"], after["mac_address"], maximum
+            )
+        if "extra_dhcp_opts" in values:
+            after["extra_dhcp_opts"] = dhcp_options(before["extra_dhcp_opts"], values["extra_dhcp_opts"] or ())
+        if "security_groups" in values:
+            after["security_groups"] = new_or_same(values["security_groups"] or [], before["security_groups"])
+            if after["security_groups"]:
+                self._check_groups(connection, context, after["security_groups"], before["project_id"])
+        return after
+
+    def addresses_after(
+        self, connection: Connection, before: Object, after: Object, requested: Sequence[Mapping[str, Any]] | None
+    ) -> list[FixedIp]:
+        """Addresses of a port after an update; `requested` None: only its MAC has changed."""
+        network_id = before["network_id"]
+        subnets = subnets_of(connection, [network_id])[network_id]
+        return Allocator(connection).for_updated_port(before, after, requested, subnets)
+
+    def _check_mac_change(self, connection: Connection, before: Object, after: Object) -> None:
+        if after["mac_address"] == before["mac_address"]:
+            return
+        is_bound = before["binding:vif_type"] not in (VIF_UNBOUND, VIF_FAILED)
+        if is_bound and before["device_owner"].startswith("compute:"):  # the guest would keep the old one
+            raise errors.PortBound(port_id=before["id"], vif_type=before["binding:vif_type"])
+        if _is_mac_used(connection, after):
+            raise errors.MacAddressInUse(network_id=after["network_id"], mac_address=after["mac_address"])
+
+    def prepare_update(
+        self,
+        connection: Connection,
+        before: Object,
+        values: Object,
+        network: Object,
+        *,
+        rebind: bool = False,
+        bump: int | None = None,
+    ) -> PendingWrite | None:
+        """An update as a part of a larger write, with addresses that are decided already; None if nothing changes.
+
+        `rebind`: bind again, though host, VNIC type and profile are the same. `bump`: raises the revision by so much.
+        """
+        after = {**before, **values}
+        return self._prepare_update(connection, before, after, values, network, rebind=rebind, bump=bump)
+
+    def _prepare_update(
+        self,
+        connection: Connection,
+        before: Object,
+        after: Object,
+        values: Object,
+        network: Object,
+        *,
+        rebind: bool = False,
+        bump: int | None = None,
+    ) -> PendingWrite | None:
+        after = self._extensions.process("update", "port", values, after, network=network, before=before)
+        binding = None
+        if rebind or any(after[name] != before[name] for name in BINDING_NAMES):
+            binding = self._binder.bind(connection, after, network)
+            after = {**after, **binding.port_values}
+        elif after == before:
+            return None
+        tried = binding is not None and after["binding:host_id"] != ""
+        now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
+
+        def write(tx: Transaction) -> None:
+            update_row(tx, t.ports, before, now, renamed=RENAMED)
+            replace_parts(tx, before, now)
+            if binding is not None:
+                self._binder.store(tx, now, binding)
+            self._extensions.store("port", tx, now, before)
+            tx.record("port", now["id"], now["revision_number"])
+
+        return PendingWrite(DriverContext("update", "port", now, before, network=network), write)
+
+    # --- deleting -------------------------------------------------------------------------------------------------
+
+    def delete(self, context: Context, key: str, revision: int | None, *, checked: bool = True) -> None:
+        """`checked`: refused for ports that belong to a service, such as a router's interface."""
+
+        def attempt() -> Object:
+            with self._db.read() as connection:
+                before = self.load(connection, key)
+                check_revision(before, revision)
+                network = self._networks.load(connection, before["network_id"], context.project_id)
+                for check in self.delete_checks if checked else ():
+                    check(connection, before)
+                hook_writes = self._hook_writes(connection, context, before, None)
+            pending = self.prepare_delete(before, network)
+            with self._operations.write([pending.context]) as tx:
+                for write in (*hook_writes, pending.write):
+                    write(tx)
+            return before
+
+        self.notify(self._db.retrying(attempt), None)
+
+    def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
+        def write(tx: Transaction) -> None:
+            delete_row(tx, t.ports, before)
+            if before["tags"]:
+                sharing.forget(tx, before["id"])
+            tx.use("port", before["project_id"], -1)
+            tx.record("port", before["id"], before["revision_number"], deleted=True)
+
+        return PendingWrite(DriverContext("delete", "port", before, network=network), write)
+
+    # --- hooks of services ----------------------------------------------------------------------------------------
+
+    def _hook_writes(
+        self, connection: Connection, context: Context, before: Object | None, after: Object | None
+    ) -> list[Write]:
+        """Rows that services write in the same transaction."""
+        writes = [hook(connection, context, before, after) for hook in self.transaction_hooks]
+        return [write for write in writes if write is not None]
+
+    def notify(self, before: Object | None, after: Object | None) -> None:
+        """After the commit of a change that was made here, or with a PendingWrite."""
+        for hook in self.commit_hooks:
+            hook(before, after)
+
+
+def _is_mac_used(connection: Connection, port: Object) -> bool:
+    p = t.ports.c
+    found = connection.execute(
+        sa.select(p.id).where(
+            p.network_id == port["network_id"], p.mac_address == port["mac_address"], p.id != port["id"]
+        )
+    )
+    return found.first() is not None

@@ -1,0 +1,238 @@
+"""Provisioning blocks: a bound port is ACTIVE when all components have finished their work for it.
+
+Binding writes one block per component: L2 (an agent wires the port), DHCP (its lease can be given). The component's report
+removes its block; removing the last one makes the port ACTIVE. All transactions lock the port's own row, so that of two
+components that finish at once one sees the other's block removed.
+
+A report names the revision of the port that it is for. A report for an older revision is stale, by a rebinding or any other
+change, and is ignored: the host receives the newer revision and reports for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.db.clock import now
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import View
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
+from neutrino.server.ml2.network_view import VIEW as NETWORKS
+from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.port_view import VIEW
+
+Object = dict[str, Any]
+L2, DHCP = "L2", "DHCP"
+ACTIVE, DOWN = "ACTIVE", "DOWN"
+BATCH = 100  # ports that one transaction changes: hosts report all of theirs after a start
+_p, _b = t.ports.c, t.provisioning_blocks.c
+_WAITING = sa.select(_p.id, _p.network_id, _p.host, _p.revision_number).where(_b.port_id == _p.id, _b.component == DHCP)
+_WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
+_BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
+_AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
+_UNFINISHED = sa.select(_p.id, _p.host).where(
+    _p.id.in_(_AMONG),
+    sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id))),
+)
+_LOCK = (
+    sa.select(_p.id, _p.host, _p.status, _p.revision_number, _p.vif_type)
+    .where(_p.id.in_(_AMONG))
+    .order_by(_p.id)  # the same order in all transactions, or two would deadlock
+    .with_for_update()
+)
+_BLOCKED = sa.select(_b.port_id).where(_b.port_id.in_(_AMONG)).distinct()
+
+
+def block(tx: Transaction, port_id: str, components: Iterable[str]) -> None:
+    """Replace a port's blocks by these."""
+    tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id == port_id))
+    tx.insert(t.provisioning_blocks, [{"port_id": port_id, "component": component} for component in components])
+
+
+class Done(NamedTuple):
+    """A component's report that its work for a port on a host is finished."""
+
+    port_id: str
+    host: str
+    revision: int | None = None  # of the port; None: whichever it has
+
+
+class WaitingPort(NamedTuple):
+    """A port with a DHCP block."""
+
+    port_id: str
+    network_id: str
+    host: str
+
+
+@dataclass(frozen=True)
+class DhcpReadiness:
+    """Which DHCP agents give a port its lease; the composition root passes the functions of the DHCP scheduling."""
+
+    # connection, network, the port's subnets, the port's host: whether a live agent serves it
+    is_served: Callable[[Connection, str, Sequence[str], str], bool]
+    # connection, network, the port's host, reporting host: whether the port waits for that host
+    counts: Callable[[Connection, str, str, str], bool]
+    # connection, ports, heartbeat cutoff: those whose agents are all dead, down or missing
+    unserved: Callable[[Connection, Sequence[WaitingPort], str], Sequence[WaitingPort]]
+
+
+class Provisioning:
+    def __init__(
+        self,
+        db: Database,
+        operations: Operations,
+        dhcp: DhcpReadiness,
+        notify: Callable[[Object, Object], None],
+        view: View = VIEW,
+    ) -> None:
+        """`notify(before, after)` is called for every change of a port's status."""
+        self._db = db
+        self._operations = operations
+        self._dhcp = dhcp
+        self._notify = notify
+        self._view = view  # of ports, with the attributes of extension drivers
+
+    # --- a component has finished ---------------------------------------------------------------------------------
+
+    def complete(self, port_id: str, component: str, host: str, revision: int | None = None) -> bool:
+        """A component's work for a port on a host is done; whether that made the port ACTIVE."""
+        return bool(self.complete_all([Done(port_id, host, revision)], component))
+
+    def complete_all(self, done: Iterable[Done], component: str) -> set[str]:
+        """The same for ports of any hosts; the ids of those that became ACTIVE.
+
+        A host repeats its reports for all its ports when it starts: those that are ACTIVE cost one read together.
+        """
+        active: set[str] = set()
+        reports = {(one.port_id, one.host): one.revision for one in done}
+        ids = sorted({port_id for port_id, _ in reports})
+        for start in range(0, len(ids), BATCH):
+            with self._db.read() as connection:
+                rows = connection.execute(_UNFINISHED, {"among": ids[start : start + BATCH]}).all()
+                unfinished = [row.id for row in rows if (row.id, row.host) in reports]
+                if not unfinished:
+                    continue
+                ports = {port["id"]: port for port in self._view.load_in(connection, "id", unfinished)}
+                networks = self._networks_for_drivers(connection, ports.values())
+            complete = partial(self._complete, unfinished, reports, component, ports, networks)
+            for key, before in self._db.retrying(complete).items():
+                active.add(key)
+                if before is not None:
+                    self._notify(before, {**before, "status": ACTIVE})
+        return active
+
+    def _complete(
+        self,
+        ids: Sequence[str],
+        reports: Mapping[tuple[str, str], int | None],
+        component: str,
+        ports: Mapping[str, Object],
+        networks: Mapping[str, Object],
+    ) -> dict[str, Object | None]:
+        """The ports that become ACTIVE, as they were before; None: deleted when they were loaded."""
+        contexts: list[DriverContext] = []
+        became: dict[str, Object | None] = {}
+        with self._operations.write(contexts, raises=False) as tx:
+            rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
+            if not rows:
+                return {}
+            tx.execute(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
+            blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
+            if blocked:  # written through the port's row, so that the component that finishes next sees this removal
+                tx.execute(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
+            active = [row for key, row in rows.items() if key not in blocked and row.status != ACTIVE]
+            if active:
+                values = {"status": ACTIVE, "revision_number": _p.revision_number + 1, "updated_at": now()}
+                tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in active])).values(values))
+            for row in active:
+                tx.record("port", row.id, row.revision_number + 1)
+                port = ports.get(row.id)
+                became[row.id] = None if port is None else {**port, "status": row.status}
+                if port is not None:
+                    contexts.append(_status_change({**port, "status": row.status}, ACTIVE, row, networks))
+        return became
+
+    def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
+        """A DHCP host that may not wire the port itself can give its lease.
+
+        Ignored for hosts that the port does not wait for, so that no host reports for ports that are not its own.
+        """
+        if component != DHCP:
+            return False
+        with self._db.read() as connection:
+            port = connection.execute(_WAITS, {"port": port_id}).first()
+            if port is None or revision < port.revision_number:
+                return False
+            if not self._dhcp.counts(connection, port.network_id, port.host, host):
+                return False
+        return self.complete(port_id, component, port.host, revision)
+
+    def release_unserved(self, cutoff: str) -> set[str]:
+        """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
+        with self._db.read() as connection:
+            waiting = [WaitingPort(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
+            unserved = self._dhcp.unserved(connection, waiting, cutoff) if waiting else ()
+        return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
+
+    # --- the port is no longer wired ------------------------------------------------------------------------------
+
+    def lost(self, port_id: str, host: str) -> bool:
+        """The port is no longer wired on its host: it is DOWN until it is wired again. Whether the status changed."""
+        with self._db.read() as connection:
+            before = self._view.load(connection, port_id)
+            is_blocked = L2 in connection.execute(_BLOCKS, {"port": port_id}).scalars()
+            if before is None or before["binding:host_id"] != host:
+                return False  # stale report: the port has been rebound since
+            if before["binding:vif_type"] in (VIF_UNBOUND, VIF_FAILED):
+                return False
+            if before["status"] == DOWN and is_blocked:
+                return False
+            networks = self._networks_for_drivers(connection, [before])
+        was = self._db.retrying(partial(self._block_again, before, host, networks))
+        if was != DOWN:
+            self._notify({**before, "status": was}, {**before, "status": DOWN})
+        return was != DOWN
+
+    def _block_again(self, port: Object, host: str, networks: Mapping[str, Object]) -> str:
+        """The status that the port had."""
+        contexts: list[DriverContext] = []
+        with self._operations.write(contexts, raises=False) as tx:
+            row = tx.execute(_LOCK, {"among": [port["id"]]}).first()
+            if row is None or row.host != host:
+                return DOWN
+            block(tx, row.id, [L2])
+            if row.status != DOWN:
+                values = {"status": DOWN, "revision_number": row.revision_number + 1, "updated_at": now()}
+                tx.execute(sa.update(t.ports).where(_p.id == row.id).values(values))
+                tx.record("port", row.id, row.revision_number + 1)
+                contexts.append(_status_change({**port, "status": row.status}, DOWN, row, networks))
+            return str(row.status)
+
+    def _networks_for_drivers(self, connection: Connection, ports: Iterable[Object]) -> dict[str, Object]:
+        """Networks of the ports by id; the query is saved if no driver is notified."""
+        if not self._operations.notifies("update", "port"):
+            return {}
+        ids = sorted({port["network_id"] for port in ports})
+        return {network["id"]: network for network in NETWORKS.load_in(connection, "id", ids)}
+
+
+def _status_change(before: Object, status: str, row: Any, networks: Mapping[str, Object]) -> DriverContext:
+    after = {**before, "status": status, "revision_number": row.revision_number + 1}
+    network = networks.get(before["network_id"], {"id": before["network_id"]})
+    return DriverContext("update", "port", after, before, network=network)
+
+
+def _is_current(port: Any, reports: Mapping[tuple[str, str], int | None]) -> bool:
+    """Whether a report is for the port's present binding and revision."""
+    if port.vif_type in (VIF_UNBOUND, VIF_FAILED) or (port.id, port.host) not in reports:
+        return False
+    revision = reports[port.id, port.host]
+    return revision is None or port.revision_number <= revision

@@ -1,0 +1,176 @@
+"""The agents API: the agents that have reported, and which networks and routers they serve.
+
+Agents are created by their reports, not by requests. The paths for placements are the same for DHCP and L3 agents, and have
+other envelopes than resources:
+
+    GET, POST  /v2.0/agents/{agent}/dhcp-networks    DELETE  /v2.0/agents/{agent}/dhcp-networks/{network}
+    GET        /v2.0/networks/{network}/dhcp-agents
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import sqlalchemy as sa
+
+from neutrino.server import errors
+from neutrino.server.api.definition import Extension
+from neutrino.server.api.pipeline import Reply, Request
+from neutrino.server.api.resources.agent import AGENT
+from neutrino.server.api.routes import PREFIX, Route
+from neutrino.server.api.stages import body as bodies
+from neutrino.server.context import Context
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.view import Condition, View
+from neutrino.server.hosts.registry import Registry, check_agent
+from neutrino.server.query import EVERYTHING
+from neutrino.server.scheduling.placements import PlacementTable
+from neutrino.server.scheduling.scheduler import AgentScheduler
+from neutrino.server.view_collection import ViewCollection
+
+Object = dict[str, Any]
+NULL = msgspec.Raw(b"null")
+_c = t.agents.c
+
+
+class Authorizer(Protocol):
+    def require(self, context: Context, rule: str, target: Object) -> None: ...
+
+
+def agent_view(registry: Registry) -> View:
+    """Agents as the API shows them. They belong to no project: only callers that may see all projects see any."""
+    recent = _c.heartbeat_timestamp >= sa.bindparam("recent", callable_=registry.cutoff, type_=sa.String)
+
+    def by_alive(values: tuple[Any, ...]) -> Condition:
+        return sa.or_(*(recent if value else sa.not_(recent) for value in set(values)))
+
+    computed: dict[str, sa.ColumnElement[Any]] = {"alive": recent}
+    computed |= {name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
+    return View(t.agents, computed=computed, filters={"alive": by_alive}, scope=sa.false(), hidden=("load",))
+
+
+def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    """A time as this resource shows it: 2026-01-31 12:00:00."""
+    spaced = sa.func.replace(column, "T", " ", type_=sa.String)
+    return sa.func.replace(spaced, "Z", "", type_=sa.String)
+
+
+class Agents(ViewCollection):
+    extensions = (
+        Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
+        Extension("dhcp_agent_scheduler", "DHCP Agent Scheduler", "Which DHCP agents serve which networks."),
+    )
+
+    def __init__(self, db: Database, registry: Registry, schedulers: Sequence[AgentScheduler]) -> None:
+        super().__init__(db, agent_view(registry))
+        self.collections = ((AGENT, self),)
+        self._schedulers = schedulers
+
+    def create(self, context: Context, values: Object) -> Object:
+        raise errors.HTTPBadRequest("Agents are not created by request: an agent is there when it has reported.")
+
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        before = self._load(key)
+
+        def attempt() -> None:
+            with self._db.transaction() as tx:
+                if not tx.execute(sa.update(t.agents).where(_c.id == key).values(values)).rowcount:
+                    raise errors.AgentNotFound(id=key)
+                tx.record("agent", key, 0)
+
+        if values:
+            self._db.retrying(attempt)
+        # After the commit: schedulers read the agent's new state.
+        enabled = values.get("admin_state_up")
+        for scheduler in self._schedulers:
+            if scheduler.placements.agent_type != before["agent_type"]:
+                continue
+            if enabled and not before["admin_state_up"]:
+                scheduler.auto_schedule(before["host"])
+            if enabled is False:
+                scheduler.agent_disabled(key)
+        return self._load(key)
+
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        """Delete the agent after others have taken its objects. If it still runs, its next report creates it again."""
+
+        def attempt() -> None:
+            for scheduler in self._schedulers:
+                scheduler.release(key)
+            with self._db.transaction() as tx:
+                # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
+                empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
+                if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
+                    check_agent(tx.connection, key)
+                    raise Stale
+                tx.record("agent", key, 0, deleted=True)
+
+        self._db.retrying(attempt)
+
+    def serving(self, placements: PlacementTable, object_id: str) -> list[Object]:
+        """The agents that serve an object, as the API shows them."""
+        placed = _c.id.in_(sa.select(placements.agent_id).where(placements.object_id == object_id))
+        with self._db.read() as connection:
+            return self._view.many(connection, EVERYTHING, "", placed)
+
+    def _load(self, key: str) -> Object:
+        with self._db.read() as connection:
+            found = self._view.show(connection, key, project="", everyone=True, fields=None)
+        if found is None:
+            raise errors.AgentNotFound(id=key)
+        return found
+
+
+def placement_routes(
+    db: Database,
+    authorizer: Authorizer,
+    scheduler: AgentScheduler,
+    objects: Callable[[Context, Sequence[str]], Sequence[Object]],
+    agents: Callable[[str], list[Object]],
+) -> list[Route]:
+    """`objects` gives networks or routers by their ids as the API shows them, `agents` the agents that serve one."""
+    placements = scheduler.placements
+    single, plural = f"{placements.service}-{placements.kind}", f"{placements.service}-{placements.kind}s"
+
+    def index(request: Request) -> Reply:
+        authorizer.require(request.context, f"get_{plural}", {})
+        with db.read() as connection:
+            ids = placements.objects_on(connection, request.parent)
+            if not ids:
+                check_agent(connection, request.parent)
+        return Reply(200, {f"{placements.kind}s": list(objects(request.context, ids)) if ids else []})
+
+    def add(request: Request) -> Reply:
+        authorizer.require(request.context, f"create_{single}", {})
+        scheduler.add(request.parent, _object_id(placements, request.raw))
+        return Reply(201, NULL)
+
+    def remove(request: Request) -> Reply:
+        authorizer.require(request.context, f"delete_{single}", {})
+        scheduler.remove(request.parent, request.key)
+        return Reply(204)
+
+    def index_agents(request: Request) -> Reply:
+        authorizer.require(request.context, f"get_{placements.service}-agents", {})
+        return Reply(200, {"agents": agents(request.parent)})
+
+    of_agent = f"{PREFIX}/agents/{{parent}}/{plural}"
+    return [
+        Route("GET", of_agent, index),
+        Route("POST", of_agent, add),
+        Route("DELETE", f"{of_agent}/{{key}}", remove),
+        Route("GET", f"{PREFIX}/{placements.kind}s/{{parent}}/{placements.service}-agents", index_agents),
+    ]
+
+
+def _object_id(placements: PlacementTable, raw: bytes) -> str:
+    body, name = bodies.decode(raw), f"{placements.kind}_id"
+    object_id = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(object_id, str) or not object_id:
+        raise errors.HTTPBadRequest(f'The body has to name the {placements.kind}: {{"{name}": "..."}}.')
+    if "\x00" in object_id:  # PostgreSQL fails on it
+        raise placements.not_found(id=object_id)
+    return object_id

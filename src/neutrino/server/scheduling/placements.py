@@ -1,0 +1,128 @@
+"""Placements: the rows that record which agents serve which networks or routers, and how they are read.
+
+A `PlacementTable` declares one kind of placement: networks on DHCP agents (`dhcp/scheduler.py`), routers on L3 agents
+(`l3/scheduling/candidates.py`). Everything else about scheduling and failover is shared.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server.db import tables as t
+from neutrino.server.scheduling.candidates import Candidate
+
+BATCH = 500  # ids in one statement
+_a = t.agents.c
+CUTOFF = sa.bindparam("cutoff", type_=sa.String)
+# Agents that serve: with a recent report, and enabled.
+SERVING = sa.and_(_a.admin_state_up, _a.heartbeat_timestamp >= CUTOFF)
+
+
+@dataclass(frozen=True)
+class PlacementTable:
+    """Declaration of one kind of placement."""
+
+    kind: str  # of the placed objects, as in the change log
+    agent_type: str
+    service: str  # in the API's paths and policy rules: "dhcp", "l3"
+    table: sa.Table  # one row for each object and agent
+    objects: sa.Table
+    not_found: Callable[..., Exception]  # called with the id
+    leaves_disabled: bool = False  # whether objects leave agents that the operator disables
+    movable: sa.ColumnElement[bool] | None = None  # objects that the server moves; others fail over by themselves
+    reads_configurations: bool = False  # whether the choice depends on what agents reported
+
+    @property
+    def object_id(self) -> sa.ColumnElement[str]:
+        return self.table.c[f"{self.kind}_id"]
+
+    @property
+    def agent_id(self) -> sa.ColumnElement[str]:
+        return self.table.c.agent_id
+
+    @cached_property
+    def _candidates(self) -> sa.Select[Any]:
+        placed = sa.select(sa.func.count()).where(self.agent_id == _a.id).scalar_subquery()
+        hosted = sa.exists().where(self.agent_id == _a.id, self.object_id == sa.bindparam("object"))
+        more = [_a.configurations] if self.reads_configurations else []
+        return (
+            sa.select(
+                _a.id,
+                _a.host,
+                _a.availability_zone,
+                _a.admin_state_up,
+                _a.heartbeat_timestamp,
+                placed.label("load"),
+                hosted.label("hosted"),
+                *more,
+            )
+            .where(_a.agent_type == self.agent_type)
+            .order_by(_a.id)
+        )
+
+    def candidates(
+        self, connection: Connection, cutoff: str, object_id: str = ""
+    ) -> tuple[list[Candidate], frozenset[str]]:
+        """All agents of the type, and the ids of those that serve the object. Agents are dead before the cutoff."""
+        rows = connection.execute(self._candidates, {"object": object_id}).all()
+        found = [
+            Candidate(
+                row.id,
+                row.availability_zone,
+                row.load,
+                row.heartbeat_timestamp >= cutoff,
+                bool(row.admin_state_up),
+                row.host,
+                msgspec.json.decode(row.configurations) if self.reads_configurations else {},
+            )
+            for row in rows
+        ]
+        return found, frozenset(row.id for row in rows if row.hosted)
+
+    @cached_property
+    def _lost(self) -> sa.Select[str, str, bool]:
+        dead = _a.heartbeat_timestamp < CUTOFF
+        lost = sa.or_(dead, sa.not_(_a.admin_state_up)) if self.leaves_disabled else dead
+        return (
+            sa.select(self.object_id.label("object_id"), self.agent_id.label("agent_id"), dead.label("dead"))
+            .select_from(self.table.join(t.agents).join(self.objects))
+            .where(lost, *([] if self.movable is None else [self.movable]))
+            .order_by(self.object_id, self.agent_id)
+        )
+
+    def on_lost_agents(self, connection: Connection, dead_before: str) -> Sequence[Any]:
+        """Placements to move away: rows with object_id, agent_id, and whether the agent is dead (else disabled)."""
+        return connection.execute(self._lost, {"cutoff": dead_before}).all()
+
+    def objects_on(self, connection: Connection, agent_id: str) -> list[str]:
+        statement = sa.select(self.object_id).where(self.agent_id == agent_id).order_by(self.object_id)
+        return list(connection.execute(statement).scalars())
+
+    @cached_property
+    def _zones(self) -> sa.Select[Any]:
+        zones = sa.select(self.object_id, _a.availability_zone).select_from(self.table.join(t.agents))
+        return zones.where(_a.availability_zone != "").distinct()
+
+    @cached_property
+    def _zones_of(self) -> sa.Select[Any]:
+        return self._zones.where(self.object_id.in_(sa.bindparam("objects", expanding=True)))
+
+    def zones_of(self, connection: Connection, object_ids: Sequence[str]) -> dict[str, list[str]]:
+        """The availability zones of the agents that serve these objects; objects without agents are left out."""
+        if len(object_ids) > BATCH:  # reading the whole table is cheaper than a statement with that many ids
+            rows = connection.execute(self._zones).all()
+        else:
+            rows = connection.execute(self._zones_of, {"objects": list(object_ids)}).all() if object_ids else []
+        asked = set(object_ids)
+        zones: defaultdict[str, list[str]] = defaultdict(list)
+        for object_id, zone in sorted(tuple(row) for row in rows if row[0] in asked):
+            zones[object_id].append(zone)
+        return dict(zones)

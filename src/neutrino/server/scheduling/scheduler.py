@@ -1,0 +1,194 @@
+"""What the schedulers of networks (DHCP) and of routers (L3) share: reactions to the life of agents, and failover.
+
+    an agent is new, back or enabled       it gets the objects that lack one (`auto_schedule`)
+    an agent has been dead for a while     its objects move to others (`reschedule_dead`, by the sweep)
+    an agent is disabled or deleted        its objects move to others at once (`agent_disabled`, `release`)
+
+An object leaves its agent only when another one takes it, in the same transaction. Without another agent it stays, and
+the agent finds it when it is back; only an agent that is being deleted loses its objects in any case.
+
+A subclass implements the move of one object (`place`) and the choice of objects for a new agent (`auto_schedule`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from neutrino.server import errors
+from neutrino.server.db.session import Database
+from neutrino.server.hosts.registry import Registry
+from neutrino.server.scheduling.placements import PlacementTable
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SchedulingOptions:
+    agents_per_object: int = 1  # dhcp_agents_per_network, max_l3_agents_per_router
+    default_zones: Sequence[str] = ()
+    automatic: bool = True  # network_auto_schedule, router_auto_schedule
+    failover: bool = True  # allow_automatic_dhcp_failover, allow_automatic_l3agent_failover
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementChange:
+    """A change of an object's agents, by id, as requested."""
+
+    leave: Collection[str] = ()
+    join: Sequence[str] = ()
+    fill: bool = False  # also add the agents that it lacks; then it leaves only as many as are replaced
+    force: bool = False  # with `fill`: it leaves the agents also without replacement
+    rebind: bool = False  # retry ports whose binding has failed
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of an object's agents that was made."""
+
+    object_id: str
+    from_agents: tuple[str, ...] = ()
+    to_agents: tuple[str, ...] = ()
+
+
+class AgentScheduler(ABC):
+    def __init__(
+        self, db: Database, registry: Registry, placements: PlacementTable, options: SchedulingOptions
+    ) -> None:
+        self.placements = placements
+        self._db = db
+        self._registry = registry
+        self._options = options
+
+    @abstractmethod
+    def place(self, object_id: str, change: PlacementChange) -> Move | None:
+        """Change the agents of an object, and its ports with them, in one transaction; None if nothing changed."""
+
+    @abstractmethod
+    def auto_schedule(self, host: str) -> int:
+        """Give the agent of a host the objects that lack one; how many these were."""
+
+    @abstractmethod
+    def add(self, agent_id: str, object_id: str) -> None:
+        """Place an object on an agent by the operator's request."""
+
+    @abstractmethod
+    def remove(self, agent_id: str, object_id: str) -> None:
+        """Take an object from an agent by the operator's request; it gets no other agent in its place."""
+
+    # --- the life of agents ---------------------------------------------------------------------------------------
+
+    def agent_disabled(self, agent_id: str) -> list[Move]:
+        """The operator disabled an agent: others take its objects at once."""
+        if not self._moves_automatically or not self.placements.leaves_disabled:
+            return []
+        return self._leave(agent_id, force=False)
+
+    def release(self, agent_id: str) -> list[Move]:
+        """Move everything away from an agent that is about to be deleted."""
+        return self._leave(agent_id, force=True)
+
+    def _leave(self, agent_id: str, *, force: bool) -> list[Move]:
+        with self._db.read() as connection:
+            objects = self.placements.objects_on(connection, agent_id)
+        return self._moved({key: {agent_id} for key in objects}, force=force)
+
+    def reschedule_dead(self) -> list[Move]:
+        """Move objects away from agents that have been dead for twice the down time; networks also from disabled ones.
+
+        Twice: an agent that restarts or loses its connection for a moment keeps its objects.
+        """
+        if not self._moves_automatically:
+            return []
+        with self._db.read() as connection:
+            rows = self.placements.on_lost_agents(connection, self._registry.cutoff(times=2))
+        lost: defaultdict[str, set[str]] = defaultdict(set)
+        for row in rows:
+            lost[row.object_id].add(row.agent_id)
+        moves = self._moved(lost)
+        stuck = {row.object_id for row in rows if row.dead} - {move.object_id for move in moves}
+        if stuck:
+            LOG.warning(
+                "%d %ss stay on dead %ss: no other agent can take them. Start one that is enabled and in a zone of "
+                "their hints.",
+                *(len(stuck), self.placements.kind, self.placements.agent_type),
+            )
+        return moves
+
+    @property
+    def _moves_automatically(self) -> bool:
+        return self._options.failover and self._options.automatic
+
+    def _moved(self, leaving: dict[str, set[str]], *, force: bool = False) -> list[Move]:
+        changes = {key: PlacementChange(leave=agents, fill=True, force=force) for key, agents in leaving.items()}
+        moves = [self._try_place(key, change) for key, change in changes.items()]
+        return [move for move in moves if move is not None and move.from_agents]
+
+    def _try_place(self, object_id: str, change: PlacementChange) -> Move | None:
+        """`place` one object of many: one that cannot move must not keep the others from moving."""
+        try:
+            return self.place(object_id, change)
+        except errors.NotFound:  # deleted meanwhile
+            return None
+        except errors.ApiError as error:
+            LOG.warning("%s %s keeps its agents: %s", self.placements.kind, object_id, error.message)
+            return None
+
+
+# --- the sweep --------------------------------------------------------------------------------------------------------
+
+
+class Sweeper:
+    """A thread of the server that periodically moves objects away from dead agents.
+
+    No agent can report to a server that is down. So after its start, and after its clock has jumped (a suspended machine, a
+    corrected clock), the sweeper gives every agent the time to report before it judges any.
+    """
+
+    def __init__(
+        self, schedulers: Sequence[AgentScheduler], registry: Registry, interval: float, stop: threading.Event
+    ) -> None:
+        self._schedulers = schedulers
+        self._registry = registry
+        self._interval = interval
+        self._stop = stop
+        self._last = registry.clock()
+        self._judges_from = self._last + registry.down_time
+
+    def run(self) -> None:
+        """Sweep until the event is set."""
+        while not self._stop.wait(self._interval):
+            self.sweep()
+
+    def sweep(self) -> None:
+        if not self._may_judge():
+            return
+        for scheduler in self._schedulers:
+            placements = scheduler.placements
+            try:
+                for move in scheduler.reschedule_dead():
+                    LOG.warning("%s", _describe(placements.kind, placements.agent_type, move))
+            except Exception:  # a sweep that fails, as without a database, must not end the thread
+                LOG.exception(
+                    "%ss could not be moved away from dead agents; next try in %s s", placements.kind, self._interval
+                )
+
+    def _may_judge(self) -> bool:
+        now, last = self._registry.clock(), self._last
+        self._last = now
+        if not last <= now <= last + self._interval + self._registry.down_time:
+            LOG.warning(
+                "The clock jumped from %.0f to %.0f: agents get time to report before any counts as dead", last, now
+            )
+            self._judges_from = now + self._registry.down_time
+        return now >= self._judges_from
+
+
+def _describe(kind: str, agent_type: str, move: Move) -> str:
+    others = ", ".join(move.to_agents) or "the agents that it also has"
+    left = ", ".join(move.from_agents)
+    return f"{kind} {move.object_id} moved from {agent_type}s {left}, which are dead or disabled, to {others}"

@@ -1,0 +1,376 @@
+"""Fan-out: whatever the order of changes, every host receives exactly what the definition of its scope says."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError
+from typing import Any
+
+import pytest
+
+from neutrino.feed.messages import FROM_SERVER, Cursor, Reader, Welcome
+from neutrino.feed.state import State
+from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
+from neutrino.model.kinds import KINDS
+from neutrino.model.routing import Router, RouterInterface
+from neutrino.model.state import (
+    AddressGroup,
+    DvrMac,
+    FixedIp,
+    Forwarding,
+    GroupMembers,
+    Host,
+    Member,
+    Network,
+    Object,
+    Port,
+    Rule,
+    SecurityGroup,
+    Segment,
+    Subnet,
+)
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.kinds import SERVED_KINDS, readers
+from neutrino.server.feed.pending import Pending
+from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records, RouterRecord
+from tests.support.feed_scope import scope
+
+HOSTS = [f"h{i}" for i in range(4)]
+MAC = "fa:16:3e:00:00:01"
+NETWORKS = [f"n{i}" for i in range(4)]
+GROUPS = [f"g{i}" for i in range(4)]
+ADDRESS_GROUPS = ["a0", "a1"]
+ROUTERS = ["r0", "r1", "r2"]
+PORTS = [f"p{i}" for i in range(14)]
+
+
+class HostEnd:
+    """The server's queue for a host and the host's state, without a socket in between."""
+
+    def __init__(self, fanout: Fanout, host: str) -> None:
+        self.host = host
+        self.state = State()
+        self._reader = Reader(FROM_SERVER)
+        self._connect(fanout)
+
+    def _connect(self, fanout: Fanout) -> None:
+        self.pending = Pending(self.host)
+        self.state.apply(Welcome(cursor=Cursor("db", fanout.position)))
+        fanout.connect(self.pending, self.state.have())
+
+    def reconnect(self, fanout: Fanout, to: Fanout | None = None) -> int:
+        """How much the server finds to differ."""
+        fanout.disconnect(self.pending)
+        self._connect(to or fanout)
+        return len(self.pending)
+
+    def receive(self, fanout: Fanout, frames: int | None = None) -> None:
+        """Some of the frames that are due; without a number all, up to `synced`."""
+        while frames is None or frames > 0:
+            data, is_last = fanout.next_frame(self.pending)
+            self.apply(data)
+            if is_last:
+                break
+            frames = None if frames is None else frames - 1
+
+    def receive_unsynced(self, fanout: Fanout) -> None:
+        """All frames, and the connection is lost just before `synced`."""
+        data, is_last = fanout.next_frame(self.pending)
+        assert is_last
+        for message in self._reader.read(data)[:-1]:
+            self.state.apply(message)
+
+    def apply(self, data: bytes) -> None:
+        for message in self._reader.read(data):
+            assert not isinstance(message, Exception), message
+            self.state.apply(message)
+
+    def objects(self) -> dict[tuple[str, str], Object]:
+        return {(kind, key): o for kind, objects in self.state.objects.items() for key, o in objects.items()}
+
+
+Changes = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Random:
+    """Records that change at random, as those of the database do."""
+
+    rng: random.Random
+    records: Changes = field(default_factory=lambda: defaultdict(dict))
+
+    def step(self) -> Records:
+        """One change."""
+        kinds = ["port", "network", "group", "address_group", "agent", "dhcp_agent", "router"]
+        kind = self.rng.choices(kinds, [10, 4, 3, 1, 3, 1, 2])[0]
+        change: Changes = defaultdict(dict)
+        getattr(self, f"_{kind}")(change)
+        for source, records in change.items():
+            self.records[source].update(records)
+        return change
+
+    def _port(self, change: Changes) -> None:
+        key = self.rng.choice(PORTS)
+        if self.rng.random() < 0.2:
+            change["port"][key] = None
+            return
+        network = NETWORKS[PORTS.index(key) % len(NETWORKS)]
+        groups = tuple(self.rng.sample(GROUPS, self.rng.randrange(3)))
+        addresses = [f"10.0.0.{self.rng.randrange(4)}" for _ in range(self.rng.randrange(3))]
+        hosts = self.rng.sample(HOSTS, self.rng.choice([0, 1, 1, 1, 2]))
+        bound = {
+            host: Port(
+                id=key,
+                revision=self.rng.randrange(3),
+                network_id=network,
+                mac_address=MAC,
+                host=host,
+                active=i == 0,
+                security_groups=groups,
+                fixed_ips=tuple(FixedIp("s", a) for a in addresses),
+            )
+            for i, host in enumerate(hosts)
+        }
+        tunnelled = hosts and network != NETWORKS[0]
+        entry = Forwarding(
+            id=key, network_id=network, host=hosts[0] if hosts else "", mac_address=MAC, ip_addresses=tuple(addresses)
+        )
+        members = frozenset(Member(a, MAC) for a in addresses) if groups else frozenset[Member]()
+        dhcp = DhcpPort(
+            id=key,
+            revision=self.rng.randrange(3),
+            network_id=network,
+            mac_address=MAC,
+            host=hosts[0] if hosts else "",
+            device_id=self.rng.choice(ROUTERS),
+            device_owner=self.rng.choice([OWNER, "compute:nova", "network:router_interface"]),
+            fixed_ips=tuple(FixedIp("s", a) for a in addresses),
+        )
+        entries = entry if tunnelled else None
+        change["port"][key] = PortRecord(key, network, bound, entries, frozenset(groups), members, dhcp)
+
+    def _dhcp_agent(self, change: Changes) -> None:
+        key = self.rng.choice(HOSTS)  # the agent's id: an agent may be registered again under another one
+        up, distributed = self.rng.random() < 0.7, self.rng.random() < 0.4
+        agent = DhcpAgent(self.rng.choice(HOSTS), admin_state_up=up, distributed=distributed)
+        change["agent"][key] = AgentRecord(dhcp=agent) if self.rng.random() < 0.8 else None
+
+    def _router(self, change: Changes) -> None:
+        """Hosts may be given different parts of it."""
+        key = self.rng.choice(ROUTERS)
+
+        def router() -> Router:
+            interfaces = (RouterInterface(id=f"{key}-{n}", network_id=n, mac_address=MAC) for n in self._some(NETWORKS))
+            return Router(id=key, revision=self.rng.randrange(3), interfaces=tuple(interfaces))
+
+        there = self.rng.random() < 0.9
+        change["router"][key] = RouterRecord({host: router() for host in self._some(HOSTS)}) if there else None
+
+    def _network(self, change: Changes) -> None:
+        """Scheduled to some DHCP agents, of which one never exists; some are metadata networks."""
+        key = self.rng.choice(NETWORKS)
+        segments = (Segment(id=f"s{key}", network_type="vlan" if key == NETWORKS[0] else "vxlan"),)
+        network = Network(id=key, revision=self.rng.randrange(3), segments=segments)
+        cidr = self.rng.choice(["10.0.0.0/24", "169.254.169.240/28"])
+        subnets = (Subnet(id="s", network_id=key, ip_version=4, cidr=cidr),)
+        dhcp = DhcpNetwork(id=key, revision=self.rng.randrange(3), subnets=subnets)
+        agents = frozenset(self._some([*HOSTS, "gone"]))
+        record = NetworkRecord(network, dhcp, agents) if self.rng.random() < 0.8 else NetworkRecord(network)
+        change["network"][key] = record if self.rng.random() < 0.9 else None
+
+    def _group(self, change: Changes) -> None:
+        key = self.rng.choice(GROUPS)
+        remotes = [Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id=g) for g in self._some(GROUPS)]
+        addresses = [
+            Rule(id="a", direction="ingress", ethertype="IPv4", remote_address_group_id=g)
+            for g in self._some(ADDRESS_GROUPS)
+        ]
+        group = SecurityGroup(id=key, revision=self.rng.randrange(3), rules=(*remotes, *addresses))
+        change["security_group"][key] = group if self.rng.random() < 0.9 else None
+
+    def _some(self, of: list[str]) -> list[str]:
+        return self.rng.sample(of, self.rng.randrange(len(of)))
+
+    def _address_group(self, change: Changes) -> None:
+        key = self.rng.choice(ADDRESS_GROUPS)
+        there = self.rng.random() < 0.9
+        change["address_group"][key] = (
+            AddressGroup(id=key, addresses=frozenset(f"10.2.0.{each[1:]}" for each in self._some(PORTS)))
+            if there
+            else None
+        )
+
+    def _agent(self, change: Changes) -> None:
+        name = self.rng.choice(HOSTS)
+        address = self.rng.choice(["", "192.0.2.1", "192.0.2.2"])
+        host = Host(id=name, tunneling_ip=address) if address else None
+        mac = DvrMac(id=name, mac_address=f"fa:16:3f:00:00:0{self.rng.randrange(2)}")
+        record = AgentRecord(host, mac if self.rng.random() < 0.7 else None)
+        change["agent"][f"agent-{name}"] = record if self.rng.random() < 0.9 else None
+
+
+def check(records: Changes, ends: list[HostEnd]) -> None:
+    for end in ends:
+        assert end.objects() == scope(records, end.host), end.host
+
+
+@pytest.fixture(params=range(12))
+def source(request: pytest.FixtureRequest) -> Random:
+    return Random(random.Random(request.param))
+
+
+def test_every_step_leads_to_what_the_definition_says(source: Random) -> None:
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for _ in range(300):
+        fanout.apply(source.step())
+        for end in ends:
+            end.receive(fanout)
+        check(source.records, ends)
+
+
+def test_hosts_that_are_slow_or_lose_the_connection(source: Random) -> None:
+    """Changes meet hosts in the middle of hearing the ones before; nothing is missed, nothing stays."""
+    fanout, rng = Fanout(), source.rng
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for step in range(400):
+        fanout.apply(source.step())
+        for end in ends:
+            if rng.random() < 0.3:
+                end.receive(fanout, rng.randrange(3))
+            if rng.random() < 0.1:
+                end.reconnect(fanout)
+        if step % 20 == 0:
+            for end in ends:
+                end.receive(fanout)
+            check(source.records, ends)
+
+
+def test_a_new_server_finds_only_what_differs(source: Random) -> None:
+    """The fanout read from scratch is the one that was followed: hosts that heard all have nothing to hear."""
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for _ in range(200):
+        fanout.apply(source.step())
+        for end in ends:
+            end.receive(fanout)
+    another = Fanout()
+    another.apply(source.records)
+    assert [end.reconnect(fanout, another) for end in ends] == [0] * len(ends)
+    for _ in range(20):
+        another.apply(source.step())
+    for end in ends:
+        end.receive(another)
+    check(source.records, ends)
+
+
+def test_a_cache_is_as_good_as_the_memory(source: Random) -> None:
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for step in range(100):
+        fanout.apply(source.step())
+        for end in ends:
+            end.receive(fanout, source.rng.randrange(3) or None)
+            if step % 10 == 0:
+                saved, end.state = end.state.dump(), State()
+                end.state.load(saved)
+                end.reconnect(fanout)
+    for end in ends:
+        end.receive(fanout)
+    check(source.records, ends)
+
+
+def test_what_waits_does_not_outgrow_the_objects(source: Random) -> None:
+    fanout = Fanout()
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for _ in range(3000):
+        fanout.apply(source.step())
+    objects = len(PORTS) * 3 + len(NETWORKS) * 3 + len(ROUTERS) + len(GROUPS) * 2 + len(ADDRESS_GROUPS)
+    objects += len(HOSTS) * 2
+    assert all(len(end.pending) <= objects for end in ends)
+    for end in ends:
+        end.receive(fanout)
+    check(source.records, ends)
+
+
+def put_port(fanout: Fanout, key: str, record: PortRecord | None) -> None:
+    fanout.apply({"port": {key: record}})
+
+
+def test_a_change_marks_nothing_for_hosts_out_of_scope() -> None:
+    fanout = Fanout()
+    segments = (Segment(id="s", network_type="vxlan"),)
+    fanout.apply({"network": {n: NetworkRecord(Network(id=n, segments=segments)) for n in NETWORKS}})
+    for i, host in enumerate(HOSTS):
+        port = Port(id=f"p{i}", network_id=NETWORKS[i], mac_address=MAC, host=host)
+        entry = Forwarding(id=port.id, network_id=port.network_id, host=host, mac_address=MAC)
+        put_port(fanout, port.id, PortRecord(port.id, port.network_id, {host: port}, entry))
+    ends = [HostEnd(fanout, host) for host in HOSTS]
+    for end in ends:
+        end.receive(fanout)
+    port = Port(id="new", network_id=NETWORKS[0], mac_address=MAC, host=HOSTS[1])
+    entry = Forwarding(id="new", network_id=port.network_id, host=HOSTS[1], mac_address=MAC)
+    put_port(fanout, "new", PortRecord("new", port.network_id, {HOSTS[1]: port}, entry))
+    assert [bool(end.pending) for end in ends] == [True, True, False, False]
+
+
+def test_members_are_sent_as_differences() -> None:
+    fanout = Fanout()
+    rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
+    fanout.apply({"security_group": {"g": SecurityGroup(id="g", rules=(rule,))}})
+    own = Port(id="own", network_id="n", mac_address=MAC, host="h0", security_groups=("g",))
+    members = frozenset({Member("10.1.0.1", MAC)})
+    put_port(fanout, "own", PortRecord("own", "n", {"h0": own}, None, frozenset({"g"}), members))
+    for i in range(500):
+        members = frozenset({Member(str(ipaddress.IPv4Address("10.0.0.0") + i), MAC)})
+        put_port(fanout, f"p{i}", PortRecord(f"p{i}", "n", {}, None, frozenset({"g"}), members))
+    end = HostEnd(fanout, "h0")
+    end.receive(fanout)
+    put_port(fanout, "p7", None)
+    data, is_last = fanout.next_frame(end.pending)
+    assert is_last
+    assert len(data) < 250
+    end.apply(data)
+    found = end.state.get("group_members", "g")
+    assert isinstance(found, GroupMembers)
+    assert len(found.members) == 500
+    assert Member("10.0.0.7", MAC) not in found.members
+
+
+def test_nothing_is_deleted_before_synced() -> None:
+    fanout = Fanout()
+    port = Port(id="p", network_id="n", mac_address=MAC, host="h0")
+    put_port(fanout, "p", PortRecord("p", "n", {"h0": port}))
+    end = HostEnd(fanout, "h0")
+    end.receive(fanout)
+    assert end.state.get("port", "p") == port
+    put_port(fanout, "p", None)
+    end.reconnect(fanout)
+    end.receive_unsynced(fanout)
+    assert not end.state.is_synced
+    assert end.state.get("port", "p") == port
+    end.reconnect(fanout)
+    end.receive(fanout)
+    assert end.state.is_synced
+    assert end.state.get("port", "p") is None
+
+
+def test_every_kind_is_served_in_message_order() -> None:
+    assert [served.name for served in SERVED_KINDS] == list(KINDS)
+    referenced = {served.name: served.referenced_by.keys() for served in SERVED_KINDS}
+    order = list(KINDS)
+    for name, referrers in referenced.items():
+        late = [other for other in referrers if order.index(other) < order.index(name)]
+        # A host needs the network before the tunnels on it, and a DHCP port is no part of its router.
+        assert late in ([], ["network"]), name
+    assert {served.source for served in SERVED_KINDS} == readers(SERVED_KINDS).keys()
+
+
+def test_kinds_that_refer_to_each_other_are_refused() -> None:
+    circular = [replace(served, referenced_by={"router": lambda router: ()}) for served in SERVED_KINDS]
+    circular = [replace(s, referenced_by={"network": lambda n: ()}) if s.name == "router" else s for s in circular]
+    with pytest.raises(CycleError):
+        Fanout(circular)

@@ -1,0 +1,210 @@
+"""What a host may say: every field of every message, with what is wrong in it, and what each role may say and be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neutrino.agent.config import configuration
+from neutrino.agent.dhcp import build as dhcp_build
+from neutrino.agent.l2 import build as l2_build
+from neutrino.agent.l3 import build as l3_build
+from neutrino.agent.metadata import build as metadata_build
+from neutrino.feed.messages import HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status
+from neutrino.model import agents as words
+from neutrino.model import roles as role
+from neutrino.model.agents import AgentState
+from neutrino.model.kinds import KINDS
+from neutrino.model.roles import LEAST, ROLES, UnknownRole, parse_roles
+from neutrino.server.feed.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
+from neutrino.server.feed.report_rules import MAX_TEXT, refusal
+
+PORT = "5c0fd3b1-1111-4444-8888-000000000001"
+OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})
+L3 = AgentState(words.L3, "neutron-l3-agent", "h1", "l3_agent", configurations={"agent_mode": "dvr_snat"})
+
+
+def report(*states: AgentState, **more: Any) -> Report:
+    return Report(serial=1, states=states, **more)
+
+
+def says(**configurations: Any) -> Report:
+    return report(replace(OVS, configurations=configurations))
+
+
+GOOD: list[HostMessage] = [
+    report(OVS, L3, applied=7),
+    report(),
+    says(
+        tunneling_ip="2001:db8::1",
+        tunnel_types=["gre", "vxlan", "geneve"],
+        bridge_mappings={"physnet1": "br-ex"},
+        problems={"p1": "it has no tap"},
+        something_of_a_later_release={"x": [1]},
+    ),
+    says(tunneling_ip="", tunnel_types=[], device_mappings={"physnet1": ["ens1", "ens2"]}),
+    says(tunneling_ip="127.0.0.1"),  # one machine alone
+    PortUp(serial=1, port_id=PORT, revision=3),
+    PortDown(serial=1, port_id=PORT, reason="no\ntap"),
+    PortReady(serial=1, port_id=PORT, revision=3),
+    Status(serial=1, kind="floatingip", id=PORT, status="ACTIVE"),
+    Status(serial=1, kind="router", id=PORT, status="standby"),
+    Status(serial=1, kind="subnet", id=PORT, status="2001:db8::/64"),
+    Problem(serial=1, kind="port", id=PORT, text="it cannot be"),
+]
+BAD: list[tuple[HostMessage, str]] = [
+    *(
+        (says(tunneling_ip=value), "tunneling_ip")
+        for value in ("x", "192.0.2.300", "h2", "fe80::1%eth0", "192.0.2.1/24")
+    ),
+    *((says(tunneling_ip=value), "tunneling_ip") for value in (5, ["192.0.2.1"], {"a": 1}, True)),
+    *((says(tunneling_ip=value), "not the address of one host") for value in ("0.0.0.0", "::", "224.0.0.1", "ff02::1")),
+    (says(tunneling_ip="255.255.255.255"), "not the address of one host"),
+    *((says(tunnel_types=value), "tunnel_types") for value in ("vxlan", ["x"], [["vxlan"]], [5], {"vxlan": 1}, None)),
+    *((says(bridge_mappings=value), "bridge_mappings") for value in ([], "a:b", {"a": 5}, {"a": "b\n"}, {"": "b"})),
+    (says(bridge_mappings={f"net{n}": "br" for n in range(2000)}), "bridge_mappings"),
+    (says(bridge_mappings={"a": "b" * 300}), "bridge_mappings"),
+    (says(device_mappings={"a": [5]}), "device_mappings"),
+    *((says(**{name: "yes"}), name) for name in ("l2_population", "ovs_hybrid_plug", "enable_distributed_routing")),
+    *((says(**{name: 1}), name) for name in ("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips")),
+    (says(devices=-1), "devices"),
+    (says(networks="9"), "networks"),
+    (says(agent_mode="master"), "agent_mode"),
+    (says(datapath_type=["system"]), "datapath_type"),
+    (says(ovs_capabilities={"iface_types": "dpdk"}), "ovs_capabilities"),
+    (says(problems={"p1": 5}), "problems"),
+    (says(dataplane=None), "dataplane"),
+    (says(whatever="x" * MAX_TEXT), "bytes are more"),
+    (says(**{"a\nb": 1}), "configurations"),
+    (report(replace(OVS, resource_versions={"Port": "1" * MAX_TEXT})), "resource_versions"),
+    (report(replace(OVS, agent_type="Linux bridge agent")), "no agent type"),
+    (report(replace(OVS, host="h2")), "cannot report for h2"),
+    (report(OVS, OVS), "twice"),
+    (report(OVS, applied=-1), "applied"),
+    (PortUp(serial=1, port_id="", revision=1), "no id"),
+    (PortUp(serial=1, port_id="x" * 37, revision=1), "no id"),
+    (PortUp(serial=1, port_id="a\x00b", revision=1), "no id"),
+    (PortUp(serial=1, port_id=PORT, revision=-1), "number"),
+    (PortUp(serial=1, port_id=PORT, revision=2**63), "number"),
+    (PortDown(serial=1, port_id="\n", reason=""), "no id"),
+    (PortDown(serial=1, port_id=PORT, reason="x" * (MAX_TEXT + 1)), "characters"),
+    (PortReady(serial=1, port_id=PORT, component="L2"), "no component"),
+    (PortReady(serial=1, port_id="é", component="DHCP"), "no id"),
+    (Status(serial=1, kind="port", id=PORT, status="ACTIVE"), "no status"),
+    (Status(serial=1, kind="floatingip", id=PORT, status="WORKING"), "no status"),
+    (Status(serial=1, kind="router", id=PORT, status="ACTIVE"), "no status"),
+    (Status(serial=1, kind="subnet", id=PORT, status="10.0.0.0/24"), "no prefix"),
+    (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::1/64"), "no prefix"),
+    (Problem(serial=1, kind="port", id=PORT, text="x" * (MAX_TEXT + 1)), "characters"),
+    (Problem(serial=1, kind="a\nb", id=PORT, text="x"), "printable"),
+]
+
+
+@pytest.mark.parametrize("message", GOOD, ids=str)
+def test_what_agents_say_is_taken(message: HostMessage) -> None:
+    assert refusal(message, "h1", ROLES) == ""
+
+
+@pytest.mark.parametrize(("message", "reason"), BAD, ids=lambda value: str(value)[:60])
+def test_what_is_wrong_is_refused_with_the_reason(message: HostMessage, reason: str) -> None:
+    found = refusal(message, "h1", ROLES)
+    assert reason in found
+    assert len(found) < 600
+
+
+@pytest.mark.parametrize(
+    ("message", "needed"),
+    [
+        (report(L3), "l3"),
+        (report(OVS, L3), "l3"),
+        (report(replace(OVS, agent_type=words.DHCP, configurations={})), "dhcp"),
+        (Status(serial=1, kind="router", id=PORT, status="active"), "l3"),
+        (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::/64"), "l3"),
+        (PortReady(serial=1, port_id=PORT), "dhcp"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_compute_host_does_not_speak_for_roles_that_it_has_not(message: HostMessage, needed: str) -> None:
+    assert needed in refusal(message, "h1", LEAST)
+    assert refusal(message, "h1", ROLES) == ""
+
+
+def test_a_compute_host_is_told_of_no_routers() -> None:
+    assert not any(KINDS[kind].is_for(LEAST) for kind in ("router", "dhcp_network", "dhcp_port"))
+    assert all(KINDS[kind].is_for(LEAST) for kind in ("port", "network", "security_group", "host", "forwarding"))
+    assert KINDS["dhcp_port"].is_for(["l3"])
+    assert not KINDS["dhcp_network"].is_for(["l3"])
+
+
+def test_roles_are_a_closed_list() -> None:
+    assert parse_roles("metadata, l2") == ("l2", "metadata")
+    for text in ("", ",", "l2,admin", "L2"):
+        with pytest.raises(UnknownRole, match="l2, dhcp, l3, metadata"):
+            parse_roles(text)
+
+
+# --- the limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_misses_is_not_looked_up_for_a_while() -> None:
+    now = [0.0]
+    limits = LoginLimits(lambda: now[0])
+    for _ in range(FAILURES):
+        assert not limits.is_blocked("192.0.2.1")
+        limits.failed("192.0.2.1")
+    assert limits.is_blocked("192.0.2.1")
+    assert not limits.is_blocked("192.0.2.2")
+    assert not limits.is_blocked("")
+    now[0] += FAILURE_SECONDS
+    assert not limits.is_blocked("192.0.2.1")
+    limits.failed("192.0.2.1")
+    assert limits.is_blocked("192.0.2.1")
+
+
+def test_connections_without_a_credential_are_bounded() -> None:
+    limits = LoginLimits(lambda: 0.0, most=2, most_all=3)
+    assert [limits.enter("a") for _ in range(3)] == [True, True, False]
+    assert [limits.enter("b") for _ in range(2)] == [True, False]
+    assert limits.enter("")  # a socket of this machine
+    limits.leave("a")
+    limits.leave("")
+    assert limits.enter("b")
+
+
+@pytest.mark.parametrize(
+    ("peer", "counted"),
+    [
+        (("192.0.2.1", 5), "192.0.2.1"),
+        (("2001:db8::1", 5, 0, 0), "2001:db8::/64"),
+        (("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1"),
+        (("fe80::1%eth0", 5, 0, 3), "fe80::/64"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_by_what_an_address_is_counted(peer: object, counted: str) -> None:
+    assert source_address(peer) == counted
+
+
+# --- our own agents ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("datapath", ["system", "netdev", "dummy"])
+@pytest.mark.parametrize("mode", ["legacy", "dvr", "dvr_snat", "dvr_no_external"])
+def test_what_our_agents_report_of_themselves_is_taken(datapath: str, mode: str, tmp_path: Path) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text(
+        f"[DEFAULT]\nhost = h1\nagent_mode = {mode}\nroles = {','.join(ROLES)}\ndhcp_distributed = true\n"
+        "use_gateway_ips = true\navailability_zone = zone-1\n"
+        f"[ovs]\ndatapath_type = {datapath}\nlocal_ip = 192.0.2.1\nbridge_mappings = physnet1:br-ex\n"
+        "[agent]\ntunnel_types = vxlan,gre,geneve\n"
+    )
+    conf = configuration([str(path)])
+    described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build)]
+    assert {role.AGENT_TYPES[each.agent_type] for each in described} == set(ROLES)
+    shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
+    described = [replace(each, configurations={**each.configurations, **shown}) for each in described]
+    assert refusal(report(*described, applied=0), "h1", ROLES) == ""

@@ -1,0 +1,193 @@
+"""Bridges, patches, tunnels and tags: planned from what the database says, and nothing planned twice."""
+
+import dataclasses
+
+import pytest
+
+from neutrino.agent.l2.bridges import (
+    BridgeOptions,
+    patch_names,
+    plan_bridges,
+    plan_tags,
+    plan_tunnels,
+    read_plugged,
+    tunnel_name,
+)
+from neutrino.agent.l2.desired import FlowOptions, HostState, TunnelPort, Uplink, resolve, wanted_segments
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
+from neutrino.agent.l2.extensions import BUILT_IN
+from neutrino.agent.l2.local_vlans import allocate, restore
+from neutrino.agent.l2.plan import Renderer, plan
+from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort
+from neutrino.model.state import Host
+from tests.fakes import packet
+from tests.fakes.openvswitch import FakeOpenVSwitch
+from tests.fakes.ovsdb import FakeOvsdb
+from tests.support.l2 import OPEN, mac, network, port
+
+OPTIONS = BridgeOptions(
+    bridge_mappings=(("physnet1", "br-ex"),),
+    tunnel_types=("vxlan", "gre"),
+    local_ip="192.0.2.1",
+    datapath_type="netdev",
+)
+HOSTS = [
+    Host(id="h2", tunneling_ip="192.0.2.2", tunnel_types=("vxlan", "geneve")),
+    Host(id="h3", tunneling_ip="192.0.2.3", tunnel_types=("vxlan", "gre")),
+]
+
+
+@pytest.fixture
+def ovsdb() -> FakeOvsdb:
+    made = FakeOvsdb()
+    made.apply([SetBridge("br-ex"), SetPort("br-ex", "eth1")])
+    return made
+
+
+def wire(ovsdb: FakeOvsdb, options: BridgeOptions = OPTIONS, hosts: list[Host] = HOSTS) -> None:
+    ovsdb.apply(plan_bridges(options, ovsdb.read()).changes)
+    ovsdb.apply(plan_tunnels(options, hosts, ovsdb.read()).changes)
+
+
+def test_from_nothing(ovsdb):
+    wire(ovsdb)
+    bridges = ovsdb.read().bridges
+    assert set(bridges["br-int"].ports) == {"br-int", "patch-tun", "int-br-ex"}
+    assert set(bridges["br-tun"].ports) == {"br-tun", "patch-int", "vxlan-c0000202", "vxlan-c0000203", "gre-c0000203"}
+    assert set(bridges["br-ex"].ports) == {"br-ex", "eth1", "phy-br-ex"}
+    assert (bridges["br-int"].fail_mode, bridges["br-int"].datapath_type) == ("secure", "netdev")
+    assert bridges["br-ex"].fail_mode == ""  # the operator's
+    assert bridges["br-tun"].ports["vxlan-c0000202"].interfaces[0].options["remote_ip"] == "192.0.2.2"
+
+
+def test_the_second_plan_is_empty(ovsdb):
+    wire(ovsdb)
+    assert plan_bridges(OPTIONS, ovsdb.read()).changes == ()
+    assert plan_tunnels(OPTIONS, HOSTS, ovsdb.read()).changes == ()
+
+
+def test_managers_are_added_and_others_stay():
+    ovsdb = FakeOvsdb()
+    ovsdb.apply([SetManager("ptcp:9")])
+    options = BridgeOptions(managers=("ptcp:6640:127.0.0.1",))
+    plan = plan_bridges(options, ovsdb.read())
+    assert plan.text().startswith("set manager ptcp:6640:127.0.0.1\n")
+    ovsdb.apply(plan.changes)
+    assert ovsdb.read().managers == {"ptcp:9", "ptcp:6640:127.0.0.1"}
+    assert plan_bridges(options, ovsdb.read()).changes == ()
+
+
+def test_read_back(ovsdb):
+    wire(ovsdb)
+    ovsdb.apply([SetPort("br-int", "tap1", external_ids={"iface-id": "p1"}), SetPort("br-int", "foreign")])
+    plugged = read_plugged(OPTIONS, HOSTS, ovsdb.read())
+    assert plugged.uplinks == (Uplink("physnet1", "br-ex", 2, 2),)
+    assert (plugged.patch_tun, plugged.patch_int) == (1, 1)
+    assert plugged.tunnels == (TunnelPort(2, "vxlan", "h2"), TunnelPort(3, "vxlan", "h3"), TunnelPort(4, "gre", "h3"))
+    assert plugged.ports == {"p1": 3}
+
+
+def test_a_physical_bridge_must_be_there():
+    ovsdb = FakeOvsdb()
+    planned = plan_bridges(OPTIONS, ovsdb.read())
+    assert planned.problems == {"physnet1": "bridge br-ex does not exist"}
+    ovsdb.apply(planned.changes)
+    assert set(ovsdb.read().bridges) == {"br-int", "br-tun"}
+
+
+def test_a_tunnel_that_leads_to_nobody_is_removed_and_foreign_ports_are_not(ovsdb):
+    wire(ovsdb)
+    ovsdb.apply([SetPort("br-tun", "vxlan-foreign", "vxlan")])
+    planned = plan_tunnels(OPTIONS, HOSTS[:1], ovsdb.read())
+    assert planned.changes == (DeletePort("br-tun", "vxlan-c0000203"), DeletePort("br-tun", "gre-c0000203"))
+
+
+def test_a_changed_option_is_put_right(ovsdb):
+    wire(ovsdb)
+    changed = dataclasses.replace(OPTIONS, local_ip="192.0.2.9", vxlan_udp_port=8472)
+    planned = plan_tunnels(changed, HOSTS, ovsdb.read())
+    assert [change.name for change in planned.changes] == ["vxlan-c0000202", "vxlan-c0000203", "gre-c0000203"]
+    assert "options:dst_port=8472" in planned.text()
+
+
+def test_hosts_that_no_tunnel_can_reach(ovsdb):
+    hosts = [Host(id="a", tunnel_types=("vxlan",))]
+    hosts += [
+        Host(id=name, tunneling_ip=ip, tunnel_types=("vxlan",)) for name, ip in (("b", "192.0.2.1"), ("c", "fd00::1"))
+    ]
+    ovsdb.apply(plan_bridges(OPTIONS, ovsdb.read()).changes)
+    planned = plan_tunnels(OPTIONS, hosts, ovsdb.read())
+    assert planned.changes == ()
+    assert set(planned.problems) == {"a", "b", "c"}
+    assert planned.problems["b"] == "its address for tunnels, 192.0.2.1, is this host's own"
+
+
+def test_tags_are_set_kept_and_put_right(ovsdb):
+    wire(ovsdb)
+    ovsdb.apply([SetPort("br-int", f"tap{n}", external_ids={"iface-id": f"p{n}"}) for n in (1, 2)])
+    ovsdb.apply([SetPort("br-int", "foreign", tag=1)])
+    state = HostState(
+        networks={"net": network("net", "vlan", 205, "physnet1")},
+        ports={"p1": port("p1", 1), "p2": port("p2", 2, admin_state_up=False)},
+    )
+
+    def planned() -> tuple[object, ...]:
+        snapshot = ovsdb.read()
+        plugged = read_plugged(OPTIONS, HOSTS, snapshot)
+        ports = snapshot.bridges["br-int"].ports.values()
+        held = restore((entry.tag, entry.other_config) for entry in ports)
+        vlans = allocate(wanted_segments(state, plugged), held, foreign=[1])
+        return plan_tags(OPTIONS, resolve(state, plugged, vlans, FlowOptions()), snapshot).changes
+
+    ovsdb.apply(planned())
+    ports = ovsdb.read().bridges["br-int"].ports
+    assert (ports["tap1"].tag, ports["tap2"].tag, ports["foreign"].tag) == (2, 4095, 1)
+    assert planned() == ()
+    ovsdb.apply([SetPort("br-int", "tap1", tag=77)])
+    assert [(change.name, change.tag) for change in planned()] == [("tap1", 2)]
+
+
+def test_a_host_from_its_configuration_to_its_packets():
+    """Bridges, flows and tags as an agent would do them, on a fake Open vSwitch; its restart is noticed and repaired."""
+    host = FakeOpenVSwitch()
+    host.ovsdb.apply([SetBridge("br-ex"), SetPort("br-ex", "eth1")])
+    wire(host.ovsdb)
+    host.ovsdb.apply([SetPort("br-int", f"tap{n}", external_ids={"iface-id": f"p{n}"}) for n in (1, 2)])
+    state = HostState(
+        networks={"net": network("net", "vlan", 205, "physnet1")},
+        ports={f"p{n}": port(f"p{n}", n, groups=["open"]) for n in (1, 2)},
+        security_groups={"open": OPEN},
+    )
+
+    def apply() -> list[str]:
+        plugged = read_plugged(OPTIONS, HOSTS, host.snapshot)
+        vlans = allocate(wanted_segments(state, plugged), {})
+        desired = resolve(state, plugged, vlans, FlowOptions())
+        host.ovsdb.apply(plan_tags(OPTIONS, desired, host.snapshot).changes)
+        plans = [
+            plan(bridge, flows, host.openflow.read_flows(bridge, COOKIE, COOKIE_MASK))
+            for bridge, flows in Renderer(BUILT_IN).render(desired).flows.items()
+        ]
+        for entry in plans:
+            host.openflow.apply_flows(entry.bridge, add=entry.set, delete=entry.delete)
+        return [entry.bridge for entry in plans if entry]
+
+    asked = packet.arp_request(mac(1), "10.0.0.1", "10.0.0.2")
+    assert sorted(apply()) == ["br-ex", "br-int", "br-tun"]
+    left = host.openflow.send("br-int", "tap1", asked)
+    assert sorted((each.port, each.packet.vlan) for each in left) == [("eth1", 205), ("tap2", None)]
+    assert apply() == []
+    host.restart()
+    assert host.openflow.send("br-int", "tap1", asked) == []
+    assert sorted(apply()) == ["br-ex", "br-int", "br-tun"]
+    assert len(host.openflow.send("br-int", "tap1", asked)) == 2
+
+
+def test_names():
+    assert patch_names("br-ex") == ("int-br-ex", "phy-br-ex")
+    long = patch_names("br-provider-network")
+    assert [len(name) for name in long] == [15, 15]
+    assert patch_names("br-provider-networl") != long
+    assert tunnel_name("vxlan", "10.0.0.1") == "vxlan-0a000001"
+    assert len(tunnel_name("geneve", "fd00::1")) == 15
+    assert tunnel_name("geneve", "fd00::1") == tunnel_name("geneve", "FD00:0::1")
