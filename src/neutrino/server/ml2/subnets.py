@@ -186,7 +186,7 @@ class Subnets(ViewCollection):
         _check_affinity(values["ip_version"], pool, siblings)
         check_mtu(network["id"], network["mtu"], [values["ip_version"]])
         prefix = self._prefix(connection, values, siblings, pool)
-        # Neutron writes service types in a second step, which raises the revision: clients see the same numbers here.
+        # As in Neutron, a subnet with service types starts at revision 1: clients may compare the numbers.
         subnet = fresh(values, revision=1 if values.get("service_types") else 0)
         subnet |= {
             "cidr": str(prefix),
