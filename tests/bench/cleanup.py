@@ -1,4 +1,4 @@
-"""Leaves the server as it was: a run has a project of its own, and whatever that project has is deleted."""
+"""Cleanup: a run has its own project, and all objects of that project are deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.bench.workbench import Bench, progress
 
 
 def run(bench: Bench, routing: bool) -> None:
-    """Delete in the order in which things hang on each other. What cannot be deleted is told, not raised."""
+    """Delete in the order of dependencies. Objects that cannot be deleted are returned, not raised."""
     steps = [_floatingips, _routers] if routing else []
     for step in [*steps, _ports, _networks, _groups]:
         try:

@@ -1,4 +1,4 @@
-"""A client that adds as little as possible to what it measures: one kept-alive connection, the standard library alone.
+"""A client with minimal overhead: one keep-alive connection, standard library only.
 
 A time is taken from the first byte sent to the last byte received; writing and reading JSON happens outside of it.
 """
@@ -17,12 +17,12 @@ _SUCCESS = frozenset({200, 201, 202, 204})
 
 
 class LoadError(RuntimeError):
-    """The server did not do what was asked, so that a time would mean nothing."""
+    """A request failed, so that its time is meaningless."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer and how long it took."""
+    """One response and its duration."""
 
     status: int
     content: bytes
@@ -32,12 +32,12 @@ class Reply:
         return json.loads(self.content)
 
     def item(self) -> dict[str, Any]:
-        """The one resource in the answer."""
+        """The resource in the response."""
         (item,) = self.json().values()
         return dict(item)
 
     def items(self) -> list[dict[str, Any]]:
-        """The resources of a list; links beside them are left out."""
+        """The resources of a list response, without its links."""
         lists = [value for key, value in self.json().items() if not key.endswith("_links")]
         (items,) = lists
         return list(items)
@@ -45,7 +45,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Target:
-    """Where to ask, as whom, and until when."""
+    """URL, headers and deadline of requests."""
 
     url: str
     headers: Mapping[str, str]
@@ -84,7 +84,7 @@ class Client:
         return self.request("DELETE", path, accept=accept)
 
     def request(self, method: str, path: str, body: Any = None, accept: Collection[int] = _SUCCESS) -> Reply:
-        """Ask once. An answer outside `accept`, or no time left, is a LoadError."""
+        """Send a request. A status outside `accept`, or a passed deadline, is a LoadError."""
         if time.monotonic() > self.target.deadline:
             raise LoadError("out of time")
         headers = {"Accept": "application/json", **self.target.headers}
@@ -110,7 +110,7 @@ class Client:
             self._connection.close()
             if not reused:
                 raise
-        # The server had closed the idle connection; opening it anew is part of the time.
+        # The server had closed the idle connection; reconnecting is part of the time.
         self.reopened += 1
         return self._once(method, target, data, headers)
 

@@ -1,4 +1,4 @@
-"""One resource at a time: create, show, change and delete; first by one client, then ports by several at once."""
+"""Single resources: create, show, update and delete; first with one client, then ports with several concurrently."""
 
 from __future__ import annotations
 

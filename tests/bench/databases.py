@@ -1,4 +1,4 @@
-"""The databases to measure on, each a real one of its own that is gone afterwards."""
+"""The databases to benchmark, each a temporary real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DATABASE = "bench"
 
 
 class DatabaseServer(Protocol):
-    """What is used of the database servers that the tests start."""
+    """The interface of the tests' database servers."""
 
     def create_database(self, name: str) -> Any: ...
 
@@ -36,7 +36,7 @@ def database(name: str, directory: Path) -> Iterator[str]:
 
 
 def _started(factory: Callable[..., AbstractContextManager[DatabaseServer]]) -> AbstractContextManager[DatabaseServer]:
-    """A server that waits for the disk on every commit, as one in use does; tests may start it without."""
+    """A durable server, which syncs every commit as in production; tests may start it without."""
     if "durable" in inspect.signature(factory).parameters:
         return factory(durable=True)
     return factory()

@@ -1,4 +1,4 @@
-"""Measures DHCP on one host of a lab: from the API to a lease, an agent's restart, and many entries that change.
+"""Benchmark of DHCP on one host of a lab: from the API to a lease, an agent's restart, and many entries that change.
 
   python -m tests.bench.dhcp [--networks 100] [--entries 1000] [--rounds 10]
 
@@ -23,13 +23,13 @@ from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import pid, servers
 
 HOST = "h1"
-SECONDS = 300.0  # the most that any one step takes
+SECONDS = 300.0  # timeout of a step
 STEP = 0.002
 AGENT = "[agent]\nreport_interval = 1\n"
 
 
 def until(ready: Callable[[], bool], what: str) -> float:
-    """The time at which it was so."""
+    """The time at which the condition held."""
     give_up = time.monotonic() + SECONDS
     while not ready():
         if time.monotonic() > give_up:
@@ -45,7 +45,7 @@ def make_network(lab: Lab, number: int) -> str:
 
 
 def first_leases(lab: Lab, rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds from the first API call to dnsmasq, and to a machine's first lease."""
+    """Milliseconds from the first API call to dnsmasq, and to an instance's first lease."""
     running, leased = [], []
     for number in range(rounds):
         started = time.monotonic()
@@ -65,7 +65,7 @@ def many_networks(lab: Lab, count: int) -> tuple[dict[str, int], float]:
 
 
 def restart(lab: Lab, processes: dict[str, int]) -> float:
-    """Seconds from the start of the agent until it has looked at everything and found nothing to do."""
+    """Seconds from the start of the agent until it has verified everything."""
     lab.stop_agent(HOST)
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     started = time.monotonic()
@@ -82,7 +82,7 @@ def restart(lab: Lab, processes: dict[str, int]) -> float:
 
 
 def change_entries(lab: Lab, count: int) -> tuple[float, float]:
-    """Seconds in which the API takes the changes, and until dnsmasq has been told of the last after that."""
+    """Seconds of the API for the changes, and from then until dnsmasq has the last one."""
     network_id = lab.api.create("network", name="large")["id"]
     lower = {"start": "172.16.0.2", "end": "172.16.7.254"}  # the upper half is for the changes
     subnet = {"cidr": "172.16.0.0/20", "ip_version": 4, "allocation_pools": [lower]}

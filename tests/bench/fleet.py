@@ -1,4 +1,4 @@
-"""Many hosts in one process: each with the real feed client, and a dataplane that does nothing but keep the state.
+"""Many hosts in one process: each with the real feed client, and a dataplane that only stores the state.
 
 A host says of itself and of its ports what an agent would: a report at its start and at intervals, and each port as
 wired, with every revision of it that it hears of. The process is driven through a pipe, by the questions below.
@@ -24,12 +24,12 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
 from neutrino.model.agents import DATAPLANE, OVS, AgentState
 
-DESCRIPTORS_BESIDE = 100  # what a process has open beside its connections
+OTHER_DESCRIPTORS = 100  # open descriptors of a process other than connections
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """One host to be."""
+    """A host to simulate."""
 
     name: str
     credential: str
@@ -61,7 +61,7 @@ class Host:
             self._seen(change.id)
 
     async def _report(self) -> None:
-        """As an agent does: at once, and then at its interval, which is another moment for each host."""
+        """Report as an agent does: at once, then at its interval, at a different time for each host."""
         delay = random.random() * self._interval
         while True:
             state = AgentState(
@@ -84,10 +84,10 @@ class Host:
 
 
 class Fleet:
-    """The hosts of one process, and what can be asked of them."""
+    """The hosts of one process, and queries on them."""
 
     def __init__(self, whos: Sequence[Simulated], address: str, interval: float) -> None:
-        self._times: dict[str, tuple[int, float]] = {}  # by port: how many hosts know it, and since when the last one
+        self._times: dict[str, tuple[int, float]] = {}  # by port: number of hosts that have it, time of the last one
         self._hosts = {who.name: Host(who, address, interval, self._saw) for who in whos}
 
     def _saw(self, port_id: str) -> None:
@@ -112,7 +112,7 @@ class Fleet:
         self._times.clear()
 
     def objects(self, name: str) -> dict[str, list[bytes]] | None:
-        """All that a host knows, by kind; None if it is not one of ours."""
+        """The objects of a host, by kind; None if it is not simulated here."""
         if name not in self._hosts:
             return None
         known = self._hosts[name].client.state.objects
@@ -146,15 +146,15 @@ async def _serve(fleet: Fleet, asked: Connection) -> None:
 
 
 def _main(whos: Sequence[Simulated], address: str, interval: float, asked: Connection) -> None:
-    logging.getLogger("neutrino").setLevel(logging.ERROR)  # a thousand hosts lose their server at once: that is meant
+    logging.getLogger("neutrino").setLevel(logging.ERROR)  # a thousand hosts lose their server at once, as intended
     raise_descriptors(len(whos))
     asyncio.run(_serve(Fleet(whos, address, interval), asked))
 
 
 def raise_descriptors(connections: int) -> None:
-    """Every connection is a descriptor: where there may not be so many, say so before anything is measured."""
+    """Raise the limit of descriptors, one per connection, or fail before anything is measured."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + DESCRIPTORS_BESIDE
+    wanted = connections + OTHER_DESCRIPTORS
     if soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
             raise RuntimeError(f"{wanted} open files are needed and {hard} allowed: ulimit -n")
@@ -162,10 +162,10 @@ def raise_descriptors(connections: int) -> None:
 
 
 class Process:
-    """A process of simulated hosts, from outside."""
+    """Controls a process of simulated hosts."""
 
     def __init__(self, whos: Sequence[Simulated], address: str, interval: float) -> None:
-        context = multiprocessing.get_context("spawn")  # nothing of this process's memory is counted as a host's
+        context = multiprocessing.get_context("spawn")  # no memory shared with this process
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_main, args=(whos, address, interval, theirs), daemon=True)
         self._process.start()

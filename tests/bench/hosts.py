@@ -1,4 +1,4 @@
-"""Measures the feed with a thousand hosts: simulated ones, each with a connection of its own and the real client.
+"""Benchmark of the feed with a thousand simulated hosts, each with its own connection and the real client.
 
   python -m tests.bench.hosts [--quick] [--database sqlite|postgresql|mariadb] [--out docs/benchmarks-hosts.json]
   python -m tests.bench.hosts --show docs/benchmarks-hosts.json
@@ -41,9 +41,9 @@ from tests.bench.timing import figures
 from tests.bench.workbench import progress
 from tests.support.feed_scope import scope
 
-SECONDS = 900.0  # the most that any one step takes
+SECONDS = 900.0  # timeout of a step
 BULK = 100
-SAMPLE = 20  # hosts that are held against the database
+SAMPLE = 20  # hosts whose objects are compared with the database
 
 
 class Bench:
@@ -87,7 +87,7 @@ class Bench:
                 self._stop()
         finally:
             self._stop()
-        with self._server() as server:  # the same without hosts: what is left of the difference is theirs
+        with self._server() as server:  # the same without hosts, as the baseline
             time.sleep(2)
             self.results["memory"]["alone"] = _feed_mb(server.pid)
         return self.results
@@ -102,7 +102,7 @@ class Bench:
     # --- hosts ----------------------------------------------------------------------------------------------------
 
     def _admit(self) -> list[Simulated]:
-        """Every host gets its credential, as `neutrino host add` gives it."""
+        """Issue every host a credential, as `neutrino host add` does."""
         progress(f"{self._sizes.hosts} hosts")
         db = Database(self._connection, sqlite_durable=False)
         schema.ensure(db)
@@ -129,7 +129,7 @@ class Bench:
         return self._ask("synced") == self._sizes.hosts
 
     def _settle(self, what: str) -> None:
-        """Until nobody has anything to say any more, or to hear."""
+        """Wait until no messages are pending in either direction."""
         before = -1
 
         def settled() -> bool:
@@ -154,7 +154,7 @@ class Bench:
         return Client(Target(server.url, headers, time.monotonic() + SECONDS))
 
     def _fill(self, server: Running) -> None:
-        """The networks, each of a project of its own, and their ports, a hundred in one request."""
+        """Create the networks, each in its own project, and their ports, a hundred per request."""
         progress(f"{self._sizes.all_ports} ports on {len(self._networks)} networks")
         started = time.monotonic()
         for network in self._networks:
@@ -185,10 +185,10 @@ class Bench:
         }
 
     def _new_port(self, server: Running, network: Network, rng: random.Random) -> float:
-        """Milliseconds from the request to the last host of the network that knows the port."""
+        """Milliseconds from the request until the last host of the network has the port."""
         network_id, project = self._ids[network.name]
         client = self._client(server, project)
-        client.get("/networks?limit=1&fields=id")  # the connection is there
+        client.get("/networks?limit=1&fields=id")  # connect before the measurement
         began = time.monotonic()
         made = client.post("/ports", {"port": _port(network_id, rng.choice(network.hosts))}).item()["id"]
         client.close()
@@ -205,7 +205,7 @@ class Bench:
             if time.monotonic() > give_up:
                 raise LoadError(f"a new port of network {network.name} is not known to all of its hosts")
             time.sleep(0.02)
-        time.sleep(0.1)  # what the port's own host says of it
+        time.sleep(0.1)  # for the report of the port's own host
         return (last - began) * 1000
 
     # --- at rest --------------------------------------------------------------------------------------------------

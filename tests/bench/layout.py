@@ -1,4 +1,4 @@
-"""Which networks have ports on which hosts: many networks of ordinary size, and one that is on every host. Pure."""
+"""Distribution of networks over hosts: many networks of ordinary size, and one on every host. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 class Sizes:
     hosts: int = 1000
     networks: int = 190
-    ports: int = 100  # of each of them
-    spread: tuple[int, int] = (10, 50)  # over how many hosts, from and to
-    processes: int = 2  # that simulate the hosts
+    ports: int = 100  # per network
+    spread: tuple[int, int] = (10, 50)  # number of hosts per network, minimum and maximum
+    processes: int = 2  # number of simulating processes
     interval: float = 30.0  # seconds between a host's reports
-    new_ports: int = 60  # whose way to their hosts is timed, one after the other
-    idle: float = 90.0  # seconds for which nothing but reports happens
+    new_ports: int = 60  # measured one after the other
+    idle: float = 90.0  # seconds with periodic reports only
 
     @property
     def all_ports(self) -> int:

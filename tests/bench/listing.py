@@ -14,7 +14,7 @@ _FEW = 20
 
 
 class Ports:
-    """The ports that are there, a thousand to a network, and a small network for the filter to find."""
+    """The existing ports, a thousand per network, and a small network for the filter."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -25,7 +25,7 @@ class Ports:
         self._room = 0
 
     def add(self, count: int, network: str | None = None) -> float:
-        """Make ports in one request; how long that took, in milliseconds."""
+        """Create ports in one request; returns its milliseconds."""
         chosen = network or self._with_room(count)
         ports = [{"network_id": chosen, "name": f"many{i}"} for i in range(count)]
         reply = self._bench.client.post("/ports", {"ports": ports})
@@ -62,7 +62,7 @@ def run(bench: Bench) -> None:
 
 def _lists(bench: Bench, ports: Ports, prefix: str) -> None:
     client, times, total = bench.client, bench.sizes.list_repeats, len(ports.ids)
-    # The server may have others' ports too, which a list of all of them shows.
+    # The server may have ports of other projects too, which an unfiltered list includes.
     bench.record(f"{prefix}_all", repeated(client, "/ports", max(3, times // 2), at_least=total))
     bench.record(f"{prefix}_fields_id", repeated(client, "/ports?fields=id", times, at_least=total))
     bench.record(f"{prefix}_of_network", repeated(client, f"/ports?network_id={ports.small}", times, _FEW))
@@ -78,7 +78,7 @@ def _lists(bench: Bench, ports: Ports, prefix: str) -> None:
 
 
 def _walk(bench: Bench, ports: Ports) -> dict[str, float | int]:
-    """The whole list by pages of a hundred, which has to show each port exactly once."""
+    """The whole list in pages of a hundred, which must contain each port exactly once."""
     seen: list[str] = []
     marker, pages = "", 0
     started = time.perf_counter()

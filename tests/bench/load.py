@@ -1,4 +1,4 @@
-"""The load: a fixed piece of work put to one server that speaks the Networking API v2.0, timed from outside.
+"""The load: a fixed workload for a server of the Networking API v2.0, timed by the client.
 
   python -m tests.bench.load --url http://127.0.0.1:9696 [--quick] [--repeats N]
 
@@ -40,7 +40,7 @@ def run_load(
     seconds: float = 1800.0,
     observe: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Put the load to the server at `url` and give the figures.
+    """Run the load against the server at `url`, and return the figures.
 
     No request is made after `seconds`, but for cleaning up. `observe` is called at moments worth a look from outside:
     "ports_N" while the server has N ports and has listed them.
@@ -74,7 +74,7 @@ def run_load(
 
 
 def _warm_up(bench: Bench) -> None:
-    """One of each, not measured."""
+    """One request of each kind, not measured."""
     network = bench.create_network("warm-up").item()["id"]
     if bench.client.get(f"/networks/{network}").item()["project_id"] != bench.project:
         bench.client.delete(f"/networks/{network}")

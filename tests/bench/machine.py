@@ -1,4 +1,4 @@
-"""What figures depend on, beside the code."""
+"""The machine: CPU, memory, versions, load."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def machine() -> dict[str, Any]:
 
 
 def busy() -> float:
-    """How many processes wanted a processor in the last minute."""
+    """The load average of the last minute."""
     return float(Path("/proc/loadavg").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""The memory of a process and all that descend from it, as the kernel counts it.
+"""The memory of a process and its descendants, as accounted by the kernel.
 
 PSS shares a page out among the processes that have it, so that the sum is what the machine has to have. RSS counts it
 for each of them, which is what `ps` shows.
@@ -14,7 +14,7 @@ _FIELD = re.compile(r"^(Pss|Rss):\s+(\d+) kB", re.MULTILINE)
 
 
 def tree(root: int) -> list[int]:
-    """The process and its descendants that are there now."""
+    """The process and its current descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (status := _status(entry)) is not None:
@@ -26,14 +26,14 @@ def tree(root: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; one that ended and waits to be reaped does not."""
+    """Whether the process runs; a zombie does not."""
     return (status := _status(Path(f"/proc/{pid}"))) is not None and status[0] not in "ZX"
 
 
 def _status(entry: Path) -> tuple[str, int] | None:
-    """State and parent of a process; None where there is none."""
+    """State and parent of a process; None if there is no such process."""
     try:
-        # pid (command, which may hold blanks and brackets) state parent ...
+        # pid (command, which may contain blanks and parentheses) state parent ...
         state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
         return None
@@ -41,7 +41,7 @@ def _status(entry: Path) -> tuple[str, int] | None:
 
 
 def pss_kb(pid: int) -> int:
-    """One process's share of the machine's memory, in kilobytes."""
+    """PSS of a process in kilobytes."""
     return sum(int(kilobytes) for name, kilobytes in _fields(pid) if name == "Pss")
 
 

@@ -1,4 +1,4 @@
-"""Measures metadata on one host: the memory of its process for many networks, and requests a second through it.
+"""Benchmark of the metadata proxy of one host: memory for many networks, and requests per second.
 
   python -m tests.bench.metadata [--networks 100] [--ports 10] [--seconds 5]
 
@@ -72,7 +72,7 @@ def _serve_nova(ready: Connection) -> None:
 
 @contextmanager
 def nova() -> Iterator[int]:
-    """The port that it serves on."""
+    """Its port."""
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve_nova, args=(there,), daemon=True)
     process.start()
@@ -89,7 +89,7 @@ def nova() -> Iterator[int]:
 
 
 def _ask(host: Host, names: list[str], connections: int, seconds: float) -> Load:
-    """Keep-alive connections, each with one request under way at a time."""
+    """Keep-alive connections, each with one request in flight."""
     ready = selectors.DefaultSelector()
     since: dict[int, float] = {}
     for number in range(connections):
@@ -146,7 +146,7 @@ def pss(pid: int) -> int:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of a processor that the process has had."""
+    """CPU seconds of the process."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
@@ -182,7 +182,7 @@ async def measure(host: Host, networks: int, ports: int, seconds: float) -> None
             await asyncio.to_thread(host.instance, f"vm{number}", f"qdhcp-{name}", port(name, 5, "10.0.0.5"))
             own[f"vm{number}"] = name
         await until(lambda: all(_answers(host, name) for name in own), 20)
-    # The agent is gone; the process serves. So the load has this process for itself.
+    # The agent has ended and the proxy keeps serving, so that the load has this process for itself.
     names = list(own)
     loads: tuple[tuple[str, Callable[[], Load]], ...] = (
         ("1 connection", lambda: _ask(host, names[:1], 1, seconds)),

@@ -1,4 +1,4 @@
-"""OpenStack Neutron's figures, what is wanted of ours, and the table that holds one against the other.
+"""OpenStack Neutron's figures, the targets, and the table that compares them.
 
 Neutron 29.0 was measured with ML2 (openvswitch and l2population), MariaDB, RabbitMQ, two API workers and without
 authentication, on a machine with two cores, by the same work as `load`. Times are of one machine on one day: the ratio
@@ -23,7 +23,7 @@ _SOCKET_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Peer:
-    """One figure of Neutron's. `path` leads to ours in the raw result."""
+    """One figure of Neutron. `path`: the same figure in our raw result."""
 
     operation: str
     path: str
@@ -92,7 +92,7 @@ PEERS: tuple[Peer, ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of Neutron's beside ours; None where ours was not measured."""
+    """A figure of Neutron and ours; None if ours was not measured."""
 
     peer: Peer
     ours: float | None
@@ -110,13 +110,13 @@ class Row:
 
 
 def compare(database: str, result: Mapping[str, Any]) -> list[Row]:
-    """Every figure of Neutron's with what one database's raw result says."""
+    """All figures of Neutron with those of one database's raw result."""
     share = 1.0 if database == "sqlite" else _SOCKET_SHARE
     return [Row(peer, at(result, peer.path), peer.factor * share) for peer in PEERS]
 
 
 def missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What was measured and is too slow or too big, as "database: operation"."""
+    """The figures that miss their target, as "database: operation"."""
     return [
         f"{name}: {row.peer.operation}"
         for name, raw in results.items()
@@ -157,7 +157,7 @@ def at(result: Mapping[str, Any], path: str) -> float | None:
 
 
 def shown(value: float, unit: str) -> str:
-    """A figure as it stands in a table."""
+    """A figure formatted for a table."""
     if unit == "ms" and value >= 1000:
         value, unit = value / 1000, "s"
     digits = 0 if value >= 100 else 1 if value >= 10 else 2

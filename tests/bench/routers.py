@@ -1,4 +1,4 @@
-"""Measures routers on one host: from the API's call to the first packet, restarts with many of them, and what they cost.
+"""Benchmark of routers on one host: from the API call to the first packet, restarts with many routers, and memory.
 
   python -m tests.bench.routers [--routers 100] [--times 10] [--floating-ips 500]
 
@@ -34,7 +34,7 @@ from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
 OUTSIDE, MACHINE = "198.18.0.0/16", "198.18.0.1"
 EXTERNAL = "external"
 PATIENCE = 120.0
-FIXED_IPS = 5  # that a port may have
+FIXED_IPS = 5  # maximum per port
 
 
 class Bench:
@@ -73,7 +73,7 @@ class Bench:
         return made
 
     def floating_ips(self, network: Object, count: int) -> None:
-        """In front of addresses at which nobody is."""
+        """Floating IPs for fixed addresses that no instance uses."""
         for start in range(0, count, FIXED_IPS):
             several = min(FIXED_IPS, count - start)
             subnet = self.lab.api.list("subnet", network_id=network["id"])[0]["id"]
@@ -89,11 +89,11 @@ class Bench:
 
         wait_until(done, PATIENCE, "the floating IPs are not ACTIVE")
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def first_answer(self, source: str, target: str) -> Iterator[Callable[[], float]]:
-        """`answered()` waits for the first answer to pings that began before, and gives its time."""
+        """`answered()` waits for the first reply to pings started before, and returns its time."""
         argv = ["ping", "-n", "-q", "-i", "0.01", "-c", "1", "-w", str(int(PATIENCE)), target]
         process = self.lab.popen(source, argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -128,7 +128,7 @@ class Bench:
 
 
 def _eager(device: str) -> list[str]:
-    """Whoever looks for a neighbour asks again after ten milliseconds, not after a second."""
+    """Retry neighbour resolution after ten milliseconds instead of a second."""
     return [
         "sysctl",
         "-qw",
@@ -138,7 +138,7 @@ def _eager(device: str) -> list[str]:
 
 
 def measure_new(bench: Bench, times: int) -> dict[str, Any]:
-    """A router with gateway and interface: the API's calls to its first packet."""
+    """A router with gateway and interface: from the API calls to its first packet."""
     millis = []
     for number in range(times):
         network, subnet = bench.inside(f"new-{number}")
@@ -152,7 +152,7 @@ def measure_new(bench: Bench, times: int) -> dict[str, Any]:
 
 
 def measure_associating(bench: Bench, times: int, others: int) -> dict[str, Any]:
-    """A floating IP put before a port: the API's call to the first packet, with one and with many on the router."""
+    """A floating IP put before a port: from the API call to the first packet, with one and with many on the router."""
     network, subnet = bench.inside("associated", "10.8.0.0/16")
     guest = bench.guest("associated", network)
     with bench.first_answer(guest.name, MACHINE) as answered:
@@ -181,7 +181,7 @@ def _associate(bench: Bench, port_id: str, times: int) -> dict[str, Any]:
 
 def measure_many(bench: Bench, routers: int, each: int = 5) -> dict[str, Any]:
     """Routers with floating IPs: the agent restarted until all are verified, and memory."""
-    bench.restart()  # an agent that has just started, as the one with all the routers will be
+    bench.restart()  # for the same conditions as after the restart with all routers
     bench.verify()
     empty = bench.agent_pss()
     known = len(bench.lab.api.list("floatingip"))
@@ -201,14 +201,14 @@ def measure_many(bench: Bench, routers: int, each: int = 5) -> dict[str, Any]:
 
 
 def measure_daemons(bench: Bench) -> dict[str, Any]:
-    """What an HA router has beside the agent."""
+    """Memory of the daemons of an HA router."""
     _, subnet = bench.inside("daemons")
     router = bench.router(subnet, ha=True)
     path = bench.lab.paths.host("h1") / "ha_confs" / router["id"] / "keepalived.pid"
     if not path.exists():
         path = next(iter(bench.lab.paths.host("h1").rglob(f"{router['id']}/keepalived.pid")), path)
     wait_until(path.exists, PATIENCE, "keepalived does not run")
-    time.sleep(5)  # until it has forked and is what it will be
+    time.sleep(5)  # until keepalived has forked
     return {"keepalived_kb": sum(pss_kb(pid) for pid in tree(int(path.read_text())))}
 
 

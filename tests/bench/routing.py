@@ -1,4 +1,4 @@
-"""Routers and floating IPs, for servers that have them."""
+"""Routers and floating IPs, if the server has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.bench.workbench import Bench, identity
 
 
 def offered(client: Client) -> bool:
-    """Whether the server says that it routes."""
+    """Whether the server lists the router extension."""
     return any(extension["alias"] == "router" for extension in client.get("/extensions").items())
 
 

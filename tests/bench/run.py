@@ -1,4 +1,4 @@
-"""Measures the server on each database, from its start to its memory with thousands of ports, and makes the tables.
+"""Benchmark of the server on each database, from its start to its memory with thousands of ports, with tables.
 
   python -m tests.bench.run [--databases sqlite,postgresql,mariadb] [--quick] [--out docs/benchmarks.json] [--check]
 
@@ -22,7 +22,7 @@ from tests.bench.server import running
 from tests.bench.timing import figures
 from tests.bench.workbench import QUICK, Sizes, progress
 
-# Workers may still be starting when the first of them answers.
+# Other workers may still be starting when the first one responds.
 _SETTLE_SECONDS = 1.0
 
 
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             results[name] = measure(name, sizes, starts)
         except (RuntimeError, TimeoutError) as error:
-            # The load, the server or the database failed; the other databases are measured all the same.
+            # The load, the server or the database failed; continue with the other databases.
             failed = True
             print(f"{name}: {error}", file=sys.stderr)
     print(report.document(results), end="")

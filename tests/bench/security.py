@@ -44,7 +44,7 @@ def run(bench: Bench) -> None:
     measured, _ = one_by_one(range(times), lambda _: client.get(f"/security-groups/{singly}"))
     bench.record("show_group", measured)
     bench.record("list_groups", repeated(client, "/security-groups", times))
-    # Both groups with the two rules they are born with, and the four of the project's default group: 208.
+    # Both groups with their two default rules, and the four of the project's default group: 208.
     bench.record("list_rules", repeated(client, "/security-group-rules", times, at_least=2 * (count + 2) + 4))
     of_group = f"/security-group-rules?security_group_id={singly}"
     bench.record("list_rules_of_group", repeated(client, of_group, times, count + 2))

@@ -1,4 +1,4 @@
-"""Starts the server as a user would: the command, a configuration file, and a wait until it answers."""
+"""The server, started as a user does: with the command and a configuration file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ServerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Running:
-    """A server that answers."""
+    """A server that responds."""
 
     url: str
     pid: int
@@ -38,7 +38,7 @@ class Running:
 def configuration(connection: str, port: int, state: Path, workers: int = 2) -> str:
     """The configuration file of a server without authentication and quotas. Its feed is at feed.sock in `state`."""
     quotas = "\n".join(f"quota_{name} = -1" for name in _UNLIMITED)
-    # A dollar sign would be taken for a reference to another option.
+    # oslo.config would expand a dollar sign as a reference to another option.
     database = connection.replace("$", "$$")
     return f"""[DEFAULT]
 bind_host = 127.0.0.1
@@ -63,7 +63,7 @@ vni_ranges = 1:20000
 
 @contextmanager
 def running(connection: str, directory: Path, command: Path | None = None) -> Iterator[Running]:
-    """A server on this database, from its start until the end of the block. Files are kept in `directory`."""
+    """A server on this database for the duration of the block, with its files in `directory`."""
     port = _free_port()
     config, log = directory / "neutrino.conf", directory / "server.log"
     config.write_text(configuration(connection, port, directory), encoding="utf-8")
@@ -114,7 +114,7 @@ def _tail(log: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the server to end; what is left of it after a while is ended, and told."""
+    """Terminate the server; processes that remain after a timeout are killed and reported."""
     family = memory.tree(process.pid)
     process.terminate()
     give_up = time.monotonic() + _STOP_SECONDS

@@ -1,4 +1,4 @@
-"""The layout of the bench with many hosts, and its table."""
+"""The layout of the benchmark with many hosts, and its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many times made into a few figures, and the loops that take them: one after the other, or several clients at once."""
+"""Statistics of measured times, and the loops that measure: sequential, or several clients concurrently."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def figures(millis: Iterable[float], wall: float | None = None) -> Figures:
 
 
 def one_by_one(items: Iterable[Item], ask: Callable[[Item], Reply]) -> tuple[Figures, list[Reply]]:
-    """Ask for each item in turn."""
+    """Send one request per item, sequentially."""
     replies = [ask(item) for item in items]
     return figures(reply.millis for reply in replies), replies
 
 
 def repeated(client: Client, path: str, times: int, expect: int | None = None, at_least: int = 0) -> Figures:
-    """Ask for one list again and again. The last one has to have the items expected."""
+    """Request a list repeatedly. The last response must have the expected number of items."""
     millis = []
     for _ in range(times):
         reply = client.get(path)
@@ -52,7 +52,7 @@ def repeated(client: Client, path: str, times: int, expect: int | None = None, a
 def at_once(
     target: Target, shares: Sequence[Sequence[Item]], ask: Callable[[Client, Item], Reply]
 ) -> tuple[Figures, list[Reply]]:
-    """Each share by a client of its own, all at the same time. The first error of any client is raised."""
+    """One client per share, concurrently. The first error of any client is raised."""
     lock = threading.Lock()
     replies: list[Reply] = []
     errors: list[LoadError] = []
@@ -83,5 +83,5 @@ def at_once(
 
 
 def dealt(items: Sequence[Item], hands: int) -> list[Sequence[Item]]:
-    """The items dealt out evenly; no empty hands."""
+    """The items in even shares, without empty ones."""
     return [items[hand::hands] for hand in range(min(hands, len(items)))]

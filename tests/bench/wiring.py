@@ -1,4 +1,4 @@
-"""Measures a host: from a device that is plugged to a port that is ACTIVE, and what the agent costs.
+"""Benchmark of a host: from a plugged device to an ACTIVE port, and CPU and memory of the agent.
 
   python -m tests.bench.wiring [--quick] [--out docs/benchmarks-wiring.json] [--check]
   python -m tests.bench.wiring --show docs/benchmarks-wiring.json
@@ -66,7 +66,7 @@ def measure_ports(sizes: Sizes) -> dict[str, Any]:
 
 
 def _pinging_guests(host: BenchHost) -> list[Guest]:
-    """Two VMs, to see whether packets go on."""
+    """Two VMs that check connectivity during the benchmark."""
     group, _ = make_group(host.lab, "pinging", *EVERYTHING)
     network = host.lab.api.show("network", host.network("pinging", "10.2.0.0/24"))
     return make_guests(host.lab, Spec("one", network, "h1", [group]), Spec("two", network, "h1", [group]))
@@ -108,7 +108,7 @@ def _restart(host: BenchHost, guests: list[Guest]) -> dict[str, Any]:
 
 
 def measure_group(sizes: Sizes) -> dict[str, Any]:
-    """A large group that the rules of many ports here name as remote: what it costs, and what one member more costs."""
+    """A large remote security group, used by rules of many ports: its cost, and the cost of an additional member."""
     with temporary_lab(hosts=1) as lab:
         host = BenchHost(lab)
         network, elsewhere = host.network("bench", "10.1.0.0/16"), host.network("elsewhere", "10.3.0.0/16")
@@ -150,7 +150,7 @@ def _changed(host: BenchHost, change: Any, expected: int) -> dict[str, Any]:
 
 
 def _timed(host: BenchHost, change: Any, flows: int) -> float:
-    """Milliseconds from the request until the integration bridge has so many flows."""
+    """Milliseconds from the request until the integration bridge has this number of flows."""
     started = time.perf_counter()
     change()
     host.until(lambda: host.flow_count([INTEGRATION]) == flows, f"{flows} flows")

@@ -1,4 +1,4 @@
-"""A host of a lab under load: ports made by the API, devices plugged, and what the host makes of them.
+"""A host of a lab under load: ports created by the API, devices plugged, and the resulting state.
 
 A device is one end of a veth pair, as the lab's VMs have them; all of them are made beforehand, so that what is measured
 starts with the one call of `ovs-vsctl` that plugs them.
@@ -20,7 +20,7 @@ from tests.support.lab_control import Lab
 
 HOST = "h1"
 BULK = 100
-SECONDS = 120.0  # the most that any one step takes
+SECONDS = 120.0  # timeout of a step
 INTEGRATION = "br-int"
 BRIDGES = (INTEGRATION, "br-tun", "br-provider", "br-ex")
 _OURS = "cookie=0x6e74726e00000000/0xffffffff00000000"
@@ -55,7 +55,7 @@ class BenchHost:
             self.client.post("/security-group-rules", {"security_group_rules": bodies})
 
     def ports(self, network: str, count: int, **values: Any) -> list[str]:
-        """Made in bulk, bound to this host unless told otherwise."""
+        """Create ports in bulk, by default bound to this host."""
         body = {"network_id": network, "device_owner": "compute:bench", "binding:host_id": HOST, **values}
         made: list[str] = []
         while len(made) < count:
@@ -66,7 +66,7 @@ class BenchHost:
     # --- devices ----------------------------------------------------------------------------------------------------
 
     def devices(self, count: int) -> list[str]:
-        """The host's ends of so many pairs, up and not plugged."""
+        """Create veth pairs; their ends on the host are up and not plugged."""
         names = [f"bench{number}" for number in range(self._made, self._made + count)]
         self._made += count
         lines = [
@@ -82,7 +82,7 @@ class BenchHost:
         return names
 
     def plug(self, devices: Sequence[str], ports: Sequence[str]) -> None:
-        """All of them in one call, as os-vif plugs one."""
+        """Plug all in one call, otherwise as os-vif does."""
         arguments: list[str] = []
         for device, port in zip(devices, ports, strict=True):
             arguments += ["--", "add-port", INTEGRATION, device, "--", "set", "Interface", device]
@@ -102,7 +102,7 @@ class BenchHost:
         self.until(lambda: self.client.get(f"/ports/{port}").item()["status"] == "ACTIVE", f"port {port} ACTIVE")
 
     def until_all_active(self, network: str, ports: Sequence[str]) -> None:
-        """Asks for those that are not yet: fewer and fewer, so that the asking costs little of what is measured."""
+        """Poll only ports that are not ACTIVE yet, so that polling adds little load."""
         path = f"/ports?network_id={network}&fields=id&status="
         self.until(lambda: not self.client.get(f"{path}DOWN").items(), f"{len(ports)} ports ACTIVE", every=0.01)
         missing = set(ports) - {port["id"] for port in self.client.get(f"{path}ACTIVE").items()}
@@ -120,7 +120,7 @@ class BenchHost:
         return len(self.client.get(f"/ports?binding:host_id={HOST}&status=ACTIVE&fields=id").items())
 
     def restart_agent(self) -> float:
-        """Ended, started, and all compared with what the server says; the seconds from the first to the last."""
+        """Restart the agent, and wait until it has verified everything; returns the seconds."""
         before, devices = self.agent()["started_at"], self.active()
         started = time.perf_counter()
         self.lab.stop_agent(HOST)
@@ -140,7 +140,7 @@ class BenchHost:
         return time.perf_counter() - started
 
     def kill_switch(self) -> float:
-        """Killed and started again, with no flow left; the seconds from its being back until all flows are."""
+        """Kill and restart the switch, without flows; returns the seconds until all flows are installed again."""
         wanted = self.flow_count()
         self.lab.stop_ovs(HOST, kill=True, database=False)
         self.lab.start_ovs(HOST)

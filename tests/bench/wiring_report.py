@@ -1,4 +1,4 @@
-"""The tables of a host's figures, beside OpenStack Neutron's.
+"""Tables of the figures of a host, compared with OpenStack Neutron.
 
 Neutron 29.0 was measured on one host of the same kind with Open vSwitch in userspace and all its agents: ovs, dhcp, l3 and
 metadata. A hundred more ports took it 50 to 70 seconds: the better figure is taken.

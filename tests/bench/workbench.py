@@ -1,4 +1,4 @@
-"""What the parts of the load share: the connection, the sizes, and the making of networks, subnets and ports."""
+"""Shared by the parts of the load: connection, sizes, and creation of networks, subnets and ports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bench.timing import Figures, at_once, dealt
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done."""
+    """Sizes of the load."""
 
     repeats: int = 50
     list_sizes: tuple[int, ...] = (1000, 5000)
@@ -33,12 +33,12 @@ def progress(text: str) -> None:
 
 
 def _ignore(moment: str) -> None:
-    """Nobody wants to know."""
+    """Discard progress messages."""
 
 
 @dataclass
 class Bench:
-    """One run of the load. Everything it makes belongs to `project`, which is new."""
+    """One run of the load. All its objects belong to `project`, which is new."""
 
     client: Client
     project: str
@@ -64,13 +64,13 @@ class Bench:
         return self.client.post("/ports", {"port": {"network_id": network, "name": name}})
 
     def network_with_subnet(self, name: str, cidr: str, **attributes: Any) -> str:
-        """The id of a new network that has addresses."""
+        """The id of a new network with a subnet."""
         network = identity(self.create_network(name, **attributes))
         self.create_subnet(network, cidr)
         return network
 
     def delete_all(self, collection: str, ids: list[str]) -> Figures | None:
-        """Delete by several clients; what is gone already is fine."""
+        """Delete with several clients; objects that are deleted already are ignored."""
         if not ids:
             return None
         measured, _ = at_once(
@@ -82,5 +82,5 @@ class Bench:
 
 
 def identity(reply: Reply) -> str:
-    """The id of the one resource in an answer."""
+    """The id of the resource in a response."""
     return str(reply.item()["id"])

@@ -1,1 +1,1 @@
-"""Whether clients written for OpenStack Networking find here what they know from there. See docs/conformance.md."""
+"""Compatibility with clients of OpenStack Networking. See docs/conformance.md."""

@@ -1,4 +1,4 @@
-"""The server of the tests that need no particular state: its tenant networks are VLANs on physnet1."""
+"""The server of tests without a particular state: its tenant networks are VLANs on physnet1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where our attributes are not as Neutron's definitions have them, each with its reason.
+"""Differences of our attributes from Neutron's definitions, each with its reason.
 
 A key is "collection.attribute: aspect". The aspects are those of `facts.Fact`; "absent" is an attribute that Neutron has
 and we have not, "ours" one that no extension advertised here brings. `*` stands for any collection, or any attribute.

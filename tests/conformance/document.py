@@ -1,4 +1,4 @@
-"""Writes the tables of docs/conformance.md anew from what the tests go by.
+"""Generate the tables of docs/conformance.md from the data of the tests.
 
 python -m tests.conformance.document
 """
@@ -21,7 +21,7 @@ _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def written_anew(text: str) -> str:
-    """The document with its tables as they have to be."""
+    """The document with current tables."""
     tables = {"exchanges": _exchanges(), "attributes": _attributes(), "extensions": _extensions()}
     return _TABLE.sub(lambda match: f"{match[1]}{tables[match[2]]}{match[3]}", text)
 

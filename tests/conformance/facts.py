@@ -1,4 +1,4 @@
-"""What is known of each attribute: by neutron-lib's API definitions, by Neutron's own, and by ours, in one form."""
+"""Attributes of neutron-lib's API definitions, of Neutron's own and of ours, in one format."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from neutrino.model.sentinel import UNSET
 from neutrino.server.api.definition import REQUIRED, Resource
 from tests.conformance.neutron_facts import NEUTRON
 
-CORE = ("network", "subnet", "subnetpool", "port")  # resources of every server, which need no alias
+CORE = ("network", "subnet", "subnetpool", "port")  # resources of every server, without an extension
 
 DECIDED = "decided by the server"
 NEEDED = "must be given"
-UNUSED = "of no use"  # a default of what cannot be given
+UNUSED = "of no use"  # the default of an attribute that cannot be set
 
 Place = tuple[str, str]  # collection, attribute
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What a client can do with an attribute, and what a create without it means."""
+    """What a client can do with an attribute, and its default."""
 
     post: bool = False
     put: bool = False
@@ -38,14 +38,14 @@ class Fact:
     sort: bool = False
 
     def differences(self, ours: Fact) -> dict[str, tuple[Any, Any]]:
-        """Aspect -> what is expected, and what we have."""
+        """Aspect -> (expected, ours)."""
         pairs = {name: (getattr(self, name), getattr(ours, name)) for name in self.__dataclass_fields__}
         # 0 == False: the type of a default is a difference too
         return {k: (a, b) for k, (a, b) in pairs.items() if a != b or type(a) is not type(b)}
 
 
 def of_neutron(aliases: Collection[str]) -> dict[Place, Fact]:
-    """The attributes that Neutron has with these extensions, on resources that we serve or not."""
+    """The attributes of Neutron with these extensions, on all resources."""
     found: dict[Place, Fact] = {}
     for module in _in_order(aliases):
         for collection, attributes in _maps(module):
@@ -61,7 +61,7 @@ def of_neutron(aliases: Collection[str]) -> dict[Place, Fact]:
 def of_ours(resources: Iterable[Resource]) -> dict[Place, Fact]:
     found: dict[Place, Fact] = {}
     for resource in resources:
-        for name in resource.extra_filters:  # they are found by, never set or shown
+        for name in resource.extra_filters:  # filters only, never set or shown
             found[resource.collection, name] = Fact(visible=False, filter=True)
         for a in resource.attributes:
             default = (
@@ -94,7 +94,7 @@ def _modules() -> dict[str, ModuleType]:
 
 
 def _in_order(aliases: Collection[str]) -> list[ModuleType]:
-    """The definitions, each behind those it builds on: what it says of the same attribute counts."""
+    """The definitions, each after those that it extends and overrides."""
     known = _modules()
     ordered: dict[str, ModuleType] = {}
 
@@ -126,7 +126,9 @@ def _fact(name: str, spec: Mapping[str, Any]) -> Fact:
     default: Any = UNUSED
     if post:
         default = spec.get("default", NEEDED)
-        if default is constants.ATTR_NOT_SPECIFIED or _named(name) == "project_id":  # it is the caller's project
+        if (
+            default is constants.ATTR_NOT_SPECIFIED or _named(name) == "project_id"
+        ):  # it defaults to the caller's project
             default = DECIDED
     return Fact(
         post,

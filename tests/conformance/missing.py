@@ -1,8 +1,8 @@
-"""Extensions that neutron-lib knows and that are not advertised here: what would bring them."""
+"""Extensions of neutron-lib that are not advertised here, by the feature that would provide them."""
 
 from __future__ import annotations
 
-# What would bring them -> their aliases.
+# Feature -> aliases.
 MISSING: dict[str, str] = {
     "what only other drivers of routers do": """
         external-gateway-multihoming enable-default-route-bfd enable-default-route-ecmp ecmp_routes
@@ -37,7 +37,7 @@ MISSING: dict[str, str] = {
     """,
 }
 
-# Other projects of OpenStack bring these to Neutron.
+# Provided by other projects of OpenStack.
 OTHERS = """
     bgp bgp_4byte_asn bgp_dragent_scheduler bgpvpn bgpvpn-routes-control bgpvpn-vni rbac-bgpvpn standard-attr-bgpvpn
     standard-attr-bgpvpn-network-association standard-attr-bgpvpn-port-association

@@ -1,4 +1,4 @@
-"""Attributes of the extensions that Neutron 29 defines itself, where neutron-lib does not know them.
+"""Attributes of the extensions that Neutron 29 defines itself, and that are not in neutron-lib.
 
 An attribute is said in words: post and put (it can be given), decided (the server chooses where it is not), hidden (it
 is not shown), filter and sort (a list goes by it); with a default, as a pair.
@@ -64,7 +64,7 @@ NEUTRON: dict[str, dict[tuple[str, str], Words]] = {
         target_tenant="post put filter",
         action="post filter",
     ),
-    # These have no attributes of resources, only places of their own or other ways to do things.
+    # These have no attributes of resources, only routes or behaviour.
     "quotas": {},
     "quota_details": {},
     "subnet_allocation": {},

@@ -1,4 +1,4 @@
-"""Runs a server to which the recording can be put, until Ctrl-C.
+"""Run a server for replaying the recording, until Ctrl-C.
 
 python -m tests.conformance.serve [--port N]
 python -m tests.conformance.recording.replay --url http://127.0.0.1:N
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def until_interrupted(words: str) -> None:
-    """Say them and wait for Ctrl-C, or for being told to end."""
+    """Print the lines, and wait for Ctrl-C or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.stdout.write(words)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The servers that the conformance tests ask: live processes of the command that users start, on SQLite."""
+"""The servers of the conformance tests: live processes of the `neutrino` command, on SQLite."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.conformance.recording.settings import (
 from tests.support.ports import free_port, listening
 from tests.support.process import TemporaryServer
 
-PROJECT = "ad" * 16  # of the administrator who asks
+PROJECT = "ad" * 16  # of the administrator
 ROLES = "admin,manager,member,reader"  # an administrator has the lesser roles too
 
 
@@ -53,11 +53,11 @@ class LiveServer(TemporaryServer):
     def exchange(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Status and body of the answer to an administrator, or to whom the headers say."""
+        """Status and body of the response to an administrator, or to the caller of the headers."""
         data = None if body is None else json.dumps(body).encode()
         head = {"Content-Type": "application/json", "X-Project-Id": PROJECT, "X-Roles": ROLES, **(headers or {})}
         request = urllib.request.Request(f"{self.url}{path}", data, head, method=method)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy is not for loopback
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy for loopback
         try:
             with opener.open(request, timeout=60) as response:
                 status, content = response.status, response.read()
@@ -66,13 +66,13 @@ class LiveServer(TemporaryServer):
         return status, json.loads(content) if content else None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What an administrator is answered; a refusal fails the test that asked."""
+        """The response to an administrator; an error fails the test."""
         status, answer = self.exchange(method, path, body)
         assert status < 300, f"{method} {path}: {status} {answer}"
         return answer
 
     def report_agents(self, states: Sequence[AgentState]) -> None:
-        """Have agents known to the server, as if they had reported."""
+        """Register agents, as if they had reported."""
         db = Database(self.database)
         try:
             Registry(db).report_all(states)
@@ -81,10 +81,10 @@ class LiveServer(TemporaryServer):
 
 
 class RecordedServer(LiveServer):
-    """A server in the state in which the recorded one was when it was asked the first question."""
+    """A server in the initial state of the recorded one."""
 
     def __init__(self, port: int | None = None) -> None:
-        # The agents report once, below; a replay by hand may come hours later.
+        # The agents report only once, below, and a replay by hand may be hours later.
         lasting = {"DEFAULT": {**SETTINGS["DEFAULT"], "agent_down_time": str(365 * 24 * 3600)}}
         super().__init__({**SETTINGS, **lasting}, port)
 

@@ -1,4 +1,4 @@
-"""A cloud for the test suites of others, behind a Keystone, until Ctrl-C.
+"""A cloud with Keystone for other test suites, until Ctrl-C.
 
     python -m tests.conformance.suites DIRECTORY
 
@@ -28,7 +28,7 @@ from tests.support.neutrino import Neutrino, with_keystone
 
 Object = dict[str, Any]
 HOSTS = ("compute1", "compute2")
-FAR = 4102444800.0  # the year 2100: one report has to last
+FAR = 4102444800.0  # the year 2100: agents report only once
 USERS = {"devstack": "demo", "devstack-alt": "alt_demo"}
 QUOTAS = {"network": 500, "subnet": 500, "port": 2000, "security_group": 100, "security_group_rule": 1000}
 QUOTAS |= {"router": 100, "floatingip": 200, "rbac_policy": 100}
@@ -103,7 +103,7 @@ class Cloud:
 
 
 def report_agents(server: Neutrino) -> None:
-    """Each host has a switch, serves DHCP and routes, as their agents would say."""
+    """Report agents for each host: Open vSwitch, DHCP and L3."""
     database = Database(server.database)
     try:
         registry = Registry(database, clock=lambda: FAR)
@@ -132,7 +132,7 @@ def report_agents(server: Neutrino) -> None:
 
 
 def clouds(keystone: Keystone) -> Object:
-    """Two users with a project each, and the operator, by the names that the suites look for."""
+    """Two users with a project each, and the operator, with the names that the suites expect."""
     common = {"region_name": REGION, "identity_api_version": "3"}
     found = {}
     for name, user in USERS.items():

@@ -1,4 +1,4 @@
-"""What docs/conformance.md says of differences and missing extensions is what the tests go by."""
+"""The tables of docs/conformance.md match the data of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extension list says what works: for every alias advertised here something of it is asked of a live server."""
+"""The extension list is true: for every advertised alias, a feature of it is used on a live server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 Shown = dict[str, Object]
 Probe = Callable[[LiveServer, Shown], None]
 
-# What clients and other services look for before they use it.
+# Extensions that clients and other services check for.
 _NEEDED = """
     project-id standard-attr-timestamp standard-attr-revisions standard-attr-description standard-attr-tag
     revision-if-match pagination sorting filter-validation empty-string-filtering binding binding-extended provider
@@ -36,7 +36,7 @@ _NEEDED = """
 """
 NEEDED = _NEEDED.split()
 
-# Advertising one of these would have clients use what is not there. Nova's own trap: with `segment` it asks for segments.
+# Advertising one of these would make clients use a missing feature. Nova's own trap: with `segment` it asks for segments.
 NOT_HERE = ("segment", "qos", "trunk", "port-resource-request", "agent-resources-synced")
 
 
@@ -48,7 +48,7 @@ def advertised(server: LiveServer) -> list[Object]:
 
 @pytest.fixture(scope="module")
 def shown(server: LiveServer) -> Shown:
-    """One object of each collection, as an administrator sees it."""
+    """One object of each collection, as shown to an administrator."""
     server.report_agents([AgentState(DHCP, "neutron-dhcp-agent", "host-1", "dhcp_agent", "zone-1", start_flag=True)])
 
     def made(path: str, resource: str, /, **values: Any) -> Object:
@@ -392,7 +392,7 @@ PROBES: dict[str, Probe] = {
 
 
 NOT_SHOWN = {
-    ("next_providers", "provider"),  # one service makes all routers
+    ("next_providers", "provider"),  # one service implements all routers
     ("next_providers", "driver"),
     ("next_providers", "metainfo"),
     ("bindings", "project_id"),  # Neutron does not show it either (exchange 507)
@@ -400,7 +400,7 @@ NOT_SHOWN = {
 
 
 def visible_places(alias: str) -> list[tuple[str, str]]:
-    """The attributes that an extension has shown, on resources that are served here."""
+    """The visible attributes of an extension, on resources that are served here."""
     core = of_neutron(())
     facts = {place: fact for place, fact in of_neutron({alias}).items() if place not in core or core[place] != fact}
     return [place for place, fact in facts.items() if fact.visible and place not in NOT_SHOWN]

@@ -34,7 +34,7 @@ def found(aliases: set[str]) -> dict[str, object]:
 
 
 def explained_by(key: str) -> list[str]:
-    """The entries of the table that speak of this difference."""
+    """The documented entries for this difference."""
     place, aspect = key.split(": ")
     collection, name = place.split(".", 1)
     spellings = (f"{c}.{n}: {aspect}" for c, n in ((collection, name), ("*", name), (collection, "*")))
@@ -56,7 +56,7 @@ def test_every_reason_has_a_difference(found: dict[str, object]) -> None:
 
 
 def test_extensions_build_only_on_extensions_that_are_here(aliases: set[str]) -> None:
-    """What an extension requires has to be advertised too: clients check for the one they know."""
+    """Required extensions are advertised too: clients may check for either."""
     lacking = {
         alias: sorted(set(module.REQUIRED_EXTENSIONS or ()) - aliases - set(CORE))
         for alias, module in aliases_of_lib().items()

@@ -1,4 +1,4 @@
-"""The recorded exchanges, put to a live server: whatever differs is meant, and whatever is meant still differs."""
+"""The recorded exchanges, replayed against a live server: differences are exactly the documented ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.conformance.recording.exchange import read_recording
 from tests.conformance.recording.replay import Outcome, Report, read_accepted, replay
 from tests.conformance.server import RecordedServer
 
-# Addresses are chosen at random. One in some thirty runs gives another port an address that this exchange looks for.
+# Addresses are random. In about one of thirty runs another port is allocated an address that this exchange uses.
 BY_CHANCE = {284}
 TRIES = 4
 
 
 def is_chance(outcome: Outcome) -> bool:
-    """Whether it may be another the next time: also where an address that is asked for has been given to another port."""
+    """Whether the result may differ between runs, also if a requested address was allocated to another port."""
     taken = outcome.status == 409 and outcome.exchange.status < 300
     return taken or outcome.exchange.number in BY_CHANCE
 

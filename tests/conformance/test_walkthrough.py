@@ -1,4 +1,4 @@
-"""A network, a subnet and a port made with as little said as possible, on a cloud whose tenant networks are VLANs.
+"""A network, a subnet and a port with minimal attributes, on a cloud whose tenant networks are VLANs.
 
 The requests are those of the command-line client; the answers hold every field that its users have always seen.
 """
@@ -17,7 +17,7 @@ MAC = re.compile(r"fa:16:3e(:[0-9a-f]{2}){3}")
 HOST = re.compile(r"192\.168\.0\.(?!1$)\d+")
 VLANS = range(1000, 4001)
 
-# A value, or the form that it has.
+# A value, or its format.
 NETWORK: dict[str, Any] = {
     "status": "ACTIVE",
     "subnets": [],
@@ -91,7 +91,7 @@ def matches(want: Any, got: Any) -> bool:
 
 
 def unlike(want: dict[str, Any], got: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are missing or not as expected, with what there is."""
+    """The fields that are missing or differ, with their values."""
     return {k: got.get(k, "missing") for k, v in want.items() if k not in got or not matches(v, got[k])}
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.dataplane.openflow.api import OpenFlowError, flow
-from neutrino.dataplane.openflow.megaflows import OvsMegaflowCache, revalidates_correctly
-from neutrino.dataplane.openflow.real import OvsOfctl
+from neutrino.dataplane.openflow.real import OvsOfctl, revalidates_correctly
 from tests.support.openvswitch import OpenVSwitch
 
 PACKET = (
@@ -35,14 +34,14 @@ def test_megaflows_are_flushed(switch: OpenVSwitch) -> None:
     OvsOfctl(switch.run_directory).apply_flows("br-test", add=[flow(0, 1, "", "drop")], delete=[])
     switch.appctl("netdev-dummy/receive", "p1", PACKET)
     assert len(remembered(switch)) == 1
-    OvsMegaflowCache(switch.run_directory).flush()
+    OvsOfctl(switch.run_directory, userspace=True).flush_megaflows()
     right = revalidates_correctly(switch.appctl("version"))
     assert len(remembered(switch)) == (1 if right else 0)
 
 
 def test_a_switch_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OpenFlowError, match="ovs-vswitchd"):
-        OvsMegaflowCache(str(tmp_path)).flush()
+        OvsOfctl(str(tmp_path), userspace=True).flush_megaflows()
 
 
 @pytest.mark.parametrize(

@@ -619,11 +619,18 @@ def test_announcements_on_the_wire(real):
 
     with namespaces.run(real.other, listener) as heard:
         heard.bind(("far", every))
-        heard.settimeout(5)
+        heard.settimeout(0.5)
         RealAnnouncer().announce(real.router, "qr", ["10.0.0.1"])
-        operations = []
+        operations: list[int] = []
+        deadline = time.monotonic() + 10
         while len(operations) < 2:
-            frame = heard.recv(2000)
+            try:
+                frame = heard.recv(2000)
+            except TimeoutError:  # the kernel drops frames until it has activated the new link
+                assert time.monotonic() < deadline
+                operations.clear()
+                RealAnnouncer().announce(real.router, "qr", ["10.0.0.1"])
+                continue
             if struct.unpack_from("!H", frame, 12)[0] == 0x0806:
                 operations.append(struct.unpack_from("!H", frame, 20)[0])
                 assert frame[:6] == b"\xff" * 6

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.agent.l2.bridges import BridgeOptions, plan_bridges, plan_tunnels, read_plugged
+from neutrino.agent.l2.bridges import L2Options, plan_bridges, plan_tunnels, read_plugged
 from neutrino.dataplane.ovsdb.api import (
     NO_TAG,
     ConfigurePort,
@@ -124,7 +124,7 @@ def test_qos_rows_of_a_deleted_port_are_unused_until_they_are_deleted(ovsdb):
 
 
 def test_qos_changes_in_place_and_that_of_others_stays(switch):
-    """On the real database: rows keep their uuid, which the switch's counters depend on."""
+    """On the real database: no row is replaced or left behind."""
     driver = RealOvsdb(switch.database)
     try:
         driver.apply([INT, TAP])
@@ -225,7 +225,7 @@ def test_patch_and_tunnel_ports(ovsdb):
 
 
 def test_an_agents_wiring_is_planned_once(ovsdb):
-    options = BridgeOptions(
+    options = L2Options(
         bridge_mappings=(("physnet1", "br-ex"),),
         tunnel_types=("vxlan", "gre"),
         local_ip="fd00::1",

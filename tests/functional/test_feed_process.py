@@ -53,7 +53,7 @@ def command(server: Neutrino, *words: str) -> str:
 
 
 def feed_of(server: Neutrino) -> int:
-    """The process id of the feed beside a server; 0 while there is none."""
+    """The pid of the server's feed process; 0 while there is none."""
     for pid in tree(server.pids[0]):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             if b"server feed" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -160,7 +160,7 @@ def test_a_hangup_lets_all_begin_anew_by_the_configuration_as_it_is_now() -> Non
         server.config.write_text("[feed\n")
         os.kill(server.pids[0], signal.SIGHUP)
         wait(lambda: server.log.count("Stopped old worker-") == 2, "another worker")
-        assert "the previous one stays" in server.log
+        assert "the previous one stays in force" in server.log
         wait(lambda: served(new), "the feed where it was")
         assert requests.get(f"{server.url}/v2.0/networks", timeout=10).status_code == 200
 

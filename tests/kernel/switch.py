@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from neutrino.agent.l2.bridges import BridgeOptions
-from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.openflow.real import OvsOfctl
@@ -75,11 +74,11 @@ class KernelHost:
 
     def __init__(self, name: str, switch: KernelSwitch) -> None:
         self.name, self.switch = name, switch
-        bridges = BridgeOptions(datapath_type="system", tunnel_types=TUNNELS, local_ip=underlay(name))
+        options = L2Options(datapath_type="system", tunnel_types=TUNNELS, local_ip=underlay(name), host=name)
         self._ovsdb = RealOvsdb(switch.database, timeout=SECONDS)
         self.openflow = OvsOfctl(switch.run_directory)
         conntrack = OvsConntrack(switch.run_directory, datapath="system@ovs-system", timeout=SECONDS)
-        self.reconciler = Reconciler(self._ovsdb, self.openflow, conntrack, bridges, FlowOptions(host=name))
+        self.reconciler = Reconciler(self._ovsdb, self.openflow, conntrack, options)
 
     def close(self) -> None:
         self._ovsdb.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 
-from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.state import AddressGroup, AddressPair, DvrMac, GroupMembers, Member
@@ -54,7 +54,7 @@ ETHERTYPES = (0x88CC, 0x8847, 0x8848, 0x894F, 0x0842)  # some have names of thei
 class Variant:
     """`silent` hosts take no part in l2population."""
 
-    options: FlowOptions = FlowOptions()  # noqa: RUF009
+    options: L2Options = L2Options()  # noqa: RUF009
     more: tuple[state.Object, ...] = ()
     silent: frozenset[str] = frozenset()
 
@@ -90,15 +90,15 @@ ROLES = (
 )
 VARIANTS = {
     "usual": Variant(more=OTHER_TUNNELS),
-    "learning": Variant(FlowOptions(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
+    "learning": Variant(L2Options(l2_population=False), OTHER_TUNNELS, frozenset({"h3"})),
     "a silent host": Variant(silent=frozenset({"h3"})),
-    "no responder": Variant(FlowOptions(arp_responder=False)),
-    "no filters": Variant(FlowOptions(filters=False)),
-    "ethertypes": Variant(FlowOptions(permitted_ethertypes=ETHERTYPES)),
+    "no responder": Variant(L2Options(arp_responder=False)),
+    "no filters": Variant(L2Options(filters=False)),
+    "ethertypes": Variant(L2Options(permitted_ethertypes=ETHERTYPES)),
     "ports of our own": Variant(more=ROLES),
-    "distributed": Variant(FlowOptions(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
+    "distributed": Variant(L2Options(distributed=True), (*OTHER_TUNNELS, *DISTRIBUTED, *ROLES)),
     "distributed, without its own MAC": Variant(
-        FlowOptions(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")
+        L2Options(distributed=True), tuple(entry for entry in DISTRIBUTED if entry.id != "h1")
     ),
 }
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from neutrino.agent.l2.desired import (
     Desired,
-    FlowOptions,
     HostState,
+    L2Options,
     LocalPort,
     Plugged,
     TunnelPort,
@@ -86,7 +86,7 @@ class FakeHost:
 
     name: str
     peers: tuple[str, ...] = ()
-    options: FlowOptions = dataclasses.field(default_factory=FlowOptions)
+    options: L2Options = dataclasses.field(default_factory=L2Options)
     switch: FakeSwitch = dataclasses.field(default_factory=FakeSwitch)
     vlans: dict[SegmentKey, int] = dataclasses.field(default_factory=dict)
 
@@ -145,14 +145,12 @@ class FakeHost:
 class Cloud:
     """Hosts that share networks; every host gets the objects that the server would send it."""
 
-    def __init__(
-        self, *hosts: str, options: FlowOptions | None = None, features: DatapathFeatures | None = None
-    ) -> None:
+    def __init__(self, *hosts: str, options: L2Options | None = None, features: DatapathFeatures | None = None) -> None:
         self.hosts = {
             name: FakeHost(
                 name,
                 tuple(peer for peer in hosts if peer != name),
-                dataclasses.replace(options or FlowOptions(), host=name),
+                dataclasses.replace(options or L2Options(), host=name),
             )
             for name in hosts
         }

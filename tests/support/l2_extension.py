@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neutrino.agent.l2.bridges import BridgeOptions
-from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, L2Extension
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.reconciler import HostPlan, Outcome, Reconciler
@@ -52,9 +51,9 @@ class ExtensionHost:
 
     def restart(self, extensions: Sequence[L2Extension]) -> None:
         """A new agent without memory, with these extensions."""
-        bridges = BridgeOptions(datapath_type=self._datapath_type)
+        options = L2Options(datapath_type=self._datapath_type)
         self.reconciler = Reconciler(
-            *(self.ovsdb, self.openflow, Connections(), bridges, FlowOptions()), extensions=(*BUILT_IN, *extensions)
+            *(self.ovsdb, self.openflow, Connections(), options), extensions=(*BUILT_IN, *extensions)
         )
 
     def plug(self, port_id: str, device_type: str = "") -> None:

@@ -74,7 +74,7 @@ class Lab(BaseLab):
             self.wait_for_agent(host, since)
 
     def _time_after_last_start(self, host: str) -> str:
-        """The API shows start times in seconds: a restart within the second of the last start could not be told apart."""
+        """The API shows start times in seconds: a restart within the same second could not be distinguished."""
         last = self.agents().get(host, {}).get("started_at")
         now = time.time()
         if _in_seconds(now) == last:

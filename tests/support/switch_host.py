@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from neutrino.agent.l2.bridges import BridgeOptions
-from neutrino.agent.l2.desired import FlowOptions, HostState
+from neutrino.agent.l2.desired import HostState, L2Options
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.api import ConntrackFlush
@@ -15,7 +14,7 @@ from tests.fakes.conntrack import FakeKernelConntrack
 from tests.fakes.iptables import FakeIptables
 from tests.fakes.openvswitch import FakeOpenVSwitch
 
-BRIDGES = BridgeOptions(
+OPTIONS = L2Options(
     bridge_mappings=(("physnet1", "br-phys"),),
     tunnel_types=("vxlan", "gre"),
     local_ip="192.0.2.1",
@@ -34,20 +33,18 @@ class Connections:
 
 
 class SwitchHost:
-    def __init__(self, bridges: BridgeOptions = BRIDGES, options: FlowOptions | None = None) -> None:
+    def __init__(self, options: L2Options = OPTIONS) -> None:
         self.switch = FakeOpenVSwitch()
         self.iptables = FakeIptables()
         self.switch.ovsdb.apply([SetBridge("br-phys"), SetPort("br-phys", "eth1")])
         self.connections = Connections()
-        self.bridges, self.options = bridges, options or FlowOptions()
+        self.options = options
         self.reconciler = self.new_reconciler()
 
     def new_reconciler(self) -> Reconciler:
         """As after a restart of the agent: nothing is remembered."""
         switch, hybrid = self.switch, HybridFirewall(self.iptables, FakeKernelConntrack())
-        self.reconciler = Reconciler(
-            switch.ovsdb, switch.openflow, self.connections, self.bridges, self.options, hybrid=hybrid
-        )
+        self.reconciler = Reconciler(switch.ovsdb, switch.openflow, self.connections, self.options, hybrid=hybrid)
         return self.reconciler
 
     def plug(self, port_id: str, bridge: str = "br-int") -> None:

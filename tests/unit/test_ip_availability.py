@@ -14,7 +14,7 @@ from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, new_id
 from neutrino.server.db.session import Database
-from neutrino.server.ipam.ip_availability import MOST_NAMED, IpAvailability
+from neutrino.server.ipam.ip_availability import MAX_IDS, IpAvailability
 from neutrino.server.query import Query
 
 ADMIN = admin_context("admin")
@@ -153,7 +153,7 @@ def test_pages_follow_the_order(world: World) -> None:
 
 @pytest.mark.parametrize("fields", [None, ("network_id", "used_ips", "total_ips")])
 def test_three_queries_however_many_networks(world: World, fields: tuple[str, ...] | None) -> None:
-    number = MOST_NAMED + 5
+    number = MAX_IDS + 5
     networks = [fresh({"name": "n", "project_id": "a"}) for _ in range(number)]
     with world.db.transaction() as tx:
         tx.execute(sa.insert(t.networks), [as_row(t.networks, n) for n in networks])

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from neutrino.agent.l2.bridges import (
-    BridgeOptions,
     patch_names,
     plan_bridges,
     plan_tags,
@@ -13,7 +12,7 @@ from neutrino.agent.l2.bridges import (
     read_plugged,
     tunnel_name,
 )
-from neutrino.agent.l2.desired import FlowOptions, HostState, TunnelPort, Uplink, resolve, wanted_segments
+from neutrino.agent.l2.desired import HostState, L2Options, TunnelPort, Uplink, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import allocate, restore
@@ -25,7 +24,7 @@ from tests.fakes.openvswitch import FakeOpenVSwitch
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.l2 import OPEN, mac, network, port
 
-OPTIONS = BridgeOptions(
+OPTIONS = L2Options(
     bridge_mappings=(("physnet1", "br-ex"),),
     tunnel_types=("vxlan", "gre"),
     local_ip="192.0.2.1",
@@ -44,7 +43,7 @@ def ovsdb() -> FakeOvsdb:
     return made
 
 
-def wire(ovsdb: FakeOvsdb, options: BridgeOptions = OPTIONS, hosts: list[Host] = HOSTS) -> None:
+def wire(ovsdb: FakeOvsdb, options: L2Options = OPTIONS, hosts: list[Host] = HOSTS) -> None:
     ovsdb.apply(plan_bridges(options, ovsdb.read()).changes)
     ovsdb.apply(plan_tunnels(options, hosts, ovsdb.read()).changes)
 
@@ -69,7 +68,7 @@ def test_the_second_plan_is_empty(ovsdb):
 def test_managers_are_added_and_others_stay():
     ovsdb = FakeOvsdb()
     ovsdb.apply([SetManager("ptcp:9")])
-    options = BridgeOptions(managers=("ptcp:6640:127.0.0.1",))
+    options = L2Options(managers=("ptcp:6640:127.0.0.1",))
     plan = plan_bridges(options, ovsdb.read())
     assert plan.text().startswith("set manager ptcp:6640:127.0.0.1\n")
     ovsdb.apply(plan.changes)
@@ -137,7 +136,7 @@ def test_tags_are_set_kept_and_put_right(ovsdb):
         ports = snapshot.bridges["br-int"].ports.values()
         held = restore((entry.tag, entry.other_config) for entry in ports)
         vlans = allocate(wanted_segments(state, plugged), held, foreign=[1])
-        return plan_tags(OPTIONS, resolve(state, plugged, vlans, FlowOptions()), snapshot).changes
+        return plan_tags(resolve(state, plugged, vlans, OPTIONS), snapshot).changes
 
     ovsdb.apply(planned())
     ports = ovsdb.read().bridges["br-int"].ports
@@ -162,8 +161,8 @@ def test_a_host_from_its_configuration_to_its_packets():
     def apply() -> list[str]:
         plugged = read_plugged(OPTIONS, HOSTS, host.snapshot)
         vlans = allocate(wanted_segments(state, plugged), {})
-        desired = resolve(state, plugged, vlans, FlowOptions())
-        host.ovsdb.apply(plan_tags(OPTIONS, desired, host.snapshot).changes)
+        desired = resolve(state, plugged, vlans, OPTIONS)
+        host.ovsdb.apply(plan_tags(desired, host.snapshot).changes)
         plans = [
             plan(bridge, flows, host.openflow.read_flows(bridge, COOKIE, COOKIE_MASK))
             for bridge, flows in Renderer(BUILT_IN).render(desired).flows.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
 from neutrino.model.link_local import link_local
@@ -37,7 +37,7 @@ def gateway(host: str) -> state.Port:
 
 
 def cloud(net: state.Network, features: DatapathFeatures | None = None) -> Cloud:
-    made = Cloud(*HOSTS, options=FlowOptions(distributed=True), features=features)
+    made = Cloud(*HOSTS, options=L2Options(distributed=True), features=features)
     macs = [state.DvrMac(id=host, mac_address=MACS[host]) for host in HOSTS]
     ports = [port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2)]
     made.apply(net, OPEN, *macs, *ports, gateway("h1"), gateway("h2"))
@@ -84,7 +84,7 @@ def test_instances_talk_among_themselves_as_ever(net: state.Network) -> None:
 
 
 def test_without_a_dvr_mac_nothing_leaves_with_the_routers_mac(net: state.Network) -> None:
-    hosts = Cloud(*HOSTS, options=FlowOptions(distributed=True))
+    hosts = Cloud(*HOSTS, options=L2Options(distributed=True))
     hosts.apply(net, OPEN, port("p2", 2, host="h2", groups=["open"]), gateway("h1"), gateway("h2"))
     assert hosts.on_wire("h1", "gw-h1", packet.tcp(routed("10.0.9.9"), end(2), 80)) == []
 

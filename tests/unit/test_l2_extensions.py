@@ -207,6 +207,24 @@ def test_a_rejected_meter_costs_the_port_that_uses_it(monkeypatch: pytest.Monkey
     assert host.reconcile(*PORTS, Limit("p1", 100, 1_000_000)).wired.keys() == {"p1", "p2"}
 
 
+def test_a_meter_may_be_shared_and_must_exist() -> None:
+    shared = Fixed("meter", Contribution(meters={"br-int": {"shared": Meter(5)}}), "a")
+    uses, lost = (
+        flow(60, 200, f"dl_type={kind}", f"{use_meter(name)},drop") for kind, name in ((1, "shared"), (2, "no"))
+    )
+    host, switch = host_with(
+        shared,
+        Fixed("uses", Contribution({"br-int": [uses]}), "b"),
+        Fixed("lost", Contribution({"br-int": [lost]}), "c"),
+    )
+    outcome = host.reconcile(*PORTS)
+    assert outcome.wired.keys() == {"p1", "p2"}
+    (number,) = host.meters()
+    assert [each.actions for each in flows(switch, "meter:")] == [f"meter:{number},drop"]
+    assert outcome.faults.keys() == {"c"}
+    assert "contributes a meter 'no' to br-int" in outcome.faults["c"]
+
+
 def test_each_extension_with_a_table_gets_the_next_one() -> None:
     class Table(L2Extension):
         has_table = True

@@ -1,6 +1,6 @@
 """Local VLANs: kept over restarts, given back, and what happens when none is left."""
 
-from neutrino.agent.l2.desired import FlowOptions, HostState, Plugged, resolve, wanted_segments
+from neutrino.agent.l2.desired import HostState, L2Options, Plugged, resolve, wanted_segments
 from neutrino.agent.l2.local_vlans import LAST, SegmentKey, allocate, merged, restore
 from tests.support.l2 import network, port
 
@@ -81,7 +81,7 @@ def test_a_port_without_a_vlan_fails_and_the_others_work():
     plugged = Plugged(ports={"p1": 10, "p2": 11}, patch_tun=2, patch_int=1)
     wanted = wanted_segments(state, plugged)
     allocation = allocate(wanted, {}, foreign=range(2, LAST + 1))
-    desired = resolve(state, plugged, allocation, FlowOptions())
+    desired = resolve(state, plugged, allocation, L2Options())
     assert [entry.id for entry in desired.ports] == ["p1"]
     assert desired.problems == {"p2": "no local VLAN is left for its network"}
     assert desired.dead == (11,)
@@ -102,7 +102,7 @@ def test_reasons():
     }
     state = HostState(networks=nets, ports=ports)
     plugged = Plugged(ports={name: number for number, name in enumerate(ports, 10)})
-    desired = resolve(state, plugged, allocate(wanted_segments(state, plugged), {}), FlowOptions())
+    desired = resolve(state, plugged, allocate(wanted_segments(state, plugged), {}), L2Options())
     assert desired.problems == {
         "p1": "no bridge is mapped to physical network physnet9",
         "p2": "this host has no tunnels for vxlan networks",

@@ -7,14 +7,14 @@ import dataclasses
 import msgspec
 import pytest
 
-from neutrino.agent.l2.bridges import BridgeOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.dataplane.openflow.api import DatapathFeatures, Flow, FlowsRejected, OpenFlowError, flow
 from neutrino.dataplane.ovsdb.api import SetBridge, SetPort
 from neutrino.model import state
 from tests.support.l2 import OPEN, group, network, port, rule
-from tests.support.switch_host import PEER, SwitchHost
+from tests.support.switch_host import OPTIONS, PEER, SwitchHost
 
 NET = network("net")
 
@@ -223,12 +223,12 @@ def test_flows_deleted_by_hand_are_found_and_counted(host: SwitchHost) -> None:
 
 
 def test_a_physical_network_without_its_bridge_is_a_fault_and_the_rest_works() -> None:
-    bridges = BridgeOptions(
+    options = L2Options(
         bridge_mappings=(("physnet1", "br-phys"), ("physnet2", "br-none")),
         tunnel_types=("vxlan",),
         local_ip="192.0.2.1",
     )
-    host = SwitchHost(bridges)
+    host = SwitchHost(options)
     host.reconcile()
     host.plug("p1")
     host.plug("p2")
@@ -470,9 +470,7 @@ def test_dropping_takes_our_flows_and_no_others(host: SwitchHost) -> None:
 
 
 def test_without_a_firewall_ports_are_still_kept_from_spoofing() -> None:
-    from neutrino.agent.l2.desired import FlowOptions
-
-    host = SwitchHost(options=dataclasses.replace(FlowOptions(), filters=False))
+    host = SwitchHost(dataclasses.replace(OPTIONS, filters=False))
     host.reconcile()
     host.plug("p1")
     host.reconcile(NET, OPEN, port("p1", 1, groups=["open"]))

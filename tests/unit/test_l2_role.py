@@ -46,7 +46,7 @@ class Watch:
 def test_a_failed_reconciliation_does_not_end_the_agent() -> None:
     host, feed = SwitchHost(), Feed()
     host.reconcile()  # the bridges are there from before
-    reconciler = Failing(host.switch.ovsdb, host.switch.openflow, host.connections, host.bridges, host.options)
+    reconciler = Failing(host.switch.ovsdb, host.switch.openflow, host.connections, host.options)
     describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
     role = L2Role(feed, lambda: (host.switch.ovsdb, reconciler), Watch(), "br-int", describe)  # type: ignore[arg-type]
 

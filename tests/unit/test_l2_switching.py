@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model.state import AddressPair
 from tests.fakes import packet
@@ -151,7 +151,7 @@ def test_neighbour_requests_reach_the_hosts_of_the_network_where_the_datapath_ca
 
 
 def test_without_l2_population_hosts_learn():
-    cloud = Cloud("h1", "h2", "h3", options=FlowOptions(l2_population=False))
+    cloud = Cloud("h1", "h2", "h3", options=L2Options(l2_population=False))
     cloud.apply(network("net"), OPEN, *(port(f"p{n}", n, host=f"h{n}", groups=["open"]) for n in (1, 2, 3)))
     first = packet.udp(end(1), end(2), 9)
     assert len(cloud.on_wire("h1", "p1", first)) == 2

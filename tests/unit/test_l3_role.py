@@ -257,13 +257,14 @@ def test_stale_connections_of_removed_translations() -> None:
         internal_port_last=8080,
     )
     options = L3Options()
-    before = table(rendered(router(floating_ips=(floating(9, "10.0.1.9"),), port_forwardings=(entry,)), options))
-    after = table(rendered(router(floating_ips=(floating(9, "10.0.1.10"),)), options))
+    first = rendered(router(floating_ips=(floating(9, "10.0.1.9"),), port_forwardings=(entry,)), options)
+    before, after = table(first), table(rendered(router(floating_ips=(floating(9, "10.0.1.10"),)), options))
     assert before is not None
     assert after is not None
+    assert first.rendered_from is not None
     there = {PATH: TableState(elements={each.name: each.elements for each in before.sets})}
-    assert set(Nat().stale_connections({PATH: before}, there)) == set()
-    assert set(Nat().stale_connections({PATH: after}, there)) == {
+    assert set(Nat().stale_connections(first.rendered_from, {PATH: before}, there)) == set()
+    assert set(Nat().stale_connections(first.rendered_from, {PATH: after}, there)) == {
         ConntrackFlush(0, 4, "ingress", "203.0.113.9"),
         ConntrackFlush(0, 4, "egress", "10.0.1.9"),
         ConntrackFlush(0, 4, "ingress", "203.0.113.20", "", TCP, 80, 80),

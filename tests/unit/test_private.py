@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from neutrino import private
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.reconcile import FILE_MODE
-from neutrino.agent.main import _lock
+from neutrino.agent.main import _own_state
 from neutrino.agent.supervisor import write_file
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
@@ -100,7 +100,7 @@ def test_an_agents_directory_can_be_passed_and_not_read(tmp_path: Path) -> None:
         if state.name == "old":
             state.mkdir()
             state.chmod(0o755)
-        with _lock(state):
+        with _own_state(state):
             assert mode(state) == 0o711
             assert mode(state / "agent.lock") & 0o077 == 0
         Dnsmasq(str(state / "dhcp"), None).record(NETWORK)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from neutrino.dataplane.netlink.api import NamespaceMissing
 from neutrino.dataplane.netlink.changes import SetVeth
+from neutrino.dataplane.nft.api import NftError
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute
 from tests.support.l3_host import Host
@@ -103,19 +106,25 @@ CAUSES = (
 )
 
 
+def in_namespace(host: Host, name: str) -> set[str]:
+    state = host.netlink.read(name)
+    found = {f"{name} device {each}" for each in state.devices}
+    found |= {f"{name} address {each.device} {each.address}" for each in state.addresses}
+    found |= {f"{name} {each}" for each in (*state.routes, *state.rules, *state.neighbours)}
+    for path in ("ip neutrino", "ip6 neutrino", "inet neutrino"):
+        table = host.nft.table(name, path)
+        if table is not None:
+            found |= {f"{name} {rule}" for chain in table.chains for rule in chain.rules}
+            found |= {f"{name} {each.name} {element}" for each in table.sets for element in each.elements}
+    return found
+
+
 def there(host: Host) -> set[str]:
     """All that is on the host, a line for each thing."""
     found = {f"process {each}" for each in host.processes.running().values()}
     for name in host.netlink.namespaces():
-        state = host.netlink.read(name)
-        found |= {f"{name} device {each}" for each in state.devices}
-        found |= {f"{name} address {each.device} {each.address}" for each in state.addresses}
-        found |= {f"{name} {each}" for each in (*state.routes, *state.rules, *state.neighbours)}
-        for path in ("ip neutrino", "ip6 neutrino", "inet neutrino"):
-            table = host.nft.table(name, path)
-            if table is not None:
-                found |= {f"{name} {rule}" for chain in table.chains for rule in chain.rules}
-                found |= {f"{name} {each.name} {element}" for each in table.sets for element in each.elements}
+        with contextlib.suppress(NamespaceMissing, NftError):  # the agent may remove it while it is read
+            found |= in_namespace(host, name)
     found |= {f"plugged {name}" for bridge in host.ovsdb.read().bridges.values() for name in bridge.ports}
     for path in host.state_path.rglob("*"):
         if path.is_file() and path.suffix != ".log":

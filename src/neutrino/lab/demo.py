@@ -43,7 +43,7 @@ class Demo:
         step("a security group: ICMP and TCP 8080, nothing else", self._security_group)
         step("instance web on h1, addressed by DHCP", lambda: self._instance("web", "h1"))
         step("instance db on h2, addressed by DHCP", lambda: self._instance("db", "h2"))
-        step("its metadata from 169.254.169.254", self._metadata)
+        step("metadata of web from 169.254.169.254", self._metadata)
         step("ping from web to db, between hosts", lambda: self._ping("web", self._address("db")))
         step("TCP 8080 to db is allowed", lambda: self._tcp("web", "db", 8080, allowed=True))
         step("TCP 9090 to db is blocked", lambda: self._tcp("web", "db", 9090, allowed=False))

@@ -123,6 +123,7 @@ class Lab:
         return self._wait_for(SERVER, self._server_responds, f"the API at {self.settings.url} does not respond")
 
     def _server_responds(self) -> bool:
+        # By a short path: the kernel limits the path of a Unix socket to 108 bytes.
         with socket.socket(socket.AF_UNIX) as probe, short_path(str(self.paths.feed_socket)) as path:
             return probe.connect_ex(path) == 0 and self.api.responds()
 

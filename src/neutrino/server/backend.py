@@ -55,7 +55,7 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     db = Database(config.database_url(conf), pool_size=conf.database.max_pool_size)
     quotas = Quotas(db, config.quota_defaults(conf))
     registry = Registry(db, conf.agent_down_time)
-    nova_sink = nova.nova_notifier_from_conf(conf)
+    nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 
     def port_changed(before: Object | None, after: Object | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))

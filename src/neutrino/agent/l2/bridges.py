@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, ip_address
 
-from neutrino.agent.l2.desired import Desired, Plugged, TunnelPort, Uplink
+from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
@@ -37,23 +37,6 @@ from neutrino.dataplane.ovsdb.api import (
 from neutrino.model import state
 
 _NAME_LENGTH = 15  # of a device
-_VXLAN_PORT = 4789
-
-
-@dataclasses.dataclass(frozen=True)
-class BridgeOptions:
-    integration_bridge: str = "br-int"
-    tunnel_bridge: str = "br-tun"
-    int_peer_patch_port: str = "patch-tun"
-    tun_peer_patch_port: str = "patch-int"
-    bridge_mappings: tuple[tuple[str, str], ...] = ()  # physical network, bridge
-    datapath_type: str = "system"
-    tunnel_types: tuple[str, ...] = ()
-    local_ip: str = ""
-    vxlan_udp_port: int = _VXLAN_PORT
-    dont_fragment: bool = True
-    tunnel_csum: bool = False
-    managers: tuple[str, ...] = ()  # addresses at which OVSDB is served to other programs of this host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +50,7 @@ class ConfigurationPlan:
         return "\n".join(change.text() for change in self.changes)
 
 
-def plan_bridges(options: BridgeOptions, snapshot: Snapshot) -> ConfigurationPlan:
+def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
     """Our bridges, the patch ports between them and to physical networks' bridges, and the managers."""
     wanted: list[Change] = [_own_bridge(options.integration_bridge, options)]
     problems: dict[str, str] = {}
@@ -76,7 +59,7 @@ def plan_bridges(options: BridgeOptions, snapshot: Snapshot) -> ConfigurationPla
         ends = (options.integration_bridge, options.int_peer_patch_port)
         wanted += _patch(ends, (options.tunnel_bridge, options.tun_peer_patch_port))
     for physical_network, bridge in options.bridge_mappings:
-        if bridge not in snapshot.bridges:
+        if bridge not in snapshot.bridges:  # the operator's to create: it holds the uplink, which we do not know
             problems[physical_network] = f"bridge {bridge} does not exist"
             continue
         inner, outer = patch_names(bridge)
@@ -85,7 +68,7 @@ def plan_bridges(options: BridgeOptions, snapshot: Snapshot) -> ConfigurationPla
     return ConfigurationPlan((*served, *_unmet(wanted, snapshot)), problems)
 
 
-def plan_tunnels(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
+def plan_tunnels(options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
     """A tunnel to each host for each type that both have; stale tunnels of ours are removed."""
     if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
         return ConfigurationPlan()
@@ -109,11 +92,12 @@ def plan_tunnels(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: 
     return ConfigurationPlan((*stale, *_unmet(wanted.values(), snapshot)), problems)
 
 
-def plan_tags(options: BridgeOptions, desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
+def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
     """Tags: a plugged port gets its network's local VLAN, or the dead one if it must not talk.
 
     `make=False`: a port that is unplugged meanwhile must not be created again by its tag.
     """
+    options = desired.options
     keys: dict[int, SegmentKey] = {network.vlan: network.key for network in desired.networks}
     vlans = {port.ofport: port.vlan for port in desired.ports}
     wanted: list[Change] = []
@@ -141,12 +125,14 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
             if complete and ours and port.name not in rendered.rows:
                 changes.append(DeletePort(bridge.name, port.name))
                 continue
+            # All ports, not only those with contributions: settings that nobody contributes any more are stale.
             settings = rendered.ports.get(port.name, PortSettings())
             if settings.qos is not None and port.foreign_qos:
                 problems[f"port {port.name}"] = "it has a QoS row that is not ours, which is not replaced"
                 settings = dataclasses.replace(settings, qos=None)
             if settings != port.settings and (complete or port.settings == PortSettings()):
                 changes.append(ConfigurePort(port.name, settings))
+    # The switch collects a deleted port's interface, but QoS and Queue are root tables: their rows would stay for ever.
     if complete and snapshot.unused:
         changes.append(DeleteUnused(snapshot.unused))
     return ConfigurationPlan(tuple(changes), problems)
@@ -157,7 +143,7 @@ def _marked(row: SetBridge | SetPort) -> SetBridge | SetPort:
     return dataclasses.replace(row, external_ids={**row.external_ids, MARK: EXTENSION})
 
 
-def read_plugged(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: Snapshot) -> Plugged:
+def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot) -> Plugged:
     """The ofports of what is plugged. A missing bridge or patch port is as if it were not configured."""
     integration = snapshot.bridges.get(options.integration_bridge, Bridge(""))
     tunnel = snapshot.bridges.get(options.tunnel_bridge, Bridge(""))
@@ -189,7 +175,7 @@ def read_plugged(options: BridgeOptions, hosts: Iterable[state.Host], snapshot: 
     )
 
 
-def unnumbered(options: BridgeOptions, snapshot: Snapshot) -> tuple[str, ...]:
+def unnumbered(options: L2Options, snapshot: Snapshot) -> tuple[str, ...]:
     """Bridges and patch ports of ours that have no ofport yet: they are new, or the switch is down."""
     pairs = [(options.integration_bridge, options.integration_bridge)]
     if options.tunnel_types:
@@ -202,7 +188,7 @@ def unnumbered(options: BridgeOptions, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(name for bridge, name in pairs if not _number(snapshot.bridges.get(bridge, Bridge("")), name))
 
 
-def read_ancillary(options: BridgeOptions, snapshot: Snapshot) -> frozenset[str]:
+def read_ancillary(options: L2Options, snapshot: Snapshot) -> frozenset[str]:
     """The ports on bridges that are not ours: others wire them, we report that they are up."""
     ours = {options.integration_bridge, options.tunnel_bridge, *(bridge for _, bridge in options.bridge_mappings)}
     return frozenset(
@@ -233,7 +219,9 @@ def _device_name(prefix: str, name: str) -> str:
     return prefix + name[: _NAME_LENGTH - len(prefix) - len(digest)] + digest
 
 
-def _own_bridge(name: str, options: BridgeOptions) -> SetBridge:
+def _own_bridge(name: str, options: L2Options) -> SetBridge:
+    # fail_mode secure: a bridge without flows, as after a restart of the switch, must drop packets and not act as NORMAL,
+    # which would pass all firewalls.
     return SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
 
 
@@ -244,7 +232,7 @@ def _patch(one: tuple[str, str], other: tuple[str, str]) -> list[Change]:
     ]
 
 
-def _unreachable(options: BridgeOptions, host: state.Host) -> str | None:
+def _unreachable(options: L2Options, host: state.Host) -> str | None:
     if not host.tunneling_ip:
         return "it has no address for tunnels"
     if not _is_address(host.tunneling_ip):
@@ -264,22 +252,22 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _tunnel(options: BridgeOptions, kind: str, host: state.Host) -> SetPort:
+def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
     settings = {
         "remote_ip": host.tunneling_ip,
         "local_ip": options.local_ip,
-        "in_key": "flow",
+        "in_key": "flow",  # the flows set and match the tunnel id: one port serves all networks
         "out_key": "flow",
         "df_default": str(options.dont_fragment).lower(),
         "csum": str(options.tunnel_csum).lower(),
     }
-    if kind == "vxlan" and options.vxlan_udp_port != _VXLAN_PORT:
+    if kind == "vxlan" and options.vxlan_udp_port != VXLAN_PORT:
         settings["dst_port"] = str(options.vxlan_udp_port)
     name = tunnel_name(kind, host.tunneling_ip)
     return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 
 
-def _plugged(options: BridgeOptions, snapshot: Snapshot) -> dict[str, tuple[Port, Interface]]:
+def _plugged(options: L2Options, snapshot: Snapshot) -> dict[str, tuple[Port, Interface]]:
     """The numbered ports of the integration bridge by the port id in `iface-id`.
 
     During a live migration two devices may have one id: the first by name counts, until the other is gone.

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from neutrino.agent.config import bridge_mappings, permitted_ethertypes
-from neutrino.agent.l2.bridges import BridgeOptions
-from neutrino.agent.l2.desired import FlowOptions
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extensions import load
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.reconciler import Reconciler
@@ -19,7 +18,6 @@ from neutrino.agent.switch import Switch
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.iptables.real import RealIptables
-from neutrino.dataplane.openflow.megaflows import OvsMegaflowCache
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb
@@ -38,20 +36,18 @@ def build(
     port_holds: PortHolds,
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""
-    bridges, options, extensions = bridge_options(conf), flow_options(conf), load(conf)
+    options, extensions = l2_options(conf), load(conf)
 
     def connect() -> tuple[Ovsdb, Reconciler]:
         ovsdb = switch.ovsdb()
         run_directory = conf.ovs.run_directory
         reconciler = Reconciler(
             ovsdb,
-            OvsOfctl(run_directory),
+            OvsOfctl(run_directory, userspace=conf.ovs.datapath_type == "netdev"),
             OvsConntrack(run_directory, datapath=DATAPATHS.get(conf.ovs.datapath_type, "")),
-            bridges,
             options,
             hybrid=HybridFirewall(RealIptables(), KernelConntrack()) if options.filters else None,
             extensions=extensions,
-            megaflows=OvsMegaflowCache(run_directory) if conf.ovs.datapath_type == "netdev" else None,
         )
         return ovsdb, reconciler
 
@@ -69,27 +65,20 @@ def build(
     )
 
 
-def bridge_options(conf: cfg.ConfigOpts) -> BridgeOptions:
-    return BridgeOptions(
+def l2_options(conf: cfg.ConfigOpts) -> L2Options:
+    return L2Options(
         integration_bridge=conf.ovs.integration_bridge,
         tunnel_bridge=conf.ovs.tunnel_bridge,
         int_peer_patch_port=conf.ovs.int_peer_patch_port,
         tun_peer_patch_port=conf.ovs.tun_peer_patch_port,
         bridge_mappings=bridge_mappings(conf),
         datapath_type=conf.ovs.datapath_type,
+        managers=tuple(conf.ovs.ovsdb_managers),
         tunnel_types=tuple(conf.agent.tunnel_types),
         local_ip=conf.ovs.local_ip,
         vxlan_udp_port=conf.agent.vxlan_udp_port,
         dont_fragment=conf.agent.dont_fragment,
         tunnel_csum=conf.agent.tunnel_csum,
-        managers=tuple(conf.ovs.ovsdb_managers),
-    )
-
-
-def flow_options(conf: cfg.ConfigOpts) -> FlowOptions:
-    return FlowOptions(
-        integration_bridge=conf.ovs.integration_bridge,
-        tunnel_bridge=conf.ovs.tunnel_bridge,
         l2_population=conf.agent.l2_population,
         arp_responder=conf.agent.arp_responder,
         # The driver decides how ports are plugged from now on; each port is filtered where it was plugged.

@@ -23,6 +23,7 @@ from neutrino.model import state
 from neutrino.model.link_local import link_local
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
+VXLAN_PORT = 4789
 _T = TypeVar("_T")
 
 
@@ -80,9 +81,19 @@ class Plugged:
 
 
 @dataclasses.dataclass(frozen=True)
-class FlowOptions:
+class L2Options:
     integration_bridge: str = "br-int"
     tunnel_bridge: str = "br-tun"
+    int_peer_patch_port: str = "patch-tun"
+    tun_peer_patch_port: str = "patch-int"
+    bridge_mappings: tuple[tuple[str, str], ...] = ()  # physical network, bridge
+    datapath_type: str = "system"
+    managers: tuple[str, ...] = ()  # addresses at which OVSDB is served to other programs of this host
+    tunnel_types: tuple[str, ...] = ()
+    local_ip: str = ""
+    vxlan_udp_port: int = VXLAN_PORT
+    dont_fragment: bool = True
+    tunnel_csum: bool = False
     l2_population: bool = True
     arp_responder: bool = True
     filters: bool = True  # False: no port's security groups are applied, in flows or on bridges
@@ -175,7 +186,7 @@ class LocalPort:
 class Desired:
     """The desired state of this host: the input of every extension."""
 
-    options: FlowOptions
+    options: L2Options
     plugged: Plugged
     networks: tuple[LocalNetwork, ...]
     ports: tuple[LocalPort, ...]
@@ -229,7 +240,7 @@ def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[Segmen
     return frozenset(key for key in keys if key is not None)
 
 
-def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options: FlowOptions) -> Desired:
+def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options: L2Options) -> Desired:
     problems: dict[str, str] = {}
     ports: list[LocalPort] = []
     networks: dict[SegmentKey, LocalNetwork] = {}
@@ -247,7 +258,7 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options:
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
             try:
                 device = plugged.devices.get(port_id, "")
-                ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options))
+                ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options.filters))
             except ValueError as error:  # an address that cannot be parsed costs this port alone
                 problems[port_id] = str(error)
     live = {port.ofport for port in ports}
@@ -299,7 +310,7 @@ def _network(key: SegmentKey | None, plugged: Plugged, vlans: Allocation) -> Loc
 
 @lru_cache(maxsize=2048)
 def _local_port(
-    port: state.Port, ofport: int, device: str, vlan: int, held: tuple[state.SecurityGroup, ...], options: FlowOptions
+    port: state.Port, ofport: int, device: str, vlan: int, held: tuple[state.SecurityGroup, ...], filters: bool
 ) -> LocalPort:
     trusted = port.device_owner.startswith("network:")
     secured = port.port_security_enabled and not trusted
@@ -310,7 +321,7 @@ def _local_port(
         mac=port.mac_address.lower(),
         device=device,
         secured=secured,
-        hybrid=port.hybrid_plug or not options.filters,
+        hybrid=port.hybrid_plug or not filters,
         trusted=trusted,
         copy=port.copy,
         replicated=port.replicated,

@@ -47,6 +47,7 @@ class _Entry(NamedTuple):
 
     inputs: object
     parts: dict[Place, dict[Any, Any]]
+    metered: tuple[tuple[str, FlowKey], ...]  # bridges and keys of flows that name a meter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,15 +76,14 @@ class Renderer:
         chosen = {key: self._cache.get(key) if key[1] in problems else entry for key, entry in fresh.items()}
         self._cache = {key: entry for key, entry in chosen.items() if entry is not None}
         merged: defaultdict[Place, dict[Any, Any]] = defaultdict(dict)
-        metered: list[tuple[str, FlowKey]] = []
+        metered: list[tuple[str, str, FlowKey]] = []
         for key, entry in self._cache.items():
             try:
                 self._merge(merged, key, entry)
             except Conflict as error:
                 problems[key[1]] = str(error)
             else:
-                bridges = [name for kind, name in entry.parts if kind == METERS]
-                metered += [(name, number) for name in bridges for number in entry.parts.get((FLOWS, name), ())]
+                metered += [(key[1], bridge, flow) for bridge, flow in entry.metered]
         return _assemble(merged, metered, problems)
 
     def owners(self, bridge: str) -> dict[int, str]:
@@ -103,15 +103,22 @@ class Renderer:
 
     def _render_unit(self, extension: str, unit: Unit, problems: dict[str, str]) -> _Entry | None:
         known = self._cache.get((extension, unit.owner))
+        # Inputs are mostly tuples of values that are the same objects as before: comparing them costs next to nothing.
         if known is not None and known.inputs == unit.inputs:
             return known
         try:
-            return _Entry(unit.inputs, _parts(unit.render(), cookie_of(unit.owner)))
+            parts = _parts(unit.render(), cookie_of(unit.owner))
+            flows = [
+                (name, flow) for (kind, name), values in parts.items() if kind == FLOWS for flow in values.values()
+            ]
+            metered = tuple((bridge, flow.key) for bridge, flow in flows if "meter:@" in flow.actions)
+            return _Entry(unit.inputs, parts, metered)
         except Exception as error:  # of this owner alone
             problems[unit.owner] = _failure(extension, error)
             return None
 
     def _merge(self, into: dict[Place, dict[Any, Any]], key: UnitKey, entry: _Entry) -> None:
+        # First all checks: a unit is merged as a whole or not at all.
         for place, values in entry.parts.items():
             if not into[place].keys().isdisjoint(values):
                 taken = next(each for each in values if each in into[place])
@@ -152,15 +159,19 @@ def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any
 
 
 def _assemble(
-    merged: Mapping[Place, dict[Any, Any]], metered: list[tuple[str, FlowKey]], problems: Mapping[str, str]
+    merged: Mapping[Place, dict[Any, Any]], metered: list[tuple[str, str, FlowKey]], problems: dict[str, str]
 ) -> Rendered:
+    """The contributions by kind, with the ids of meters in place of their names."""
     flows = {name: values for (kind, name), values in merged.items() if kind == FLOWS}
     named = {name: values for (kind, name), values in merged.items() if kind == METERS}
-    ids = {bridge: stable_numbers(meters, FIRST_METER, LAST_METER) for bridge, meters in named.items()}
-    for bridge, key in metered:
-        flow = flows[bridge][key]
-        actions = _METER.sub(lambda found, here=ids[bridge]: f"meter:{here[found[1]]}", flow.actions)  # type: ignore[misc]
-        flows[bridge][key] = flow._replace(actions=actions)
+    ids = {bridge: stable_numbers(named.get(bridge, ()), FIRST_METER, LAST_METER) for bridge in {*flows, *named}}
+    for owner, bridge, key in metered:
+        flow = flows[bridge].pop(key)
+        try:
+            actions = _METER.sub(lambda found, here=ids[bridge]: f"meter:{here[found[1]]}", flow.actions)  # type: ignore[misc]
+            flows[bridge][key] = flow._replace(actions=actions)
+        except KeyError as error:
+            problems[owner] = f"no extension contributes a meter {error} to {bridge}: {flow.text()}"
     ports = {name for kind, name in merged if kind in (COLUMNS, QOS)}
     return Rendered(
         flows=flows,

@@ -24,7 +24,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.bridges import (
-    BridgeOptions,
     ConfigurationPlan,
     plan_bridges,
     plan_contributions,
@@ -35,7 +34,7 @@ from neutrino.agent.l2.bridges import (
     unnumbered,
 )
 from neutrino.agent.l2.connections import plan_flushes
-from neutrino.agent.l2.desired import Desired, FlowOptions, HostState, resolve, wanted_segments
+from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import (
     COOKIE,
     COOKIE_MASK,
@@ -63,7 +62,6 @@ from neutrino.dataplane.openflow.api import (
     OpenFlow,
     OpenFlowError,
 )
-from neutrino.dataplane.openflow.megaflows import MegaflowCache
 from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
 
 LOG = logging.getLogger(__name__)
@@ -117,22 +115,18 @@ class Reconciler:
         ovsdb: Ovsdb,
         openflow: OpenFlow,
         conntrack: Conntrack,
-        bridge_options: BridgeOptions,
-        options: FlowOptions,
+        options: L2Options,
         *,
         hybrid: HybridFirewall | None = None,
         extensions: Sequence[L2Extension] = BUILT_IN,
-        megaflows: MegaflowCache | None = None,
     ) -> None:
         self._ovsdb = ovsdb
         self._openflow = openflow
         self._conntrack = conntrack
-        self._bridge_options = bridge_options
         tables = pipeline.extension_tables([each.name for each in extensions if each.has_table])
         self._options = dataclasses.replace(options, extension_tables=tables)
         self._hybrid = hybrid
         self._renderer = Renderer(extensions)
-        self._megaflows = megaflows
         self._vlans: dict[SegmentKey, int] = {}
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
@@ -161,22 +155,21 @@ class Reconciler:
 
     def flush_megaflows(self) -> None:
         """Make the changed flows effective for established traffic, on a switch that may revalidate it wrongly."""
-        if self._megaflows is not None:
-            self._megaflows.flush()
+        self._openflow.flush_megaflows()
 
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
-        bridges = plan_bridges(self._bridge_options, self._ovsdb.read())
+        bridges = plan_bridges(self._options, self._ovsdb.read())
         changed = self._configure(bridges)
         tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
         changed += self._configure(tunnels)
         snapshot = self._ovsdb.read()
         faults = {**bridges.problems, **tunnels.problems}
-        if unnumbered(self._bridge_options, snapshot):
+        if unnumbered(self._options, snapshot):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
-        changed += self._configure(plan_tags(self._bridge_options, desired, snapshot))
+        changed += self._configure(plan_tags(desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
         unfiltered = self._hybrid.reconcile(desired, complete=complete) if self._hybrid is not None else None
         if unfiltered is not None:
@@ -195,7 +188,8 @@ class Reconciler:
         }
         problems = {**desired.problems, **rejected_ports, **unrendered}
         wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
-        for port_id in read_ancillary(self._bridge_options, snapshot):
+        # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
+        for port_id in read_ancillary(self._options, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
         refused = bool(applied.rejected or unfiltered)
@@ -204,13 +198,13 @@ class Reconciler:
     def find(self, host_state: HostState, *, complete: bool) -> HostPlan:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
         snapshot = self._ovsdb.read()
-        bridges = plan_bridges(self._bridge_options, snapshot)
+        bridges = plan_bridges(self._options, snapshot)
         tunnels = self._tunnel_plan(host_state, snapshot, complete)
         problems = {**bridges.problems, **tunnels.problems}
         if bridges.changes:
             return HostPlan((bridges, tunnels), problems=problems)
         desired = self._resolve(host_state, snapshot, complete)
-        tags = plan_tags(self._bridge_options, desired, snapshot)
+        tags = plan_tags(desired, snapshot)
         rendered = self._renderer.render(desired)
         contributed = plan_contributions(rendered, snapshot, complete=complete)
         plans = (
@@ -231,14 +225,14 @@ class Reconciler:
         return len(difference.changes)
 
     def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
-        wanted = plan_tunnels(self._bridge_options, host_state.hosts.values(), snapshot)
+        wanted = plan_tunnels(self._options, host_state.hosts.values(), snapshot)
         if complete:
             return wanted
         kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
         return dataclasses.replace(wanted, changes=kept)
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
-        plugged = read_plugged(self._bridge_options, host_state.hosts.values(), snapshot)
+        plugged = read_plugged(self._options, host_state.hosts.values(), snapshot)
         if plugged.patch_int:
             plugged = dataclasses.replace(plugged, features=self._read_features())
         allocation = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
@@ -248,7 +242,7 @@ class Reconciler:
         return desired if complete else dataclasses.replace(desired, dead=())
 
     def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
-        ports = snapshot.bridges.get(self._bridge_options.integration_bridge, Bridge("")).ports.values()
+        ports = snapshot.bridges.get(self._options.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
         foreign = {
@@ -281,6 +275,7 @@ class Reconciler:
         for bridge, flows in rendered.flows.items():
             actual = self._read_flows(bridge)
             known = self._rejected.get(bridge, {})
+            # A rejected flow that is not wanted any more, or has changed, is forgotten; the others are left out again.
             known = self._rejected[bridge] = {flow: why for flow, why in known.items() if flows.get(flow.key) == flow}
             wanted = without(flows, actual, known, ports)
             difference = self._bridge_plan(bridge, wanted, rendered, desired, complete)
@@ -305,6 +300,7 @@ class Reconciler:
         try:
             self._openflow.apply_meters(bridge, add=delta.add, change=changed, delete=delta.remove)
         except MetersRejected as error:
+            # The flows that use it are rejected in turn, so the port that needs the meter is reported as well.
             self._meters.pop(bridge, None)
             return {f"{bridge} meter {number}": reason for number, reason in error.reasons.items()}
         kept = {number: meter for number, meter in self._meters[bridge].items() if number not in delta.remove}
@@ -401,7 +397,7 @@ class Reconciler:
         """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many."""
         found = {}
         for bridge, flows in self._flows.items():
-            meters = self._meters.get(bridge)
+            meters = self._meters.get(bridge)  # none wanted: a host without such extensions starts no extra process
             actual = _our_meters(self._openflow.read_meters(bridge)) if meters else {}
             actual_flows = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             difference = plan(bridge, flows, actual_flows, meters, actual)

@@ -143,7 +143,7 @@ class L2Role:
                 async with self._busy:
                     outcome = await self._reconcile(reconciler)
             except Exception as error:  # an agent that ended would fail again at its next start
-                reconciler.forget()
+                reconciler.forget()  # what was applied before the failure is unknown
                 self._failed(error, self._queue.failed(key))
                 continue
             self._queue.done(key)

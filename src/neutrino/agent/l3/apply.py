@@ -202,8 +202,11 @@ class RouterNamespaces:
         return changed
 
     def _flush_connections(self, name: str, desired: DesiredRouterNamespace, actual: Mapping[str, TableState]) -> None:
+        source = desired.rendered_from
+        if source is None:
+            return
         tables = {each.path: each for each in desired.tables}
-        flushes = {flush for each in self._extensions for flush in each.stale_connections(tables, actual)}
+        flushes = {flush for each in self._extensions for flush in each.stale_connections(source, tables, actual)}
         if flushes:
             try:
                 self._drivers.conntrack(name).flush(sorted(flushes))

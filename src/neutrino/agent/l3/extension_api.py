@@ -128,9 +128,9 @@ class L3Extension:
         return Contribution()
 
     def stale_connections(
-        self, desired: Mapping[str, Table], actual: Mapping[str, TableState]
+        self, namespace: RouterNamespace, desired: Mapping[str, Table], actual: Mapping[str, TableState]
     ) -> Iterable[ConntrackFlush]:
-        """Conntrack entries to flush once `desired` replaces `actual` (by table path).
+        """Conntrack entries to flush once `desired` replaces `actual` (tables by path).
 
         The kernel treats packets of an established connection as it did its first one, so a rule or element that is
         removed has no effect on these without it.

@@ -54,6 +54,7 @@ class DesiredRouterNamespace:
     plugs: tuple[Plug, ...] = ()
     tc: tuple[TcItem, ...] = ()
     failover: Failover | None = None  # what keepalived sets in it
+    rendered_from: RouterNamespace | None = None  # None for `fip-…`, which is not one router's
 
 
 def router_namespaces(
@@ -97,6 +98,7 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
         plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
         tc=tuple(item for each in parts for item in each.tc),
         failover=Failover(namespace.name, ha, namespace.ports, addresses, routes) if ha is not None else None,
+        rendered_from=namespace,
     )
 
 

@@ -143,6 +143,16 @@ class OpenFlow(Protocol):
         """The features of the bridge's datapath. They may change when ovs-vswitchd is restarted."""
         ...
 
+    def flush_megaflows(self) -> None:
+        """Have every later packet looked up in the current flows, where the switch may not see to it itself.
+
+        The datapath caches the decision for a class of packets as a megaflow. When flows change, the switch revalidates all
+        megaflows, within half a second. In userspace, Open vSwitch before 3.2 does that wrongly where two megaflows cover
+        one packet: one is updated, and the other stays for as long as packets match it, so that a removed rule would go on
+        letting packets in.
+        """
+        ...
+
     def read_meters(self, bridge: str) -> dict[int, Meter]:
         """All meters of the bridge by id."""
         ...

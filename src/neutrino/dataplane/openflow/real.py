@@ -25,6 +25,7 @@ from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlCo
 
 # The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"
+_OVS_VERSION = re.compile(r"\(Open vSwitch\) (\d+)\.(\d+)")
 _COUNT = re.compile(r"flow_count=(\d+)")
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
 _ND_EXTENSION = re.compile(r"^nd_ext .*\[run time\]:true", re.MULTILINE)
@@ -39,12 +40,18 @@ _METER_ERROR = re.compile(r"OFPT_ERROR .*?: (\w+)")
 
 
 class OvsOfctl:
-    """Implements `OpenFlow`. `run_directory`: where ovs-vswitchd has its sockets; empty: the default."""
+    """Implements `OpenFlow`. `run_directory`: where ovs-vswitchd has its sockets; `userspace`: its datapath is netdev."""
 
     def __init__(
-        self, run_directory: str = "", *, program: Sequence[str] = ("ovs-ofctl",), timeout: float = 60
+        self,
+        run_directory: str = "",
+        *,
+        userspace: bool = False,
+        program: Sequence[str] = ("ovs-ofctl",),
+        timeout: float = 60,
     ) -> None:
         self._run_directory = run_directory
+        self._userspace = userspace
         self._program = list(program)
         self._timeout = timeout
 
@@ -61,6 +68,7 @@ class OvsOfctl:
         return int(found[1])
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
+        # Deletions first: delete_strict ignores cookies, so it would delete a flow that was just added under the same key.
         stale, new = [*delete], [*add]
         lines = [*(_delete_line(flow) for flow in stale), *(f"add {flow.text()}" for flow in new)]
         if not lines:
@@ -69,7 +77,9 @@ class OvsOfctl:
             self._run(["--bundle", "add-flows", self._address(bridge), "-"], "\n".join(lines) + "\n")
         except OpenFlowError as error:
             reasons = _parse_rejections(str(error), new, first_line=len(stale) + 1)
-            if reasons or "OFP" in str(error):
+            if reasons or "OFP" in str(
+                error
+            ):  # an OpenFlow error: the switch has judged the flows, so it can be reached
                 raise FlowsRejected(str(error), reasons) from error
             raise
 
@@ -82,6 +92,17 @@ class OvsOfctl:
         except ControlError as error:
             raise OpenFlowError(f"the features of the datapath under {bridge} cannot be read: {error}") from error
         return DatapathFeatures(nd_extension=_ND_EXTENSION.search(output) is not None)
+
+    def flush_megaflows(self) -> None:
+        if not self._userspace:
+            return
+        try:
+            path = control_socket(self._run_directory or DEFAULT_RUN_DIRECTORY)
+            with ControlConnection(path, self._timeout) as control:
+                if not revalidates_correctly(control.call("version")):
+                    control.call("revalidator/purge")
+        except ControlError as error:
+            raise OpenFlowError(f"the megaflow cache cannot be flushed: {error}") from error
 
     def read_meters(self, bridge: str) -> dict[int, Meter]:
         output = self._run(["dump-meters", self._address(bridge)])
@@ -123,6 +144,12 @@ class OvsOfctl:
         if done.returncode != 0:
             raise OpenFlowError(done.stderr.strip() or f"ovs-ofctl ended with {done.returncode}")
         return done.stdout
+
+
+def revalidates_correctly(version: str) -> bool:
+    """Whether a switch of this version needs no flush of megaflows; an unknown version may need it."""
+    found = _OVS_VERSION.search(version)
+    return found is not None and (int(found[1]), int(found[2])) >= (3, 2)
 
 
 def _delete_line(flow: Flow) -> str:

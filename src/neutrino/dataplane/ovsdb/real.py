@@ -123,7 +123,7 @@ class RealOvsdb:
             self._api = _Commands(self._connection)
         except Exception as error:
             raise OvsdbError(f"{address}: {error}") from error
-        with self._connection.lock:
+        with self._connection.lock:  # the library's thread may be applying an update
             self._last = self._replica.read()
             self._replica.on_change = self._changed
 
@@ -233,11 +233,12 @@ class _ConfigurePort(command.BaseCommand):  # type: ignore[misc]
     def _set_qos(self, txn: Any, port: Any, wanted: Qos | None) -> None:
         row = next((qos for qos in port.qos if _is_ours(qos)), None)
         if wanted is None:
-            if row is not None:
+            if row is not None:  # QoS and Queue are root tables: rows without a reference stay until they are deleted
                 port.qos = []
                 for each in (*row.queues.values(), row):
                     each.delete()
             return
+        # Changed in place: a replaced row would stay behind, as nothing collects it.
         row = row or txn.insert(self.api.idl.tables["QoS"])
         queues = dict(getattr(row, "queues", {}))
         for number in queues.keys() - wanted.queues.keys():

@@ -29,7 +29,7 @@ RUN = "/run/openvswitch"
 DATABASE, SWITCH = "ovsdb-server", "ovs-vswitchd"
 SECONDS = 10
 MAX_NEIGHBOUR_AGE = 3600  # seconds, the maximum that ovs-vswitchd accepts
-# Default is a thread per CPU: a lab of many switches would exhaust memory, and needs no throughput.
+# By default Open vSwitch starts threads for every CPU, which many switches on one machine do not need.
 THREADS = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
 # The second remote serves the managers that the database lists, such as those of the agent's [ovs] ovsdb_managers.
 MANAGER_REMOTE = "--remote=db:Open_vSwitch,Open_vSwitch,manager_options"

@@ -39,6 +39,7 @@ def forget(tx: Transaction, object_id: str) -> None:
 
 def _delete(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> None:
     c = t.rbac_policies.c
+    # Read first: each policy counts against the quota of the project that created it.
     found = tx.execute(sa.select(c.id, c.project_id).where(*conditions)).all()
     if found:
         tx.execute(sa.delete(t.rbac_policies).where(c.id.in_([row.id for row in found])))

@@ -67,6 +67,7 @@ def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequenc
         if operation is None:
             if path in collections and method in ("PUT", "DELETE"):
                 continue  # exists only to answer that the id is missing
+            # Without detail, but in the document: a route that is missing there looks as if it did not exist.
             operation = _operation(path, method, "A route of a plugin.", {"200": {"description": "Done."}})
         public, names = _named(path)
         item = paths.setdefault(public, {"parameters": [_path_parameter(n) for n in names]} if names else {})

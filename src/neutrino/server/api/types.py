@@ -81,6 +81,7 @@ class Bool:
     def parse(self, value: Any) -> bool:
         if isinstance(value, bool):
             return value
+        # Older clients send "True", "yes" or 1, which Neutron accepts.
         word = str(value).strip().lower() if isinstance(value, str | int) else None
         if word in TRUE:
             return True
@@ -99,6 +100,7 @@ class Integer:
     as_text: bool = False  # responses have it as a string
 
     def parse(self, value: Any) -> int:
+        # int() would accept True and cut 1.9.
         if isinstance(value, bool | float) or not isinstance(value, str | int):
             raise Unconvertible(f"'{value}' is not an integer")
         try:

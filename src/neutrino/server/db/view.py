@@ -154,35 +154,26 @@ class View:
         self, connection: Connection, query: Query, project: str | None, *conditions: Condition
     ) -> Iterator[Object]:
         """The objects one by one, so that a long list is never in memory as a whole; not for reversed pages."""
-        prepared = self._select(self.names if query.fields is None else query.fields)
-        statement = prepared.statement
-        where = [*conditions, *self._conditions(query)]
-        if not query.everyone:
-            where.append(self.listed)
-        parameters = viewed_by(project)
+        where = [*conditions, *self._conditions(query), *(() if query.everyone else (self.listed,))]
+        prepared = self._select(self.names if query.fields is None else query.fields, *where)
+        statement, parameters = prepared.statement, viewed_by(project)
+        # Without a page no order is promised, and none is paid for.
         if query.limit is not None or query.marker is not None or query.sorts or query.is_ordered:
-            statement = self._page(connection, statement, query, where, parameters)
-        if where:
-            statement = statement.where(*where)
+            statement = self._page(connection, statement, query, parameters)
         for rows in connection.execute(statement, parameters).partitions(BATCH):
             for row in rows:
                 yield prepared.object(row)
 
     def _page(
-        self,
-        connection: Connection,
-        statement: sa.Select[Any],
-        query: Query,
-        where: list[Condition],
-        parameters: Mapping[str, Any],
+        self, connection: Connection, statement: sa.Select[Any], query: Query, parameters: Mapping[str, Any]
     ) -> sa.Select[Any]:
-        """The statement for one page: ordered, after the marker, up to the limit. Adds the marker to `where`."""
+        """The statement for one page: ordered, after the marker, up to the limit."""
         # The key makes the order total: pages neither repeat nor skip rows that are equal in all sort keys.
         sorts = [*query.sorts, Sort(self.key.name)]
         if query.reverse:
             sorts = [Sort(s.key, not s.descending) for s in sorts]
         if query.marker is not None:
-            where.append(self._after(connection, query.marker, sorts, parameters))
+            statement = statement.where(self._after(connection, query.marker, sorts, parameters))
         for s in sorts:
             statement = statement.order_by(_ordered(self._column(s.key), s.descending, connection))
         return statement if query.limit is None else statement.limit(query.limit)
@@ -218,6 +209,7 @@ class View:
         found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
         if found is None:  # deleted since the API checked it: no page follows
             return sa.false()
+        # Not a row comparison (a, b) > (x, y): sort keys may have different directions, and NULLs.
         behind: Condition = sa.false()
         for s, column, value in reversed(list(zip(sorts, columns, found, strict=True))):
             equal = column.is_(None) if value is None else column == value
@@ -246,7 +238,7 @@ def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connec
 
 
 def one_of(column: sa.ColumnElement[Any], values: tuple[Any, ...]) -> Condition:
-    present = [v for v in values if v is not None]
+    present = [v for v in values if v is not None]  # NULL is never IN a list
     if len(present) < len(values):
         return sa.or_(column.is_(None), column.in_(present)) if present else column.is_(None)
     return column == present[0] if len(present) == 1 else column.in_(present)
@@ -264,12 +256,13 @@ def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_a
 
 def among(table: sa.Table, *ids: sa.Select[Any]) -> Condition:
     """The rows whose id is in one of the selects. The derived table makes MariaDB evaluate these first."""
+    # UNION ALL: duplicates do not matter for IN, and removing them would sort the ids.
     found = sa.union_all(*ids).subquery()
     return table.c.id.in_(sa.select(found.c[0]))
 
 
 def own_ids(table: sa.Table) -> sa.Select[Any]:
-    own = table.alias()
+    own = table.alias()  # an alias, so that SQLAlchemy does not correlate it with the outer statement
     return sa.select(own.c.id).where(own.c.project_id == PROJECT)
 
 

@@ -302,7 +302,7 @@ class AmqpNotifier:
             try:
                 self._connected().publish(*pending[0])
             except (BrokerUnavailable, BrokerRefused) as why:
-                self._drop_connection()
+                self._drop_connection()  # a refusal closes the channel, so both errors need a new connection
                 LOG.warning("notifications are delayed, %d in this batch: %s", len(pending), why)
                 refusals = refusals + 1 if isinstance(why, BrokerRefused) else 0
                 if refusals >= MAX_REFUSALS:

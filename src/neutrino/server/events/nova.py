@@ -105,8 +105,10 @@ def _status_events(old: str | None, port: Resource) -> list[NovaEvent]:
         return []
     if new == "ACTIVE":
         return [_event(VIF_PLUGGED, port, COMPLETED)]
+    # Only from ACTIVE: Nova is notified of an unplug that it has seen plugged.
     if new == "DOWN" and old == "ACTIVE":
         return [_event(VIF_UNPLUGGED, port, COMPLETED)]
+    # While Nova waits for the port, a failed event ends the boot at once instead of after its timeout.
     if new == "ERROR" and old != "ACTIVE":
         return [_event(VIF_PLUGGED, port, FAILED)]
     return []
@@ -118,7 +120,7 @@ def _event(name: str, port: Resource, status: str | None = None) -> NovaEvent:
 
 def _cached(port: Resource) -> tuple[object, ...]:
     addresses = {(ip.get("subnet_id"), ip.get("ip_address")) for ip in port.get("fixed_ips") or ()}
-    return (addresses, *(port.get(name) or None for name in CACHED_BY_NOVA))
+    return (addresses, *(port.get(name) or None for name in CACHED_BY_NOVA))  # "" and {} are as good as absent
 
 
 def _association(floating_ip: Resource | None) -> tuple[object, ...] | None:

@@ -29,6 +29,12 @@ Object = dict[str, Any]
 _n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
 MAX_IDS = 500  # network ids in one statement; for more networks, all subnets are read
 DETAILED = frozenset({"subnet_ip_availability", "ip_availability_details"})
+DETAILS = (
+    "total_ips_in_subnet",
+    "total_ips_in_allocation_pool",
+    "used_ips_in_subnet",
+    "used_ips_in_allocation_pool",
+)
 OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
 
@@ -112,44 +118,34 @@ class IpAvailability:
             used, pooled = _taken_by_pool(connection, subnets, ids)
         else:
             used, pooled = _taken(connection, ids), Counter()
-        found: dict[str, Object] = {n["network_id"]: {**n, **_nothing()} for n in networks}
+        of_network: dict[str, list[Object]] = {network_id: [] for network_id in ids}
         for subnet in subnets.values():
-            _add(found[subnet.network_id], subnet, used[subnet.id], pooled[subnet.id])
-        return list(found.values())
+            of_network[subnet.network_id].append(_shown(subnet, used[subnet.id], pooled[subnet.id]))
+        return [{**network, **_summed(of_network[network["network_id"]])} for network in networks]
 
 
-def _nothing() -> Object:
-    details = {
-        "total_ips_in_subnet": 0,
-        "total_ips_in_allocation_pool": 0,
-        "used_ips_in_subnet": 0,
-        "used_ips_in_allocation_pool": 0,
+def _shown(subnet: Subnet, used: int, pooled: int) -> Object:
+    return {
+        "subnet_id": subnet.id,
+        "subnet_name": subnet.name,
+        "ip_version": subnet.ip_version,
+        "cidr": subnet.cidr,
+        "used_ips": used,
+        "total_ips": subnet.total,
+        "ip_availability_details": dict(zip(DETAILS, (subnet.size, subnet.pool_size, used, pooled), strict=True)),
     }
-    return {"subnet_ip_availability": [], "used_ips": 0, "total_ips": 0, "ip_availability_details": details}
 
 
-def _add(network: Object, subnet: Subnet, used: int, pooled: int) -> None:
-    details = {
-        "total_ips_in_subnet": subnet.size,
-        "total_ips_in_allocation_pool": subnet.pool_size,
-        "used_ips_in_subnet": used,
-        "used_ips_in_allocation_pool": pooled,
+def _summed(subnets: Sequence[Object]) -> Object:
+    """The numbers of a network: the sums of its subnets."""
+    return {
+        "subnet_ip_availability": subnets,
+        "used_ips": sum(subnet["used_ips"] for subnet in subnets),
+        "total_ips": sum(subnet["total_ips"] for subnet in subnets),
+        "ip_availability_details": {
+            name: sum(subnet["ip_availability_details"][name] for subnet in subnets) for name in DETAILS
+        },
     }
-    network["subnet_ip_availability"].append(
-        {
-            "subnet_id": subnet.id,
-            "subnet_name": subnet.name,
-            "ip_version": subnet.ip_version,
-            "cidr": subnet.cidr,
-            "used_ips": used,
-            "total_ips": subnet.total,
-            "ip_availability_details": details,
-        }
-    )
-    network["used_ips"] += used
-    network["total_ips"] += subnet.total
-    for name, number in details.items():
-        network["ip_availability_details"][name] += number
 
 
 def _subnets(connection: Connection, networks: Collection[str], versions: tuple[Any, ...]) -> Iterable[Subnet]:

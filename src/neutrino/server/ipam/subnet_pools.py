@@ -147,6 +147,7 @@ class SubnetPools:
                 owners = {pool["project_id"] for pool in made}
                 limits = {owner: self._quotas.limit(connection, "subnetpool", owner) for owner in owners}
             with self._db.transaction() as tx:
+                # Raises the scope's revision: of two pools that enter a scope at once, one checks for overlaps again.
                 for scope in scopes.values():
                     update_row(tx, t.address_scopes, scope, {})
                 for pool in made:
@@ -197,7 +198,7 @@ class SubnetPools:
             kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(going))
             left = _few(prefixes.cidrs(kept, ip_version))
             with self._db.transaction() as tx:
-                claim(tx, before)
+                claim(tx, before)  # a subnet may have been allocated from these prefixes since they were checked
                 update_row(tx, t.subnetpools, before, {"prefixes": left})
             return {"prefixes": left}
 

@@ -71,7 +71,7 @@ class Mechanisms:
         """After the transaction: every driver is called, also after another one has failed."""
         name = f"{context.operation}_{context.kind}_postcommit"
         failed = []
-        for driver, method in self._methods[name]:
+        for driver, method in self._methods[name]:  # equipment of the other drivers must not miss a committed change
             try:
                 method(context)
             except Exception:

@@ -66,6 +66,7 @@ class ExtensionAttributes:
         added = self._by_kind[kind]
         if not added:
             return
+        # A value equal to the default of a new object has no row: most objects never use the attribute.
         changed = [
             name
             for name, attribute in added.items()

@@ -82,7 +82,7 @@ class Networks:
 
     def _finished(self, connection: Connection, rows: list[Object], fields: Sequence[str] | None) -> list[Object]:
         """Rows with the availability zones of their agents, and with segments in one of the API's two forms."""
-        if rows and (fields is None or "availability_zones" in fields):
+        if rows and (fields is None or "availability_zones" in fields):  # one query for all rows, and only if asked for
             zones = self._zones_of(connection, [row["id"] for row in rows])
             for row in rows:
                 row["availability_zones"] = list(zones.get(row["id"], ()))
@@ -116,12 +116,13 @@ class Networks:
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         projects = {values["project_id"] for values in several}
+        # As in Neutron, a project's first network creates its default security group; the server's own has no project.
         for project in projects - {""}:
             self._ensure_default_group(project)
 
         def attempt() -> list[Object]:
             with self._db.read() as connection:
-                in_use = SegmentsInUse(connection)
+                in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
                 made = [self._decide(connection, values, in_use) for values in several]
                 limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
             contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
@@ -197,7 +198,7 @@ class Networks:
                 [DriverContext("update", "network", after, before, segments=new_segments)]
             ) as tx:
                 update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=RENAMED)
-                if new_segments != segments:
+                if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
                     self._segments.renumber(tx, new_segments[0])
                 _share(tx, before, after)
                 for one in unused:
@@ -274,6 +275,7 @@ class Networks:
             if used:
                 raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
             with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
+                # In the order of the foreign keys: what references ports, ports, subnets, the network.
                 for one in unused:
                     one.write(tx)
                 delete_ports(tx, ports)

@@ -73,6 +73,7 @@ class Operations:
         entries: list[dict[str, Any]] = []
         with self._db.transaction() as tx:
             yield tx
+            # After the rows, so that a precommit reads the objects as they will be.
             notified = [context for context in contexts if self.notifies(context.operation, context.kind)]
             if notified:
                 notified = self._complete(tx, notified)
@@ -109,6 +110,7 @@ class Operations:
                 self._mechanisms.postcommit(context)
             except errors.MechanismDriverError as error:
                 failure = error
+        # The first context is the object of the request: if that was updated, ports created along with it stay too.
         if failure is not None and contexts[0].operation == "create":
             for context in contexts:
                 if context.operation == "create":  # objects that were only updated along with it existed before

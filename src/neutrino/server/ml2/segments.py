@@ -159,6 +159,7 @@ class DynamicSegmentStore:
         """Ports of one network on one physical network share a segment, so an existing one is returned."""
 
         def attempt() -> Segment:
+            # In a precommit within its transaction; in bind_port in one of its own, since binding comes before the write.
             with nullcontext(tx) if tx is not None else self._db.transaction() as transaction:
                 found = self._find(transaction.connection, network_id, wanted)
                 if found is not None:

@@ -29,8 +29,8 @@ from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.subnet_ports import SlaacAddresses, check_gateway_unused, ports_on
 from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
@@ -59,7 +59,7 @@ class SubnetObserver(Protocol):
         """After the commit of a subnet's change and of these writes."""
 
 
-class Subnets:
+class Subnets(ViewCollection):
     def __init__(
         self,
         db: Database,
@@ -70,11 +70,11 @@ class Subnets:
         slaac: SlaacAddresses,
         options: SubnetOptions,
     ) -> None:
-        self._db = db
+        self._subnet_view = extensions.attributes.view("subnet", VIEW)
+        super().__init__(db, self._subnet_view)
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
-        self._view = extensions.attributes.view("subnet", VIEW)
         self._quotas = quotas
         self._slaac = slaac
         self._options = options
@@ -83,16 +83,8 @@ class Subnets:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
-            return self._view.many(connection, query, context.project_id)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
-            return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
-
     def load(self, connection: Connection, key: str) -> Object:
-        found = self._view.load(connection, key)
+        found = self._subnet_view.load(connection, key)
         if found is None:
             raise errors.SubnetNotFound(id=key)
         return found
@@ -134,6 +126,7 @@ class Subnets:
             return network, subnet, writes
 
         network, subnet, writes = self._db.retrying(attempt)
+        # Outside of `attempt`: a lost race of the scheduling must not create the subnet a second time.
         self._committed(network, None, subnet, writes)
         return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
 
@@ -193,6 +186,7 @@ class Subnets:
         _check_affinity(values["ip_version"], pool, siblings)
         check_mtu(network["id"], network["mtu"], [values["ip_version"]])
         prefix = self._prefix(connection, values, siblings, pool)
+        # Neutron writes service types in a second step, which raises the revision: clients see the same numbers here.
         subnet = fresh(values, revision=1 if values.get("service_types") else 0)
         subnet |= {
             "cidr": str(prefix),
@@ -205,7 +199,7 @@ class Subnets:
             "segment_id": None,
             "dns_publish_fixed_ip": False,
         }
-        for name in ("prefixlen", "use_default_subnetpool", "shared"):
+        for name in ("prefixlen", "use_default_subnetpool", "shared"):  # of the request only
             subnet.pop(name, None)
         if pool is DELEGATION:
             values = {**values, **delegated.addressing(str(prefix))}
@@ -241,7 +235,7 @@ class Subnets:
         rules.check_overlap(prefix, siblings)
         return prefix
 
-    # --- changing -------------------------------------------------------------------------------------------------
+    # --- updating -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object, Object, list[PendingWrite]]:
@@ -256,7 +250,7 @@ class Subnets:
                     return network, before, before, []
                 after = changed(before, after)
                 writes: list[PendingWrite] = []
-                if after["enable_dhcp"] != before["enable_dhcp"]:
+                if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
                     siblings = subnets_of(connection, [network["id"]])[network["id"]]
                     writes = self._prepare(
                         connection, network["id"], [after if s["id"] == key else s for s in siblings]
@@ -316,6 +310,7 @@ class Subnets:
             contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
             with self._operations.write(contexts) as tx:
                 stamp = update_row(tx, t.networks, network, values)
+                # Addresses before the subnet's row, which they reference.
                 self._slaac.remove(tx, before, _without(writes, readdressed))
                 for pending in writes:
                     pending.write(tx)

@@ -35,26 +35,27 @@ class Quotas:
         """`defaults` has every resource with a quota."""
         self._db = db
         self.defaults = dict(defaults)
-        self._asked: RequestCache[int] = RequestCache()
+        self._limits_read: RequestCache[int] = RequestCache()
 
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
         """The limit of a project; UNCOUNTED if it has none and no counter exists.
 
         Not read again if the same request has called `check` in this thread.
         """
-        known = self._asked.take((resource, project_id))
-        return self._ask(connection, resource, project_id)[0] if known is None else known
+        known = self._limits_read.take((resource, project_id))
+        return self._read(connection, resource, project_id)[0] if known is None else known
 
-    def _ask(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
+    def _read(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
         own, used = connection.execute(_LIMIT_AND_USE, {"p": project_id, "r": resource}).one()
         limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
+        # A counter from an earlier limit stays correct only if unlimited projects keep counting.
         return (UNCOUNTED if limit < 0 and used is None else limit), used or 0
 
     def check(self, resource: str, projects: Sequence[str]) -> None:
         """Refuse a request that would exceed a limit; `projects` has the project of each new object."""
         for project_id, wanted in Counter(projects).items():
             with self._db.read() as connection:
-                limit, used = self._ask(connection, resource, project_id)
+                limit, used = self._read(connection, resource, project_id)
             if limit >= 0 and used + wanted > limit:
                 raise errors.OverQuota(overs=[resource])
-            self._asked.put((resource, project_id), limit)
+            self._limits_read.put((resource, project_id), limit)

@@ -67,7 +67,7 @@ def check_rule(values: Mapping[str, Any]) -> Rule:
     ethertype, prefix = values["ethertype"], values["remote_ip_prefix"]
     protocol = shown_protocol(values["protocol"], ethertype)
     ports = values["port_range_min"], values["port_range_max"]
-    if ports == ALL_PORTS:
+    if ports == ALL_PORTS:  # the same rule as one without ports, so it must have the same identity
         ports = None, None
     check_ports(protocol, *ports)
     network = _network(ethertype, prefix)

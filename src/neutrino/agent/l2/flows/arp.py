@@ -17,7 +17,7 @@ from functools import partial
 from ipaddress import ip_address, ip_network
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, FlowOptions, LocalPort, Plugged
+from neutrino.agent.l2.desired import Desired, L2Options, LocalPort, Plugged
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner, port_owner
 from neutrino.agent.l2.flows.integration import MULTICAST
 from neutrino.agent.l2.flows.tunnel import tunnel_networks
@@ -53,7 +53,7 @@ class Responder(L2Extension):
             yield Unit(network_owner(network), inputs, partial(_responses, bridge, *inputs))
 
 
-def answered_versions(plugged: Plugged, options: FlowOptions) -> tuple[int, ...]:
+def answered_versions(plugged: Plugged, options: L2Options) -> tuple[int, ...]:
     """The IP versions whose requests are answered on this host; others are flooded to all hosts of the network.
 
     The kernel's datapath cannot turn a neighbour solicitation into an advertisement, and the switch rejects such a flow.
@@ -63,7 +63,7 @@ def answered_versions(plugged: Plugged, options: FlowOptions) -> tuple[int, ...]
     return (4, 6) if plugged.features.nd_extension else (4,)
 
 
-def _guard(options: FlowOptions, port: LocalPort) -> Contribution:
+def _guard(options: L2Options, port: LocalPort) -> Contribution:
     entry, arp, mac = pipeline.LOCAL_SWITCHING, pipeline.ARP_SPOOFING, pipeline.MAC_SPOOFING
     here = f"in_port={port.ofport}"
     flows = [

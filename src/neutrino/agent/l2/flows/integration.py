@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, FlowOptions, LocalNetwork, LocalPort, Uplink
+from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, LocalPort, Uplink
 from neutrino.agent.l2.extension_api import (
     Contribution,
     L2Extension,
@@ -143,7 +143,7 @@ def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
 # --- the integration bridge ---
 
 
-def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: FlowOptions) -> Iterator[Flow]:
+def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: L2Options) -> Iterator[Flow]:
     """The bridge without any port. Nothing crosses from a physical bridge untranslated; only tunnels bring local VLANs.
 
     A device that is plugged and not wired yet has no tag, so the switch would accept any tag from it.
@@ -151,6 +151,7 @@ def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: FlowOptions
     entry = pipeline.LOCAL_SWITCHING
     yield from pipeline.miss_flows(Bridge.INTEGRATION)
     yield from (table.flow(0, "", then=options.after_extension(table)) for table in options.extension_tables)
+    # Above everything else: ports in the dead VLAN must not reach each other, whatever flows of theirs are left.
     yield entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop")
     yield from (entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks)
     if patch_tun:
@@ -162,7 +163,7 @@ def _dead_port(bridge: str, ofport: int) -> Contribution:
     return Contribution({bridge: [pipeline.LOCAL_SWITCHING.flow(65534, f"in_port={ofport}", "drop")]})
 
 
-def _port(options: FlowOptions, port: LocalPort) -> Contribution:
+def _port(options: L2Options, port: LocalPort) -> Contribution:
     """Packets from a port. It may not send tags: they would name other networks' local VLANs."""
     registers = (f"set_field:{port.ofport}->{pipeline.REG_PORT}", f"set_field:{port.vlan}->{pipeline.REG_NET}")
     onward = pipeline.BASE_EGRESS if port.filtered else pipeline.ACCEPT_OR_INGRESS
@@ -212,7 +213,7 @@ def _render_delivery(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Ite
     owners: defaultdict[str, list[LocalPort]] = defaultdict(list)
     for port in sorted((each for each in ports if not each.replicated), key=lambda entry: entry.ofport):
         for mac in port.macs:
-            if mac == port.mac or mac not in own:
+            if mac == port.mac or mac not in own:  # a pair must not divert packets for another port's own MAC
                 owners[mac].append(port)
     entering = _from_uplink(network, ports)
     for mac, holders in sorted(owners.items()):

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, FlowOptions, LocalNetwork, Plugged, TunnelPort
+from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, L2Options, LocalNetwork, Plugged, TunnelPort
 from neutrino.agent.l2.extension_api import LEARNED_COOKIE, Contribution, L2Extension, Unit, network_owner
 from neutrino.agent.l2.flows.integration import LEARNED_SECONDS, MULTICAST, UNICAST, push_tag
 from neutrino.agent.l2.pipeline import Bridge
@@ -57,7 +57,7 @@ def tunnel_networks(desired: Desired) -> Iterator[tuple[LocalNetwork, tuple[stat
             yield network, desired.forwarding.get(network.key.network_id, ())
 
 
-def _base(plugged: Plugged, options: FlowOptions) -> Iterator[Flow]:
+def _base(plugged: Plugged, options: L2Options) -> Iterator[Flow]:
     patch = pipeline.PATCH
     yield from pipeline.miss_flows(Bridge.TUNNEL)
     onward = pipeline.DVR_PROCESS if options.distributed else patch
@@ -80,7 +80,7 @@ def _tunnel(bridge: str, port: TunnelPort, patch_int: int, learns: bool) -> Cont
 def _network(
     network: LocalNetwork,
     plugged: Plugged,
-    options: FlowOptions,
+    options: L2Options,
     hosts: Mapping[str, state.Host],
     entries: tuple[state.Forwarding, ...],
 ) -> Contribution:
@@ -98,7 +98,7 @@ def _network(
 
 
 def _flooded(
-    tunnels: Mapping[str, int], options: FlowOptions, hosts: Mapping[str, state.Host], known: Iterable[state.Forwarding]
+    tunnels: Mapping[str, int], options: L2Options, hosts: Mapping[str, state.Host], known: Iterable[state.Forwarding]
 ) -> list[int]:
     if not options.l2_population:
         return sorted(tunnels.values())
@@ -120,6 +120,7 @@ def _render_flood(network: LocalNetwork, ofports: list[int]) -> tuple[Flow, ...]
 
 def _render_unicast(network: LocalNetwork, tunnels: Mapping[str, int], known: Iterable[state.Forwarding]) -> list[Flow]:
     where: dict[str, int] = {}
+    # In order of ids: for a MAC with several entries, such as during a live migration, the choice must be stable.
     for entry in sorted(known, key=lambda item: item.id):
         if entry.host in tunnels:
             where.setdefault(entry.mac_address.lower(), tunnels[entry.host])

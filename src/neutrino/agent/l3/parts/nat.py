@@ -77,7 +77,7 @@ class Nat(L3Extension):
         return Contribution(tables=(table,))
 
     def stale_connections(
-        self, desired: Mapping[str, Table], actual: Mapping[str, TableState]
+        self, namespace: RouterNamespace, desired: Mapping[str, Table], actual: Mapping[str, TableState]
     ) -> Iterator[ConntrackFlush]:
         """Those of floating IPs and forwarded ports that are translated otherwise from now on."""
         sets = desired[PATH].sets if PATH in desired else ()

@@ -76,6 +76,7 @@ def permitted_query(query: Query, visibility: Visibility) -> Query | None:
     """
     if filtered_by(query) & visibility.never:
         return None
+    # An order by an attribute that is hidden in some rows would disclose it by their position.
     hidden = visibility.never | visibility.sometimes
     permitted = replace(query, sorts=tuple(sort for sort in query.sorts if sort.key not in hidden))
     if not filtered_by(query) & visibility.sometimes:

@@ -98,7 +98,9 @@ class PortBindings:
             with self._operations.write([_context("update", row, port, network, before)]) as tx:
                 where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
                 done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
-                if done.rowcount != 1:  # activated or deleted meanwhile
+                if (
+                    done.rowcount != 1
+                ):  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
                     raise Stale
                 tx.record("port", port_id, port["revision_number"])
             return _api(row)
@@ -154,6 +156,7 @@ class PortBindings:
                 tx.execute(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
                 tx.execute(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
                 update_row(tx, t.ports, port, after, renamed=RENAMED)
+                # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
                 provisioning.block(tx, port_id, [provisioning.L2])
                 tx.record("port", port_id, after["revision_number"])
             return port, after, binding

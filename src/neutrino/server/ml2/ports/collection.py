@@ -32,7 +32,6 @@ from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.port_view import RENAMED, VIEW
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
-from neutrino.server.ml2.ports.rows import insert_parts, replace_parts
 from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac, new_or_same
 from neutrino.server.ml2.subnet_view import subnets_of
 from neutrino.server.query import Query
@@ -133,7 +132,7 @@ class Ports:
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
                 made = [self._decide(connection, context, values, defaults, allocator) for values in several]
                 self._check_requested_macs(connection, several, made)
-                for port, _ in made:
+                for port, _ in made:  # services may refuse a new port; none has rows for one yet
                     self._hook_writes(connection, context, None, port)
                 limits = {project: self._quotas.limit(connection, "port", project) for project in projects}
             networks = defaults.networks
@@ -184,6 +183,7 @@ class Ports:
             "binding:profile": values.get("binding:profile") or {},
             "tags": values.get("tags", []),
         }
+        # Before the extension drivers: DNS names and port security depend on the addresses and the groups.
         port["fixed_ips"] = allocator.for_new_port(port, values.get("fixed_ips"), defaults.subnets[network["id"]])
         if groups:
             self._check_groups(connection, context, groups, project)
@@ -206,7 +206,7 @@ class Ports:
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
         tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
-        insert_parts(tx, [port for port, _ in made])
+        _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self._binder.store(tx, port, binding)
             self._extensions.store("port", tx, port)
@@ -325,12 +325,12 @@ class Ports:
             after = {**after, **binding.port_values}
         elif after == before:
             return None
-        tried = binding is not None and after["binding:host_id"] != ""
+        tried = binding is not None and after["binding:host_id"] != ""  # removing the host is no attempt to bind
         now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
 
         def write(tx: Transaction) -> None:
             update_row(tx, t.ports, before, now, renamed=RENAMED)
-            replace_parts(tx, before, now)
+            _replace_parts(tx, before, now)
             if binding is not None:
                 self._binder.store(tx, now, binding)
             self._extensions.store("port", tx, now, before)
@@ -353,7 +353,7 @@ class Ports:
                 hook_writes = self._hook_writes(connection, context, before, None)
             pending = self.prepare_delete(before, network)
             with self._operations.write([pending.context]) as tx:
-                for write in (*hook_writes, pending.write):
+                for write in (*hook_writes, pending.write):  # what references the port before its row
                     write(tx)
             return before
 
@@ -362,7 +362,7 @@ class Ports:
     def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
             delete_row(tx, t.ports, before)
-            if before["tags"]:
+            if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
             tx.use("port", before["project_id"], -1)
             tx.record("port", before["id"], before["revision_number"], deleted=True)
@@ -382,6 +382,35 @@ class Ports:
         """After the commit of a change that was made here, or with a PendingWrite."""
         for hook in self.commit_hooks:
             hook(before, after)
+
+
+# --- rows in the narrow tables: addresses, security groups, tags ---------------------------------------------------
+
+
+def _insert_parts(tx: Transaction, ports: Sequence[Object]) -> None:
+    tx.insert(t.ip_allocations, [row for port in ports for row in _address_rows(port, port["fixed_ips"])])
+    groups = [{"port_id": p["id"], "security_group_id": g} for p in ports for g in p["security_groups"]]
+    tx.insert(t.port_security_groups, groups)
+    tx.insert(t.tags, [{"object_id": p["id"], "tag": tag} for p in ports for tag in p["tags"]])
+
+
+def _replace_parts(tx: Transaction, before: Object, after: Object) -> None:
+    """Only the difference: rows that stay are not written, so they are not locked for others either."""
+    a, g = t.ip_allocations.c, t.port_security_groups.c
+    for fixed in before["fixed_ips"]:
+        if fixed not in after["fixed_ips"]:
+            where = [a.subnet_id == fixed["subnet_id"], a.ip_address == fixed["ip_address"], a.port_id == before["id"]]
+            tx.execute(sa.delete(t.ip_allocations).where(*where))
+    tx.insert(t.ip_allocations, _address_rows(after, [f for f in after["fixed_ips"] if f not in before["fixed_ips"]]))
+    removed = [s for s in before["security_groups"] if s not in after["security_groups"]]
+    if removed:
+        tx.execute(sa.delete(t.port_security_groups).where(g.port_id == before["id"], g.security_group_id.in_(removed)))
+    added = [s for s in after["security_groups"] if s not in before["security_groups"]]
+    tx.insert(t.port_security_groups, [{"port_id": before["id"], "security_group_id": s} for s in added])
+
+
+def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
+    return [{**fixed, "port_id": port["id"], "network_id": port["network_id"]} for fixed in fixed_ips]
 
 
 def _is_mac_used(connection: Connection, port: Object) -> bool:
