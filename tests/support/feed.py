@@ -97,11 +97,11 @@ class HostEnd:
         settings = ClientOptions(where, host, credential, first_delay=0.01, longest_delay=0.1, save_interval=0.01)
         self.host = host
         self.client = FeedClient(settings, cache=cache, kinds=kinds)
-        self.heard: list[StateChange] = []
+        self.changes: list[StateChange] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> HostEnd:
-        self._tasks = [asyncio.create_task(self.client.run()), asyncio.create_task(self._hear())]
+        self._tasks = [asyncio.create_task(self.client.run()), asyncio.create_task(self._record())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -109,9 +109,9 @@ class HostEnd:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _hear(self) -> None:
+    async def _record(self) -> None:
         async for change in self.client.changes():
-            self.heard.append(change)
+            self.changes.append(change)
 
     def objects(self) -> Objects:
         return {(kind, key): o for kind, several in self.client.state.objects.items() for key, o in several.items()}
