@@ -29,6 +29,8 @@ def here() -> Iterator[Machine]:
 def refused(here: Machine | None, *arguments: str | Path, before: Sequence[str] = (), **options: object) -> str:
     """The error line of a command that fails to start."""
     command = [*before, str(PROGRAM), *map(str, arguments)]
+    if "cwd" in options:
+        command = ["env", f"--chdir={options['cwd']}", *command]  # nsenter starts in /, where state would be left
     done = subprocess.run(
         here.inside(command) if here is not None else command,
         stdin=subprocess.DEVNULL,

@@ -17,9 +17,8 @@ SBIN = "/usr/sbin:/sbin"
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(vm.with_action(sys.argv[1:] if argv is None else argv))
     path = os.environ.get("PATH", os.defpath)
-    # `su` without `-` keeps the PATH of a user, without the sbin directories. The server needs none of their programs, and
-    # its environment must stay untouched: setproctitle, which names its processes, finds the arguments behind the first
-    # variable, and fails if that one was replaced.
+    # `su` without `-` keeps the PATH of a user, without sbin. Not for the server, whose environment must stay untouched:
+    # setproctitle, which names its processes, fails if the first variable was replaced.
     if args.command not in ("server", "feed") and not path.endswith(SBIN):
         os.environ["PATH"] = f"{path}:{SBIN}"
     try:

@@ -24,7 +24,6 @@ from neutrino.lab.instances.records import Vm, VmRecords
 from neutrino.lab.settings import check_vm_name
 
 DEVICE_OWNER = "compute:lab"
-NOT_BOUND = ("unbound", "binding_failed")
 PORT_SECONDS = 15.0
 
 
@@ -192,7 +191,7 @@ class Instances:
     def check_bound(self, port: Object, host: str) -> int:
         """The MTU for the port's device, or LabError if the port is not bound to the host."""
         network = self.api.show("network", port["network_id"])
-        if port["binding:vif_type"] in NOT_BOUND:
+        if port["binding:vif_type"] in ("unbound", "binding_failed"):
             raise LabError(
                 f"port {port['id']} cannot be bound to {host}: its agent is not alive or does not support network "
                 f"{network['name'] or network['id']} (type {network['provider:network_type']})"
