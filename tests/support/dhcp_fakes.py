@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
 from collections.abc import Collection, Sequence
@@ -74,7 +75,8 @@ class DhcpHost:
         found = {f"running {name} {argv[name]}" for name in self.processes.running()}
         for path in self.directory.glob("*/*"):
             if path.name not in NOTES:
-                found |= {f"{path.parent.name} {path.name} {line}" for line in path.read_text().splitlines()}
+                with contextlib.suppress(FileNotFoundError):  # the role, in its thread, removes files meanwhile
+                    found |= {f"{path.parent.name} {path.name} {line}" for line in path.read_text().splitlines()}
         for name in self.netlink.namespaces():
             state = self.netlink.read(name)
             found |= {f"{name} device {each}" for each in state.devices}
