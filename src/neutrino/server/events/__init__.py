@@ -1,1 +1,1 @@
-"""What the server tells its neighbours after a change: notifications on a message bus, and events to Nova."""
+"""Notifications after a change: messages to RabbitMQ, external events to Nova."""

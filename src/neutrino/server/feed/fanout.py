@@ -39,6 +39,7 @@ class Fanout:
         self._sources: defaultdict[str, list[Any]] = defaultdict(list)  # what takes the records of a source
         for served in kinds:
             self._sources[served.source].append(self._stores[served.name].put)
+        self._by_roles: dict[tuple[str, ...], dict[str, Store]] = {}  # the stores of the kinds that a host receives
         self._entries = cast(ForwardingEntries, self._stores["forwarding"])
         self._members = cast(MemberSets, self._stores["group_members"])
         self._dhcp = DhcpScope(self._subscriptions, cast(HostObjects, self._stores["port"]))
@@ -71,10 +72,16 @@ class Fanout:
 
     def objects(self, host: str, roles: Sequence[str]) -> Iterator[tuple[str, Object]]:
         """Everything that a host with these roles should have, with the kind."""
-        for kind, store in self._stores.items():
-            if store.kind.is_for(roles):
-                for value in store.objects(host):
-                    yield kind, value
+        for kind, store in self._stores_for(roles).items():
+            for value in store.objects(host):
+                yield kind, value
+
+    def _stores_for(self, roles: Sequence[str]) -> dict[str, Store]:
+        """Kept by roles: every frame to every host needs them, and hosts have few combinations of roles."""
+        key = tuple(roles)
+        if key not in self._by_roles:
+            self._by_roles[key] = {kind: store for kind, store in self._stores.items() if store.kind.is_for(key)}
+        return self._by_roles[key]
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -131,7 +138,7 @@ class Fanout:
 
     def _object_messages(self, pending: Pending, room: int) -> list[bytes]:
         parts: list[bytes] = []
-        stores = {kind: store for kind, store in self._stores.items() if store.kind.is_for(pending.roles)}
+        stores = self._stores_for(pending.roles)
         for kind, key in pending.keys:
             store = stores.get(kind)
             item = store.lookup(pending.host, key) if store is not None else None

@@ -61,8 +61,10 @@ class Pending:
         self._wake()
 
     def touch_members(self, group_id: str, added: Set[Member], removed: Set[Member]) -> None:
-        difference = self.members.setdefault(group_id, MemberDifference())
-        if difference is not None:
+        if group_id not in self.members:
+            self.members[group_id] = MemberDifference()
+        difference = self.members[group_id]
+        if difference is not None:  # else all members are due anyway
             difference.extend(added, removed)
         self._wake()
 

@@ -75,7 +75,7 @@ class Renumbering:
 
         return PendingWrite(DriverContext("update", "subnet", now, before, network=network), write)
 
-    def told(self, steps: Sequence[PendingWrite]) -> None:
+    def notify(self, steps: Sequence[PendingWrite]) -> None:
         """After the commit: notify of ports with new addresses."""
         for context in (pending.context for pending in steps):
             if context.kind == "port" and context.operation == "update" and context.original is not None:

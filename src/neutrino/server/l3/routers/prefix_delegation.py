@@ -139,4 +139,4 @@ class PrefixDelegation:
 
     def notify(self, writes: Sequence[PendingWrite]) -> None:
         """After the commit."""
-        self.renumbering.told(writes)
+        self.renumbering.notify(writes)
