@@ -68,6 +68,11 @@ BAD: list[tuple[HostMessage, str]] = [
     (says(bridge_mappings={f"net{n}": "br" for n in range(2000)}), "bridge_mappings"),
     (says(bridge_mappings={"a": "b" * 300}), "bridge_mappings"),
     (says(device_mappings={"a": [5]}), "device_mappings"),
+    (says(device_mappings={"a": "ens1\nroot"}), "device_mappings"),
+    (says(device_mappings={"a": "x" * 256}), "device_mappings"),
+    (says(device_mappings={"a": ["ens1"] * 1001}), "device_mappings"),
+    (says(integration_bridge="br\u202eint"), "integration_bridge"),  # reads as another name in a log
+    (says(problems={str(number): "" for number in range(1001)}), "problems"),
     *((says(**{name: "yes"}), name) for name in ("l2_population", "ovs_hybrid_plug", "enable_distributed_routing")),
     *((says(**{name: 1}), name) for name in ("dhcp_port_by_server", "dhcp_distributed", "use_gateway_ips")),
     (says(devices=-1), "devices"),

@@ -65,6 +65,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("devices", "networks", "subnets", "ports", "routers"), _Number),
     **dict.fromkeys(("ex_gw_ports", "interfaces", "floating_ips"), _Number),
 }
+_FREE_TEXT: Final = frozenset({"dataplane", "problems"})  # of any characters
 _Configurations = msgspec.defstruct("_Configurations", [(key, cls | UnsetType, UNSET) for key, cls in _TYPES.items()])
 
 
@@ -140,8 +141,30 @@ def _agent(state: AgentState, host: str, roles: Collection[str]) -> str:
         msgspec.convert(state.configurations, _Configurations)
     except msgspec.ValidationError as error:
         return f"configurations: {error}"
+    for key in (_TYPES.keys() & state.configurations.keys()) - _FREE_TEXT:
+        if fault := _names_in(state.configurations[key]):
+            return f"configurations: {key}: {fault}"
+    if len(state.configurations.get("problems", ())) > MAX_ENTRIES:
+        return f"configurations: problems: at most {MAX_ENTRIES} entries are allowed"
     fault = tunnel_address(state.configurations.get("tunneling_ip"))
     return f"configurations: tunneling_ip: {fault}" if fault else ""
+
+
+def _names_in(value: object) -> str:
+    """The fault of a name or list in a value of configurations, at any depth.
+
+    Names reach logs and the API: format characters such as bidirectional overrides, which the types' pattern lets pass,
+    would make a line read as another one.
+    """
+    match value:
+        case str():
+            return _name(value)
+        case list() | dict():
+            if len(value) > MAX_ENTRIES:
+                return f"at most {MAX_ENTRIES} entries are allowed"
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            return next(filter(None, map(_names_in, parts)), "")
+    return ""
 
 
 def tunnel_address(value: str | None) -> str:
