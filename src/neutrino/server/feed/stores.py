@@ -13,6 +13,7 @@ everything a host should have. The store class says how objects are shared out:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class ServedKind:
         return self.kind.name
 
 
-class Store:
+class Store(ABC):
     """Base of all stores: the references that objects of this kind make to topics of others."""
 
     def __init__(
@@ -68,12 +69,13 @@ class Store:
             return NO_TOPICS
         return _shared(frozenset((kind, key) for kind, keys in self._rules for key in keys(value)))
 
+    @abstractmethod
     def put(self, key: str, before: Any, after: Any) -> None:
         """Take a record's new value; None: there is none."""
-        raise NotImplementedError
 
     def notify(self, host: str, key: str) -> None:
-        """A host gained or lost a topic."""
+        """A host gained or lost a topic. A kind without topics has nothing to mark as due."""
+        return None
 
     def lookup(self, host: str, key: str) -> Item | None:
         """The object as the host should have it, or None."""
@@ -84,7 +86,8 @@ class Store:
         return {item.object.id: item.digest for item in self.items(host)}
 
     def items(self, host: str) -> Iterable[Item]:
-        raise NotImplementedError
+        """The objects that the host should have; a store that does not keep items overrides the methods that use it."""
+        return ()
 
     def objects(self, host: str) -> Iterator[Object]:
         for item in self.items(host):
