@@ -3,8 +3,6 @@
 Existing ones are restricted too, if this user owns them: an earlier release may have left them readable for others.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """Options of the host agent, with the names and groups of openvswitch_agent.ini, dhcp_agent.ini and so on."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from collections.abc import Sequence

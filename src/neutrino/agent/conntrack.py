@@ -1,7 +1,5 @@
 """Conntrack entries of a namespace, as DHCP and routers flush them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from neutrino.dataplane.conntrack.api import ConntrackFlush

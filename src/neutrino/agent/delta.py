@@ -1,7 +1,5 @@
 """Difference of desired and actual state: what to add, change and remove. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Loads the extensions of an agent role from entry points; the roles' contracts are in their `extension_api.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any

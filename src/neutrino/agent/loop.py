@@ -1,7 +1,5 @@
 """Runs the feed client, the roles and the reports concurrently until SIGTERM. The dataplane stays when they end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Composition root of the host agent: builds the feed client and the roles from the configuration."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

@@ -8,8 +8,6 @@ What is right is not touched, and additions precede removals: an address that re
 route with a new next hop, leaves no gap.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping

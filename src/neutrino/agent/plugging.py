@@ -5,8 +5,6 @@ internal port, which ovs-vswitchd creates in the host's namespace and which is t
 the userspace datapath it is a veth pair, as an internal port there does not survive a restart of ovs-vswitchd.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -5,8 +5,6 @@ client of a delegated prefix holds the gateway's port until it has sent its rele
 wired, since a keepalived that receives no advertisements makes its host a second active one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 

@@ -3,8 +3,6 @@
 keepalived, radvd and dibbler are optional: a host without them serves every router that needs none of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

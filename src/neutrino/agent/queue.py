@@ -5,8 +5,6 @@ of the object. A thousand changes of one router cost only as many reconciliation
 sees the last state.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

@@ -1,7 +1,5 @@
 """The interface between the agent and its roles."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Protocol

@@ -11,8 +11,6 @@ the daemon, or leaves it alone. Daemons outlive the agent; the next agent recogn
   turns supervision off, and daemons are only started, as operators of Neutron know it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

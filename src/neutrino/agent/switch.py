@@ -1,7 +1,5 @@
 """The host's Open vSwitch as all roles share it: one replica of its database, created once it is reachable."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

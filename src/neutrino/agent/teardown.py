@@ -5,8 +5,6 @@ being one: `neutrino up` does it at its end, and at its start for a run that was
 who knows whether the switch itself stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`neutrino agent`: run the host agent, print its plan (--dry-run), or check for drift (verify)."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Sequence

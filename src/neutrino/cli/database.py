@@ -1,7 +1,5 @@
 """`neutrino db`: show or upgrade the schema, recount quotas, and list routers that no agent can host."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oslo_config import cfg

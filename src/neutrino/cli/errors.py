@@ -1,7 +1,5 @@
 """Errors of commands: one line with cause and fix on standard error, and an exit status; a traceback only for debugging."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The `neutrino` command: arguments of all commands, and their dispatch."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -3,8 +3,6 @@
 Nothing is opened here: each process opens the database for itself.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The supervising process loads the code and forks the others; it never opens the 
 across a fork.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -4,8 +4,6 @@ Granian treats two deaths of one worker within seconds as a crash loop and stops
 must not take the network API down: here workers are respawned until MAX_DEATHS died within a minute.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from typing import Any

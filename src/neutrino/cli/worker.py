@@ -4,8 +4,6 @@ Granian misses a SIGTERM that arrives between setting its handler and serving; t
 a thread receives SIGTERM, and calls granian's handler repeatedly until the worker ends.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

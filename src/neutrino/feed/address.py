@@ -1,7 +1,5 @@
 """Addresses of the feed: `unix:/path`, `ws://host:port` on loopback, `wss://host:port` between machines."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from collections.abc import Iterator

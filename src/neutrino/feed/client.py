@@ -8,8 +8,6 @@
 An agent may start before its server: it works from its cache, waits and logs that, and deletes nothing meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -5,8 +5,6 @@ an error without closing the connection, so that they may be one release apart. 
 changes only when that is not enough. docs/design/feed.md explains each message and when it is sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

@@ -5,8 +5,6 @@ the host cannot know whether it has received everything, and deleting on a parti
 still exist. Changes are coalesced: a slow consumer gets each object once, as it is now, with the value it last saw.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

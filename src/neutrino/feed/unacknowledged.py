@@ -4,8 +4,6 @@ A report is sent once per connection; whatever is not acknowledged is sent again
 above it the oldest error is dropped, else the oldest report.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import msgspec

@@ -1,7 +1,5 @@
 """A small client of the Networking API, without authentication, for the lab and `neutrino up`."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ a step fails, everything is removed. `down` needs no record of what was created:
 the namespaces of the lab's processes (see `hosts.processes`) and disappear with them, which leaves only the directory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Configuration files of a lab's server and agents, and the defaults that `neutrino up` shares."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

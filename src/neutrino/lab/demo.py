@@ -4,8 +4,6 @@ All objects are created with the `openstack` client as a user would, and every c
 step prints its duration; the demo ends with a summary.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

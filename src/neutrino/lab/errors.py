@@ -1,7 +1,5 @@
 """LabError, and what ends in one: waiting with a timeout, and taking a lock."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import time

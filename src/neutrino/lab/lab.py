@@ -1,7 +1,5 @@
 """A lab: its server, hosts, agents and stand-in instances."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

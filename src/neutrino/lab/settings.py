@@ -4,8 +4,6 @@ A lab owns one directory. Everything else that it creates lives in its own names
 and API ports do not affect each other.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

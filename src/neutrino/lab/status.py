@@ -1,7 +1,5 @@
 """`neutrino lab status`: the state of a lab's server, hosts and instances, as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from neutrino.lab.api_client import ApiError

@@ -4,8 +4,6 @@ Decoding is lenient where releases may differ (unknown keys are ignored, all but
 strict in types.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Final

@@ -3,8 +3,6 @@
 An invalid object is a problem of that object alone: if it got into the state, rendering would fail for all others too.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Two kinds, because a network changes rarely and has many ports: a new port is on
 again. The ports include the DHCP ports of this and other hosts (known by device id) and router interfaces.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import uuid
 from collections.abc import Iterable

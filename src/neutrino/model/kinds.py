@@ -4,8 +4,6 @@ A new kind is one `Kind` here and one `ServedKind` in `server/feed/kinds.py` (it
 else reads these two lists: decoding and the cache on the host, permissions by role, message order, digests, fan-out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final

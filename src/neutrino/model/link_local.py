@@ -1,7 +1,5 @@
 """The IPv6 link-local address that a device derives from its MAC (EUI-64)."""
 
-from __future__ import annotations
-
 from ipaddress import IPv6Address
 
 

@@ -1,7 +1,5 @@
 """Roles of the host agent. Which kinds a role receives: `kinds.py`; which reports it may send: `report_rules.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

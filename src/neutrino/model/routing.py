@@ -1,7 +1,5 @@
 """Routers as the hosts that serve them get them: one object per router, with all its parts."""
 
-from __future__ import annotations
-
 import msgspec
 
 from neutrino.model.state import Object

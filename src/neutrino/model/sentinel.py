@@ -1,7 +1,5 @@
 """UNSET: the value of an attribute that was not given, as opposed to null."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final
 

@@ -4,8 +4,6 @@ Frozen values, the same on both sides and on the wire; names are the API's. A fi
 so that server and host may be one release apart.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 

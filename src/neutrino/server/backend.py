@@ -4,8 +4,6 @@
 schedule networks and routers, bind ports and make them ACTIVE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Bulk creates of resources that are written one by one: all objects are created, or none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

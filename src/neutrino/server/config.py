@@ -1,7 +1,5 @@
 """Configuration options of the server, with the names and groups of neutron.conf and ml2_conf.ini."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Request context: identity and roles of the caller."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

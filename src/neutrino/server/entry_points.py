@@ -1,7 +1,5 @@
 """Loads plugins and drivers by entry point."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stevedore import driver, exception

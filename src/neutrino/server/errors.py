@@ -5,7 +5,6 @@ Names, statuses and some sentences are those of Neutron, because clients match o
 """
 
 # ruff: noqa: E701, E702
-from __future__ import annotations
 
 
 class ApiError(Exception):

@@ -1,7 +1,5 @@
 """Logging with the options of oslo.log."""
 
-from __future__ import annotations
-
 from oslo_config import cfg
 from oslo_log import log
 

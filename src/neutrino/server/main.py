@@ -4,8 +4,6 @@
 memory. `begin` opens the database and starts threads, in each process.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import random

@@ -1,7 +1,5 @@
 """WSGI middleware in front of the application: request ids, health check, CORS, Keystone, guard against web pages."""
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

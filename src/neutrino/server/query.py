@@ -1,7 +1,5 @@
 """A list request: filters, fields, order and page, parsed by the API and answered by the database."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ taken once, by the thread that put it, within a second. A change in between is d
 for every other value that was read before the transaction.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """Parts of the server that plugins are built with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Collections that serve `index` and `show` of a resource from its view (bound by `api/catalog.py`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 NEUTRINO_CONFIG_FILES names the configuration files, separated by colons.
 """
 
-from __future__ import annotations
-
 import os
 
 from neutrino.server import main

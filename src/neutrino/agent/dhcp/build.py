@@ -1,7 +1,5 @@
 """Builds the DHCP role from the configuration."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os

@@ -3,8 +3,6 @@
 A changed argument needs a restart, a changed file only a reload.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Options of the DHCP role, under the names of dhcp_agent.ini, and the values that rendering needs of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from oslo_config import cfg

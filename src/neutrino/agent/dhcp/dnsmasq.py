@@ -5,8 +5,6 @@ has lost its memory knows what it serves. A dnsmasq of Neutron's agent, on a hos
 marks: it is recognised by the pid file on its command line, and stopped before ours is started.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

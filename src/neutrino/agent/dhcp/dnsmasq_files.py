@@ -7,8 +7,6 @@ Options of a subnet carry its tag, options of a port the port's; dnsmasq prefers
 rendered for each of its subnets, in place of the options that follow from the subnet itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ called with the configuration. Its contribution is rendered, planned, applied, v
 built-in ones, which use the same contract; `render.py` has the order. docs/design/dhcp-extensions.md has an example.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

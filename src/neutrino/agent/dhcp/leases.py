@@ -4,8 +4,6 @@ A lease that outlives its port keeps the address from the next port: dnsmasq doe
 is missing makes dnsmasq refuse the client's renewal, and the instance loses its address for a moment.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass

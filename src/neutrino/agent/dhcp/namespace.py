@@ -5,8 +5,6 @@ is a veth pair: `tap…` on the bridge and `ns-…` in the namespace, as an inte
 ovs-vswitchd there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One network as this host serves it, selected from the objects of the feed. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@
 Blocking; several threads may work on different networks.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Desired state of a network's DHCP service, from the contributions of built-in parts and extensions. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final

@@ -8,8 +8,6 @@ Before the first `synced` only networks without a running dnsmasq are served, fr
 may be newer than the cache.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import logging

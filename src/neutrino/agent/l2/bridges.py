@@ -5,8 +5,6 @@ that share a tunnel network with this one, and carry our mark, so that stale one
 wherever they differ. Everything else on the bridges is left alone.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

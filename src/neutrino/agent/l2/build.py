@@ -1,7 +1,5 @@
 """Composes the L2 role from the configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from oslo_config import cfg

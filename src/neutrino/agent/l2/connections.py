@@ -10,8 +10,6 @@ other direction, and packets that the removed rule had allowed would pass as rep
 Flushing a connection that another rule still allows does no harm: its next packet opens it again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_network
 

@@ -9,8 +9,6 @@ unit contributes any more.
 A unit is rendered again only when its `inputs` have changed, so that a change of one port costs one port.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import hashlib

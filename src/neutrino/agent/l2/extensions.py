@@ -4,8 +4,6 @@ The order is that of their tables, and of precedence: of two conflicting contrib
 is reported with the names of both.
 """
 
-from __future__ import annotations
-
 from oslo_config import cfg
 
 from neutrino.agent.config import RefusedToStart

@@ -5,8 +5,6 @@ rendered again. So a change costs what it touches, and the result still depends 
 the whole with the flows of a bridge. There is no other way to change a flow.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import re

@@ -14,8 +14,6 @@ sent again until it changes, the switch is restarted, or `retry_rejected` is cal
 that decides what a port may do is changed: what is on the host is newer than the cache of the feed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import defaultdict

@@ -8,8 +8,6 @@ The flows of a port are applied together or stay as they were: some of them drop
 could send what it must not. Of any other owner only the rejected flow is missing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 

@@ -5,8 +5,6 @@ switch was restarted. A reconciliation covers the whole current state; events th
 only look for drift: the number of our flows every few seconds, all of them once in a while.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import logging

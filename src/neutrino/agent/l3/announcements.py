@@ -1,7 +1,5 @@
 """When a router's addresses are announced: after a change, twice more, and then periodically."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable

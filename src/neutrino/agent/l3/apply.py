@@ -4,8 +4,6 @@ The order matters: nft tables are in force before addresses, so that no packet l
 the outside in: ports of the bridge, devices, the namespace.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Builds the L3 role from the configuration, with real drivers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from oslo_config import cfg

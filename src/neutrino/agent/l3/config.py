@@ -1,7 +1,5 @@
 """Options of l3_agent.ini, and what the L3 role derives from them."""
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 

@@ -4,8 +4,6 @@ Both run in the router's namespace and outlive the agent; the supervisor starts,
 clients of delegated prefixes are in `delegations`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

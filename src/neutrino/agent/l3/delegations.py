@@ -9,8 +9,6 @@ gateway's port, which stays wired until then (`PortHolds`). A client that stops 
 is killed instead: the client there has the same DUID, and must keep the prefix.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

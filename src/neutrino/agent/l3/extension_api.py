@@ -11,8 +11,6 @@ A router that is not distributed has one namespace, `qrouter-…`. A distributed
 is rendered.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -8,8 +8,6 @@ Whichever router is reconciled, the namespace is reconciled for all of them, und
 one. Before the first `synced` nothing is removed from it: routers that the agent does not know yet may use it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 import threading

@@ -1,7 +1,5 @@
 """The state of HA routers on this host: active or standby, as keepalived reports it, and two active hosts at once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

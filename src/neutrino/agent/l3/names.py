@@ -1,8 +1,6 @@
 """Names of a router's namespaces and devices, as in Neutron: a prefix and the first eleven characters of a port's
 id."""
 
-from __future__ import annotations
-
 ROUTER, SNAT, FIP = "qrouter-", "snat-", "fip-"
 INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY = "qr-", "qg-", "ha-", "sg-", "fg-"
 TO_FIP, TO_ROUTER = "rfp-", "fpr-"

@@ -1,7 +1,5 @@
 """What the L3 role reports of its routers to the server: problems, statuses of floating IPs, and the agent itself."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol

@@ -5,8 +5,6 @@ a device of it is removed from the bridge, and periodically, to repair drift. A 
 reconciles its newest state, so a thousand updates cost as many rounds as there is time for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `p
 `apply.RouterNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 

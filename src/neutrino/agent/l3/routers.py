@@ -4,8 +4,6 @@ A router is ours by the names of its namespaces and by a record under state_path
 created; a namespace that somebody else created is never touched.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Builds the metadata role from the configuration."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

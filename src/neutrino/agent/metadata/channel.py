@@ -1,7 +1,5 @@
 """The control channel between agent and metadata proxy: whole messages with descriptors, in order."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Options of the metadata role, under the names of metadata_agent.ini."""
 
-from __future__ import annotations
-
 from oslo_config import cfg, types
 
 OPTIONS: list[cfg.Opt] = [

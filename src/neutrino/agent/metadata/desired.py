@@ -4,8 +4,6 @@
 proxy to send them to: a namespace that changes a hundred times meanwhile is rendered once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections import defaultdict

@@ -5,8 +5,6 @@ proxy from then on; a client that only reads (`--dry-run`) sends nothing. Descri
 `sockets`.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal
 
 import msgspec

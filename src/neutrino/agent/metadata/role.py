@@ -4,8 +4,6 @@ On each connection to the proxy the role receives the proxy's listeners, sends a
 first `synced` nothing is removed: the proxy's state may be newer than the cache.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

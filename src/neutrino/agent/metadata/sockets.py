@@ -1,7 +1,5 @@
 """Opens listening sockets inside namespaces, with the agent's privileges, for the unprivileged proxy."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """`neutrino up`: the whole service on this machine with built-in defaults, until Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

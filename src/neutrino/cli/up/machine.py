@@ -4,8 +4,6 @@ What a run creates on the machine (bridges, namespaces, devices, processes) is r
 the next run from the server's database. A killed run removes nothing: the next one does that first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """`neutrino up` once the API responds: create the external network, restore instances, and print the next steps."""
 
-from __future__ import annotations
-
 import http
 import shlex
 import shutil

@@ -4,8 +4,6 @@ Both daemons end with `neutrino up`, even if that is killed. On a normal end ovs
 devices of its bridges; after a kill they stay, and the next start reuses them by name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -5,8 +5,6 @@ kernel's), and the kernel's, for ports that are filtered on a Linux bridge. Both
 the addresses and ports of its first packet.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ takes for a hundred, and changed through netlink, as the program rejects a zone 
 format is the kernel's ABI, so they are packed here.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

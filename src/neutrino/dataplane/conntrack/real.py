@@ -4,8 +4,6 @@ The switch takes no prefixes, and for a partial tuple it goes through all its co
 connections of a zone are read once, those to flush are selected here, and each is flushed by its exact tuple.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address

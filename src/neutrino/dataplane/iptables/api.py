@@ -5,8 +5,6 @@ exists; what a text does not name stays. A text changes one table in one transac
 restore`, line by line.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The driver of a real kernel, through iptables-save, iptables-restore and ipset."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable

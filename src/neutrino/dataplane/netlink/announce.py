@@ -4,8 +4,6 @@ Without them, neighbours send to the MAC that had the address before until their
 and a reply are sent, because some switches and systems handle only one of them.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import struct

@@ -7,8 +7,6 @@ first that is refused ends it.
 The namespace `""` is the agent's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Changes of a namespace, as values: each names the state to reach, so applying it twice changes nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -6,8 +6,6 @@ namespace for good. So code runs inside a namespace in a thread of its own, whic
 back. That takes a tenth of a millisecond, and nothing forks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

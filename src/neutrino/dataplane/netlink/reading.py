@@ -3,8 +3,6 @@
 `Reader` dumps on one socket, devices first: addresses, routes, neighbours and qdiscs name devices by index.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Callable, Mapping

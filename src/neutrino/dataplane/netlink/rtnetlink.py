@@ -4,8 +4,6 @@ Not by pyroute2: it forks a process to open a socket in a namespace, runs an eve
 as long to read a namespace. The format is kernel ABI and does not change.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -9,8 +9,6 @@ back compares equal with what was set. Make them with `tbf`, `htb`, `htb_class` 
 are the kernel's defaults and are not read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 import socket

@@ -4,8 +4,6 @@ Addresses are written as the kernel writes them, so that actual state compares e
 with `address`, `route`, `rule` and `neighbour`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections.abc import Mapping

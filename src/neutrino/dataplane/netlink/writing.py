@@ -1,7 +1,5 @@
 """Carries out changes by rtnetlink. A change that is in force already is no error."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import ipaddress

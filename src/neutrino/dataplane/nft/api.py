@@ -5,8 +5,6 @@ groups) are elements of sets and maps, which are also added and removed one by o
 with the actual one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import zlib

@@ -5,8 +5,6 @@ one address as that address, protocols and marks as decimal numbers, and device 
 keywords of nft otherwise.
 """
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 from typing import Any

@@ -10,8 +10,6 @@ A rule that was replaced by hand and given our comment, and a changed flag of a 
 digest or rules replaces the whole table, one transaction of about 20 ms; elements are added and removed one by one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 

@@ -4,8 +4,6 @@ A process belongs to the namespace of the thread that starts it, so no `ip netns
 of it nft's own. Text goes in on standard input, and everything in one run is one transaction.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A flow's key on a bridge is its table, priority and match. Its cookie tells whos
 that flows of others are never seen or touched.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ rest. Flows are passed on standard input, so their number has no limit. The swit
 datapath does not support; of other rejections, such as a full table, only the first. Meters cannot be part of a bundle.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ bits of a prefix cut off. Here every value of a match is a number under a mask, 
 spellings of one match are one text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

@@ -4,8 +4,6 @@ Flushing a thousand connections takes a thousand commands, and a process for eac
 `ovs` library has no timeout: it would hang with the switch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -4,8 +4,6 @@ A restarted switch has no flows, and its OVSDB does not change. Polling would le
 interval; the end of a connection is noticed at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import struct

@@ -4,8 +4,6 @@ A change describes the desired state of a row, not a command: applied twice, the
 that a change does not name stay as they are. As changes are values, a plan can be printed before it is applied.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping

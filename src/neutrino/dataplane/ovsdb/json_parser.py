@@ -5,8 +5,6 @@ character, 0.2 s for the ports of a busy host. This one only finds the end of a 
 standard library.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

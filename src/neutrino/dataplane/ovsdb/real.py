@@ -4,8 +4,6 @@ The database pushes changes; nothing is polled. The replica has only the columns
 interfaces change all the time. The library reconnects after a lost connection; the changes in between arrive as one update.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -5,8 +5,6 @@ an agent that has lost its memory: the owner, the daemon's name, and a digest of
 finding it quick; it is never trusted alone, since the kernel reuses pids.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import signal

@@ -1,7 +1,5 @@
 """Real daemons: spawned inside their namespace, identified by marks in /proc, signalled and awaited through pidfds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

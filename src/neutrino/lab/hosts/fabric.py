@@ -5,8 +5,6 @@ external machine. The bridges do not filter VLANs, so tagged frames pass unchang
 packets do not leave the lab, and labs do not reach each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

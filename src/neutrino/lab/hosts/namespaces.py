@@ -1,7 +1,5 @@
 """Running commands and functions in the namespaces of hosts and instances."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -5,8 +5,6 @@ With --detach both return once they serve, ovs-vswitchd after it has applied the
 The kernel has a separate datapath per network namespace, so `system` bridges of different hosts do not clash either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

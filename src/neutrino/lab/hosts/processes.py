@@ -7,8 +7,6 @@ shares its mount namespace with such a process (after chroot it does not see the
 Pid files only map names to processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

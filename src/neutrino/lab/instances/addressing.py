@@ -8,8 +8,6 @@ Static is whatever DHCP does not provide: subnets without DHCP, IPv6 subnets wit
 known from the port and the instance would wait for the RA of a router that need not exist.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import os

@@ -3,8 +3,6 @@
 Used by the lab for its hosts and by `neutrino vm` for the machine of `neutrino up`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import uuid

@@ -10,8 +10,6 @@ has a Linux bridge in between, where iptables filters:
 Several instances are plugged with one `ip -batch` and one `ovs-vsctl`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Records of stand-in instances: one file each, so that concurrent commands do not overwrite each other's."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ A network shows its policies (`shared`, `router:external`), so they increment th
 external access makes a network external, and deleting the last one makes it internal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `shared` attribute: an object is shared with every project by an RBAC policy whose target is all projects."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t

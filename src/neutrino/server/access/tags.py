@@ -9,8 +9,6 @@ An object's row has its tags as JSON, to show them; the table `tags` has them as
 transaction, on the condition that the object has not changed since its tags were read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The WSGI application: Falcon serves the routes and renders errors as clients parse them."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

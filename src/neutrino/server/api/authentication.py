@@ -3,8 +3,6 @@
 Both have the same headers, so nothing after this module depends on the way of authentication.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

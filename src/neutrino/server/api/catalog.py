@@ -21,8 +21,6 @@ Methods may be spread over several objects, `(ROUTER, routers, interfaces)`: the
 Missing methods are reported when the server is assembled, not by the first request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ The files in `resources/` declare resources with these values. Validation, polic
 routes are all derived from them, so nothing about an attribute is written twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """API discovery: versions, core resources and extensions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ paths that belong to no resource are described here. Request schemas contain the
 what older clients send ("true" for true, "4" for 4).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache

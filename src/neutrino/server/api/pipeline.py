@@ -6,8 +6,6 @@ Authentication happens before (`authentication.py`) and encoding after (`app.py`
 same for every resource of every plugin.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

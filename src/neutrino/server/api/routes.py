@@ -9,8 +9,6 @@
 A path may end in `.json`. Other paths are answered with 404, other methods of a path with 405.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

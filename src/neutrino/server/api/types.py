@@ -5,8 +5,6 @@ There are two kinds of errors, because clients distinguish them: a value that ca
 HTTPBadRequest).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The current time in the format of the API."""
 
-from __future__ import annotations
-
 import time
 
 

@@ -5,8 +5,6 @@ So the writer's process sends it afterwards, from a thread with its own connecti
 second: it polls that often.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Writing objects: what inserts, updates and deletes have in common."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The schema version: upgraded at the start of a server, by one process while the others wait."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ SQLite has one writer. Retrying with sleeps starves some writers and slows all, 
 wakes the next one at once.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -5,8 +5,6 @@ reads one table. Narrow tables next to it hold what must be unique or is searche
 memberships); they are written in the same transaction, and constraints are on them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

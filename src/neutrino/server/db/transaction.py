@@ -4,8 +4,6 @@
 the row locks of counters, which all writers of a project need, are held only during the commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -8,8 +8,6 @@ A disabled agent gives no leases, and ports do not wait for a dead one. A networ
 port, and so no distributed copy of one either.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ MAC address: clients that renew their lease, or ask their name server, find it a
 id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused before a new one is created.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

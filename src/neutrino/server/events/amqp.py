@@ -3,8 +3,6 @@
 # kombu claims to be typed, but most of its functions are not.
 # mypy: disable-error-code="no-untyped-call"
 
-from __future__ import annotations
-
 import logging
 import re
 import socket

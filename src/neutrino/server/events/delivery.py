@@ -8,8 +8,6 @@ It takes everything that has gathered while it was busy, so batches grow under l
 there is no interval to tune.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

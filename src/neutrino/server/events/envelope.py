@@ -6,8 +6,6 @@ under `_context_` keys, and `_unique_id` lets a consumer skip a message that was
 The caller's token is never part of it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime

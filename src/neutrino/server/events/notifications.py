@@ -4,8 +4,6 @@ Each change sends two: `network.create.start` with the request and `network.crea
 never depends on them, and they are off unless configured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

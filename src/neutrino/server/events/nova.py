@@ -12,8 +12,6 @@ Connection errors, 429 and 5xx are retried as long as Nova waits for a port. An 
 (404, or 404 for one event of a 207) is dropped.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

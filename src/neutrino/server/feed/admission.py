@@ -4,8 +4,6 @@ Credentials are kept in memory, so hosts can reconnect while the database is dow
 copy in memory: then all are read again, once for all waiting logins and at most once per LOOKUP_SECONDS.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import http

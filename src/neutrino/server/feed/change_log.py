@@ -7,8 +7,6 @@ several processes that try at once, one succeeds and the others find it done. Re
 writers are serialized, the writing transaction gives the positions itself.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Credentials of hosts and the roles they allow. A credential is shown once; the database keeps its SHA-256."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence

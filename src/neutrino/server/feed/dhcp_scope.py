@@ -12,8 +12,6 @@ The rule depends on several records at once. `put` notes which networks a record
 once per batch of changes.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 

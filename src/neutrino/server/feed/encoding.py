@@ -4,8 +4,6 @@ A host reports the digests that it was sent, so the server finds the difference 
 digest of a set is the sum of its members' hashes: adding or removing one member needs no other, and order has no effect.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ value; the stores and the subscription index find the hosts concerned, so a chan
 are looked up when a frame is built. One thread owns it; there is no clock and no I/O.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter

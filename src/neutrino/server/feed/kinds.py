@@ -4,8 +4,6 @@ Scope starts from what a host has of its own: ports bound to it, routers and net
 follows by reference: an object that a host receives makes it receive the objects named in `referenced_by`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final

@@ -3,8 +3,6 @@
 Imports little: the supervising process checks the options with it.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

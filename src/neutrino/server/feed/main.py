@@ -1,7 +1,5 @@
 """Runs the feed process: the feed server with the handlers of the hosts' reports, until a signal."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -4,8 +4,6 @@ Values are looked up when a frame is built. So a slow host gets the newest value
 outgrows the number of objects. For security group members the difference is kept, as the whole set is large.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 
 from neutrino.model.roles import ROLES

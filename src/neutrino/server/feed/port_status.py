@@ -7,8 +7,6 @@ Every change locks the port's row, so that two concurrent reports do not miss ea
 Reports on all other ports go to `others`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any

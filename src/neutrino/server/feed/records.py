@@ -1,7 +1,5 @@
 """Records: the objects that the feed process holds in memory, as readers take them from the database. Frozen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ to send valid values: without these rules a wrong tunnel address of one host wou
 with it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal

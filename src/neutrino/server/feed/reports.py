@@ -4,8 +4,6 @@ A host reports on itself only: a report on another host's agent is refused, one 
 nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

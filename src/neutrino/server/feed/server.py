@@ -1,7 +1,5 @@
 """The feed server: follows the change log, keeps the fan-out current, and serves the hosts that connect."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """One connection of a host: hello and comparison, then frames to the host and reports from it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -7,8 +7,6 @@ refer to others (a security group to its remote groups): every host subscribed t
 Causes are replaced as a whole, so callers pass the current references and never pair an addition with a removal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Set
 
 Topic = tuple[str, str]  # kind, key

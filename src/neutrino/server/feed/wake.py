@@ -4,8 +4,6 @@
 that lost its connection falls back to polling until it has another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import logging

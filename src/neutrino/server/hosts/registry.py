@@ -5,8 +5,6 @@ its last report is not older than `down_time`. A heartbeat, a report without cha
 in the change log, or every host would be notified of every heartbeat.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence

@@ -5,8 +5,6 @@ the address and without tunnel types: no tunnel leads to that host, no tunnelled
 the problem until one of the two hosts changes its address.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

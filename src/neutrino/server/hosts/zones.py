@@ -4,8 +4,6 @@ A zone of DHCP agents is one for networks, a zone of L3 agents one for routers. 
 enabled, alive or not: a zone is a place for objects, it does not show whether they are served now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

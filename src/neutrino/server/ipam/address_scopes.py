@@ -1,7 +1,5 @@
 """Address scopes: prefixes are unique within one, so that its networks route to each other without NAT."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa

@@ -6,8 +6,6 @@ all guesses are taken, in a nearly full pool, are the allocated addresses read a
 the same address collide on the key, and the loser is decided again (`Database.retrying`).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import random
 from collections.abc import Iterator, Mapping, Sequence

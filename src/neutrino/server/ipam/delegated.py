@@ -4,8 +4,6 @@ Until the prefix is delegated, the subnet has the provisional prefix ::/64, whic
 every address keeps its interface identifier, because guests form their addresses in the same way.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final

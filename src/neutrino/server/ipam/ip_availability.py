@@ -5,8 +5,6 @@ addresses with allocation pools, so for the details every address is read; a cal
 gets them counted in the database.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence

@@ -4,8 +4,6 @@ A span is the first and the last address of a prefix. A pool with thousands of s
 one pass over its allocated prefixes, never over its free ones.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

@@ -6,8 +6,6 @@ same free space one succeeds, and the others choose again. Other changes that mu
 such as removing prefixes or moving the pool to another address scope, claim the pool as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks and defaults of a subnet's prefix, gateway, allocation pools, IPv6 modes and lists. Pure."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -7,8 +7,6 @@ It needs a default external network and a default subnet pool. Concurrent reques
 recorded stays, the others are deleted again.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import Any

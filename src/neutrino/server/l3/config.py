@@ -1,7 +1,5 @@
 """Options of the router plugin, under their names in neutron.conf."""
 
-from __future__ import annotations
-
 from oslo_config import cfg
 
 OPTIONS = [

@@ -4,8 +4,6 @@ There is one implementation of routers, so a flavor is stored with a router and 
 for clients that set flavors or list providers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

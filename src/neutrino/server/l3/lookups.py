@@ -1,7 +1,5 @@
 """Objects that a request refers to, if the caller may see them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy.engine import Connection

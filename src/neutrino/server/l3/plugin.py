@@ -1,7 +1,5 @@
 """The service plugin `router`: routers, floating IPs and their child resources, composed from the configuration."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

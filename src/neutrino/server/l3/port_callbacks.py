@@ -5,8 +5,6 @@ it is, not `device_owner`, which clients may clear. A floating IP does not preve
 disassociated, and forwardings to the port are deleted.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any

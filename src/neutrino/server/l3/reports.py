@@ -4,8 +4,6 @@ A host may report only about routers that are scheduled to its own L3 agent, and
 whose port is bound to it; other reports change nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

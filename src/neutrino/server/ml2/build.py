@@ -1,7 +1,5 @@
 """Builds the ML2 core from the configuration: the entry point `ml2` of `neutrino.core_plugins`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -41,8 +41,6 @@ administrators, by the rules `create_port:<name>` and `update_port:<name>`.
 Drivers are created before the server forks its workers: open connections and start threads on first use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Loading of drivers by entry point, and the calls of all drivers of a kind."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Values are JSON in a table per resource, one row per object and attribute; a for
 read them with subqueries of the same statement, so showing and listing objects takes no further query.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

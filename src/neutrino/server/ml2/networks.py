@@ -1,7 +1,5 @@
 """Networks: create with segments, update and sharing, delete with subnets and the service's own ports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

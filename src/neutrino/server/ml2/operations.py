@@ -8,8 +8,6 @@ A process that dies between commit and postcommit leaves its entry in the journa
 runs their postcommits, and undoes a create if they fail, so that no object stays that its equipment does not know.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

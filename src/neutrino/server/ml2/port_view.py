@@ -1,7 +1,5 @@
 """The view of ports."""
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any
 

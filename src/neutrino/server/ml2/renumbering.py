@@ -1,7 +1,5 @@
 """Renumbering: a subnet gets another prefix, and every port on it an address there, in one write."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A VLAN or tunnel id is in use if its row exists (unique `identity`); no table lists the free ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace

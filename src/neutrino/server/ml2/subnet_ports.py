@@ -4,8 +4,6 @@ The addresses on a SLAAC subnet are formed by the guests from the prefix and the
 address when the subnet is created and loses it when the subnet is deleted, except ports of routers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

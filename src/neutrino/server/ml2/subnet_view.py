@@ -4,8 +4,6 @@ Prefix delegation is a column of its own, because no subnet pool has a row for i
 `prefix_delegation`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ A check of another package (`http:`, entry points) may depend on anything: a rul
 with the whole object, and its decision is not cached.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

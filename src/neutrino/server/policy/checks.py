@@ -1,7 +1,5 @@
 """Policy checks: `field:`, which compares an attribute, and lazy loading of the checks of other packages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

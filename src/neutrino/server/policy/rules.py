@@ -4,8 +4,6 @@ A rule looks at the caller's roles (admin, manager, member, reader; service for 
 object or its network belongs to the caller's project, and at whether it is shared. `policy.yaml` overrides any rule.
 """
 
-from __future__ import annotations
-
 ADMIN = "rule:admin_only"
 SERVICE = "rule:service_api"
 MEMBER = "role:member and project_id:%(project_id)s"

@@ -9,8 +9,6 @@ Usage is read from the counters (`db/transaction.py`); if a resource has none, i
 the counters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

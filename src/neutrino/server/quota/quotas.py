@@ -5,8 +5,6 @@ A limit is enforced by a conditional update of the counter in the transaction th
 expect a quota error before a policy error.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

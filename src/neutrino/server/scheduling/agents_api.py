@@ -7,8 +7,6 @@ other envelopes than resources:
     GET        /v2.0/networks/{network}/dhcp-agents
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

@@ -5,8 +5,6 @@ the hinted zones. Zones with the fewest agents of the object come first, then th
 id: so the agents of one object are spread over zones, and the same input always gives the same choice.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A `PlacementTable` declares one kind of placement: networks on DHCP agents (`dhc
 (`l3/scheduling/candidates.py`). Everything else about scheduling and failover is shared.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

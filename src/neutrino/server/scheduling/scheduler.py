@@ -10,8 +10,6 @@ the agent finds it when it is back; only an agent that is being deleted loses it
 A subclass implements the move of one object (`place`) and the choice of objects for a new agent (`auto_schedule`).
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from abc import ABC, abstractmethod

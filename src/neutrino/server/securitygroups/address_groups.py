@@ -3,8 +3,6 @@
 A group's revision counts each added or removed address, as in Neutron: a new group with two addresses is at revision 2.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ protocol, or no prefix and the prefix of all addresses, give the same identity. 
 so it is another rule than the one without them.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Security groups and their rules for the API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ fail on the unique constraint. Every transaction updates the group's row before 
 other instead of deadlocking.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict

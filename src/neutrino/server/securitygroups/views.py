@@ -4,8 +4,6 @@ A list of groups with all their rules is two queries. A project may refer to its
 administrator to any.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ flow set the advertisement's option only if the flow matches an advertisement. O
 `answered_versions`): with the kernel's datapath, solicitations are flooded and the port itself answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from ipaddress import ip_address, ip_network

@@ -8,8 +8,6 @@ Arriving, on the integration bridge: a packet from another host's DVR MAC was ro
 receiver's gateway back and goes on like any other. DVR MACs are not learned: each stands for many addresses.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

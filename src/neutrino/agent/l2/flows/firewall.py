@@ -25,8 +25,6 @@ ports, rules and protocols: N + P × M flows for M rules in each direction. An a
 ids. Ids are derived from the groups' ids, so that a restart finds its own flows again.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial

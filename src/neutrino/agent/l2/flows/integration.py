@@ -19,8 +19,6 @@ their firewalls. Where a network has a port without port security here, our own 
 the uplink, whichever sent last.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -10,8 +10,6 @@ With l2population the server sends the host of every port and nothing is learned
 flow after a port has moved. A host that does not take part in l2population is learned from, and always flooded to.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial

@@ -6,8 +6,6 @@ other direction. So they are marked, after the same rules were evaluated here: a
 allows must not wait for a packet of its opening side.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping

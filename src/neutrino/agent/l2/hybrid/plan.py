@@ -5,8 +5,6 @@ on a host, a connection that the sender's rules allow would be established for t
 The kernel's rules are the only record of the zones. Lower numbers are the switch's, which uses local VLANs as zones.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping

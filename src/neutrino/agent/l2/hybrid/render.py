@@ -22,8 +22,6 @@ own: a chain or a set by the beginning of its name, a rule in a chain of others 
 how rules are compared: iptables prints rules in another form than it takes them, so each has a checksum of its own text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re

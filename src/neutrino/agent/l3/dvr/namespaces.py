@@ -9,8 +9,6 @@ translated there too.
 With HA, several hosts have `snat-…`, and keepalived sets its addresses on the active one; `qrouter-…` is not affected.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 

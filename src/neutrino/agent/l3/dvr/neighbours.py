@@ -11,8 +11,6 @@ address is at, in this order:
 An address that several ports use in turns, each with its own MAC, is left to ARP, which finds those of this host.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping

@@ -9,8 +9,6 @@ Neighbours are permanent entries from the server's ports, never resolved: the ro
 ARP reply would go to the router of the host that answers.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_network

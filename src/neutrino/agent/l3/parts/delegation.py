@@ -7,8 +7,6 @@ server replies to one port of the client's address, so each client has its own l
 A client's DUID is derived from the subnet's id: another host that takes over the router gets the same prefix.
 """
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import uuid

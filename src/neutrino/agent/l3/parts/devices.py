@@ -6,8 +6,6 @@ floating IPs, for which the router must answer ARP. Packets between internal sub
 addresses alone; the default route leads out by `qg-…`.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ addresses and routes there. All belong to one VRRP instance, whose own address o
 the active one. A host that comes back does not take over (`nopreempt`): each failover costs packets.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ link-local) are marked and redirected to the process's port; all others to the m
 everything unmarked to that port: an instance must not reach it under the address of another network.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network

@@ -24,8 +24,6 @@ retransmitted.
 A map lookup costs the same for one floating IP and for five hundred.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l3.extension_api import (

@@ -10,8 +10,6 @@ A map's value may not be a range, so a range of ports is rendered in one of thre
 Single ports are in `forwarded`, which is a hash.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple

@@ -1,8 +1,6 @@
 """Router advertisements: radvd's configuration for the router's IPv6 subnets, and whether the router accepts
 others'."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from neutrino.agent.l3.config import L3Options

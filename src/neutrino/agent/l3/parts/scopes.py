@@ -13,8 +13,6 @@ IPv6 is never translated: a network reaches the outside only if both have the sa
 delegated from outside.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Directory of instances: from a source's network and address to the instance. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 

@@ -7,8 +7,6 @@ a header's name as `-`: such names are dropped, as no standard header has one. A
 are dropped too, which covers those that Nova may come to trust later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

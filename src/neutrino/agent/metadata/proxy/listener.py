@@ -4,8 +4,6 @@ The agent opened the sockets inside the namespaces, so the kernel answers for th
 it, and without privileges.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Connections to Nova's metadata API, with a pool of idle ones; TLS where it is configured."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

@@ -5,8 +5,6 @@ user before it accepts anything. What needs privileges later comes from the agen
 sockets, keys, secrets. Without an agent it serves on with what it has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime

@@ -4,8 +4,6 @@ A sliding window is estimated from two fixed ones: the current count, and the sh
 overlaps. Refused requests count too, so that a source that keeps asking stays refused.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Agents and availability zones. `scheduling/agents_api.py` has the routes of what is scheduled to agents."""
 
-from __future__ import annotations
-
 from neutrino.model.agents import AGENT_TYPES
 from neutrino.server import errors
 from neutrino.server.api.definition import Attribute, Resource

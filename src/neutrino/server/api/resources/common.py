@@ -1,7 +1,5 @@
 """Attributes and types that several resources share."""
 
-from __future__ import annotations
-
 from neutrino.server.api.definition import REQUIRED, Attribute, creatable, writable
 from neutrino.server.api.types import (
     NAME,

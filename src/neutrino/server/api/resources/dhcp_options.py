@@ -1,7 +1,5 @@
 """Extra DHCP options of a port or, beyond Neutron's API, of a network for all its ports."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

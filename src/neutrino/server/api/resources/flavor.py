@@ -1,7 +1,5 @@
 """Flavors, their service profiles, and service providers."""
 
-from __future__ import annotations
-
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Attribute, Parent, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, NAME_ATTRIBUTE

@@ -1,7 +1,5 @@
 """Floating IPs, port forwardings and floating IP pools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from neutrino.server import errors

@@ -1,7 +1,5 @@
 """Networks, and how many of their addresses are in use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from neutrino.model.sentinel import UNSET

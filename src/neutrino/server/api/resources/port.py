@@ -1,7 +1,5 @@
 """Ports and their bindings."""
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RBAC policies: which projects may use an object of another project, and for what."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from neutrino.server import errors

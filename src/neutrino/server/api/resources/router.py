@@ -1,7 +1,5 @@
 """Routers and their conntrack helpers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from neutrino.server import errors

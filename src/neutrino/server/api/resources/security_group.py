@@ -1,7 +1,5 @@
 """Security groups, their rules, and address groups: lists of CIDRs that rules refer to."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from typing import Any

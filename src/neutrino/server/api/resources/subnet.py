@@ -1,7 +1,5 @@
 """Subnets."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

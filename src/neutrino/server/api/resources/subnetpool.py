@@ -1,7 +1,5 @@
 """Subnet pools and address scopes."""
 
-from __future__ import annotations
-
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Action, Attribute, Resource, writable
 from neutrino.server.api.resources.common import (

@@ -1,7 +1,5 @@
 """Parsing of request bodies: JSON, its envelope, and every attribute by its definition."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Any

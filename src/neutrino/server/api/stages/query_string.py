@@ -1,7 +1,5 @@
 """Parsing of query strings: filters, fields, order and page. An error names the parameter."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from typing import Any

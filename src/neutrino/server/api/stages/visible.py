@@ -4,8 +4,6 @@ An attribute that the policy hides from the caller does not exist for a list: a 
 by it is ignored, because either would disclose its values.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Alembic's environment: migrations run on the connection that `schema.py` passes."""
 
-from __future__ import annotations
-
 from alembic import context
 
 from neutrino.server.db.tables import metadata

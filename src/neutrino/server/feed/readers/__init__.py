@@ -1,7 +1,5 @@
 """Reads records from the database: all of them once, then those that change-log rows affect, each in few queries."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 

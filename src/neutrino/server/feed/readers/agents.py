@@ -1,7 +1,5 @@
 """Reads agents: tunnel endpoints, MACs for distributed routing, and DHCP agents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ balancer on one of its subnets, and on the host that its SNAT is scheduled to. T
 from the bindings of ports, including those that a live migration prepares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import Final

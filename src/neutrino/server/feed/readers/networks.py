@@ -1,7 +1,5 @@
 """Reads networks with segments and subnets, and the DHCP form of those that are scheduled to DHCP agents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any

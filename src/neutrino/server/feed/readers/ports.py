@@ -1,7 +1,5 @@
 """Reads ports with their bindings: as bound hosts get them, as forwarding entries, group members and DHCP clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

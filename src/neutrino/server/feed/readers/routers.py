@@ -4,8 +4,6 @@ A change of a router is logged with the router. Its ports, subnets and networks 
 the routers that such a change affects.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

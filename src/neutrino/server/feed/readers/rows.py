@@ -1,7 +1,5 @@
 """Selects rows of some objects, or of all, in statements with a bounded number of ids; decodes the JSON columns."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Reads security groups with their rules, and address groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

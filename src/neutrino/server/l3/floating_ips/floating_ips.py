@@ -5,8 +5,6 @@ the port and the external network. It therefore updates the router's row on the 
 was read: if the router loses its gateway or interface meanwhile, the association fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,8 +4,6 @@ A floating IP with port forwardings is associated with no port itself; its route
 Forwardings are written on the floating IP's revision, so two requests cannot forward the same external port.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Views of floating IPs. `port_details` is read from the row of the associated port."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

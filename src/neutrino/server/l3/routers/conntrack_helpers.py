@@ -4,8 +4,6 @@ A helper is a row of its own, and part of its router's row as the API shows it t
 revision, so concurrent requests cannot lose one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

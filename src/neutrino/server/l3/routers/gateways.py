@@ -1,7 +1,5 @@
 """External gateway of a router: the port by which it reaches an external network, set, changed and cleared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A project has one, created with its first HA router and deleted with its last. I
 finds it in lists. A constraint keeps the VRRP id of a router unique on it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Interfaces of a router: its ports on the subnets between which it routes, added and removed by subnet or by port."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

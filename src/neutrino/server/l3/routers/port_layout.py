@@ -10,8 +10,6 @@ After every change (interface, gateway, kind, agents) `plan_ports` compares the 
 depends on the current state alone, so it is the same whichever way the router got there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -6,8 +6,6 @@ wins. The request that removes either of them also gives the subnet its provisio
 that is not routed, even if the host is lost.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Routers: created, updated and deleted, each with its gateway, agents and ports in one transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules for a router's interfaces and routes. Pure."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

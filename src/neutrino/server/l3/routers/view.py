@@ -4,8 +4,6 @@ The addresses of a gateway are read from its port, availability zones from the p
 (`l3/scheduling/candidates.py`). Each is one query for a list, however long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ with every read and stored nowhere. A dead agent that has the router does not ma
 that.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace

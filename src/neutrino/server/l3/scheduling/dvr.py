@@ -6,8 +6,6 @@ the ports and stored nowhere. A host with floating IPs has one port of its own o
 MAC address of a router's interface is on every host, and switches would see it flap between ports.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Iterator, Mapping

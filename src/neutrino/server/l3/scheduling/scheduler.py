@@ -7,8 +7,6 @@ router) go through `place`: read the router, decide its agents, reconcile its po
 that the router's revision has not changed.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

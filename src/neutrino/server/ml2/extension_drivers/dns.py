@@ -5,8 +5,6 @@ name outside the configured domain would let one project answer for the domains 
 label, or a fully qualified name (with a dot at its end) within the domain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

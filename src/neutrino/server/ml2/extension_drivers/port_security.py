@@ -1,7 +1,5 @@
 """Port security: enabled by default, by the network's setting; disabled for ports of services."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared by drivers with an agent on the host: live agents, and the first segment that one of them can wire."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

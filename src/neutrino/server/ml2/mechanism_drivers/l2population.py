@@ -4,8 +4,6 @@ The feed derives the entries from the ports and sends them to the hosts that rep
 nothing. It exists because operators have it in `mechanism_drivers`.
 """
 
-from __future__ import annotations
-
 from oslo_config import cfg
 
 

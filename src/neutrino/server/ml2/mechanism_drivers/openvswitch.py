@@ -1,7 +1,5 @@
 """Mechanism driver for Open vSwitch: binds ports that the L2 agent of their host wires."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from oslo_config import cfg

@@ -1,7 +1,5 @@
 """Mechanism driver for SR-IOV: binds ports to virtual functions, by the device mappings of the host's NIC agent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from oslo_config import cfg

@@ -5,8 +5,6 @@ the next level bound on other segments (a top-of-rack switch above a vSwitch), o
 `binding_failed`: Nova then tries another host. Giving `binding:host_id` again repeats the attempt.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

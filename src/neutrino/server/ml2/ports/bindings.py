@@ -3,8 +3,6 @@
 One binding is ACTIVE and also in the port's own row; the others are INACTIVE until `activate` swaps them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ What was decided on may have changed before the write: a unique key or the revis
 again with the decision. Other services change ports as a part of their own writes with `prepare_create/update/delete`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ A report names the revision of the port that it is for. A report for an older re
 change, and is ignored: the host receives the newer revision and reports for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Attributes of the ports that the server creates for its own services: DHCP ports, router ports, floating IPs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Object = dict[str, Any]

@@ -1,7 +1,5 @@
 """Attribute values of a port that follow from its request alone. Pure."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any

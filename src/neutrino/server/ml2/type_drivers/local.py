@@ -1,7 +1,5 @@
 """Local networks: confined to one host, without an id, so any number of them can exist."""
 
-from __future__ import annotations
-
 from oslo_config import cfg
 
 from neutrino.server import errors

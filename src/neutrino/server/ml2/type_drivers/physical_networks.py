@@ -1,7 +1,5 @@
 """Flat and VLAN networks: segments on a physical network, untagged or with an 802.1Q tag."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

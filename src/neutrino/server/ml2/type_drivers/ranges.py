@@ -1,7 +1,5 @@
 """Ranges of segmentation ids from the configuration, and a free id of them without a table of free ids."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 

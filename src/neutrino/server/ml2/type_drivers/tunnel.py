@@ -1,7 +1,5 @@
 """Tunnel networks: GRE, VXLAN and Geneve, with an id in the encapsulation between hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oslo_config import cfg

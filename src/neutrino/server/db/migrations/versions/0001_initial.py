@@ -4,8 +4,6 @@ A migration is frozen: it does not import `db/tables.py`, which changes with lat
 `tests/api/test_migrations.py` compares the result of all migrations with those tables, on each database.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa
