@@ -105,6 +105,9 @@ def _marks(namespace: RouterNamespace) -> Iterator[str]:
 
 def _sources(namespace: RouterNamespace) -> Iterator[str]:
     router, outside, address = namespace.router, namespace.outside, snat_address(namespace.router)
+    # From outside, also what goes out again: a machine there sends to the MAC of this router what is meant for a
+    # floating IP that has moved to another host, until it receives that host's announcement.
+    yield f"meta mark & 0xffff == {_FROM_OUTSIDE:#x} accept"
     # Between internal subnets, unless a hairpin: neither end is to see another source.
     yield f'oifname != "{outside}" ct status & dnat == 0 accept'
     yield "snat ip to ip saddr map @fixed_to_floating"
@@ -116,7 +119,7 @@ def _sources(namespace: RouterNamespace) -> Iterator[str]:
     port = "" if router.ha is not None else " fully-random"
     yield f'oifname "{outside}" snat ip to {address}{port}'
     # A hairpin of a sender without a floating IP: with its own source, the reply would not pass the router.
-    yield f"meta mark & 0xffff != {_FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address}{port}"
+    yield f"ct status & dnat != 0 snat ip to {address}{port}"
 
 
 def _awaited(router: Router, outside: str) -> Iterator[str]:
