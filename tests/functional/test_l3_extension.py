@@ -15,8 +15,7 @@ from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
 from neutrino.agent.l3.routers import DesiredState, Routers
-from neutrino.dataplane.netlink.api import Netlink
-from neutrino.dataplane.netlink.changes import DeleteTc
+from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf
 from neutrino.dataplane.nft.api import Nft
@@ -104,7 +103,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     host.settle(9)
     shaper = tbf(host.outside, kbit=10_000, burst=65_536, limit=262_144)
     assert shaper in host.netlink.read(host.namespace).tc
-    host.netlink.apply(host.namespace, [DeleteTc(shaper)])
+    host.netlink.apply(host.namespace, [DeleteItem(shaper)])
     host.nft.delete(host.namespace, "ip neutrino")
     plan = host.routers.plan(host.router(9))
     assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan

@@ -19,7 +19,7 @@ from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import render_failover
 from neutrino.agent.l3.routers import DesiredState, Routers
 from neutrino.agent.supervisor import Supervisor
-from neutrino.dataplane.netlink.changes import SetAddress
+from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange
@@ -163,7 +163,7 @@ class Host:
     def become_active(self) -> None:
         """As keepalived does."""
         shown = on_device(HA, primary_address(membership()))
-        self.netlink.apply("snat-r1", [SetAddress(shown), SetAddress(on_device(SG1, "10.0.1.7/24"))])
+        self.netlink.apply("snat-r1", [SetItem(shown), SetItem(on_device(SG1, "10.0.1.7/24"))])
 
     def addresses(self, namespace: str) -> set[str]:
         """But for those that the kernel makes."""

@@ -70,7 +70,7 @@ def test_floating_ips_and_snat_are_translated_and_nothing_between_internal_subne
     assert "203.0.113.9 : 10.0.1.9" in text
     assert "10.0.1.9 : 203.0.113.9" in text
     assert f'oifname != "{QG}" ct status & dnat == 0 accept' in text
-    assert f'oifname "{QG}" snat ip to 203.0.113.5' in text
+    assert "snat ip to 203.0.113.5" in text
 
 
 def test_without_snat_only_floating_ips_are_translated() -> None:
@@ -120,8 +120,8 @@ def test_with_ha_keepalived_sets_the_addresses() -> None:
 
 def test_after_a_failover_the_new_host_translates_as_the_old_one() -> None:
     alone, shared = (nft_text(each, OPTIONS) for each in (router(), router(ha=membership())))
-    assert f'oifname "{QG}" snat ip to 203.0.113.5 fully-random' in alone
-    assert f'oifname "{QG}" snat ip to 203.0.113.5' in shared
+    assert "snat ip to 203.0.113.5 fully-random" in alone
+    assert "snat ip to 203.0.113.5" in shared
     assert "fully-random" not in shared
     dropped = f'iifname "{QG}" tcp flags & syn == 0 ct state invalid,new drop'
     assert (dropped in alone, dropped in shared) == (False, True)

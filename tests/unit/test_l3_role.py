@@ -17,7 +17,7 @@ from neutrino.agent.l3.parts.nat import PATH, Nat
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
-from neutrino.dataplane.netlink.changes import DeleteAddress
+from neutrino.dataplane.netlink.api import DeleteItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.nft.api import NftError, TableState
 from neutrino.dataplane.ovsdb.api import DeletePort
@@ -115,7 +115,7 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         await host.until(lambda: host.is_there and bool(host.routes()), "it is not made")
         await host.role.settle()
         host.nft.delete(NAMESPACE, "ip neutrino")
-        host.netlink.apply(NAMESPACE, [DeleteAddress(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
+        host.netlink.apply(NAMESPACE, [DeleteItem(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
         assert not await host.verified()
         await host.until(
             lambda: host.nft.read(NAMESPACE).get("ip neutrino") is not None, "the table does not come back"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from neutrino.dataplane.netlink.changes import SetVeth
+from neutrino.dataplane.netlink.api import SetVeth
 from neutrino.dataplane.ovsdb.api import SetPort
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from tests.support.dhcp import NETWORK, Network

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.dataplane.netlink.api import NamespaceMissing
-from neutrino.dataplane.netlink.changes import SetVeth
+from neutrino.dataplane.netlink.api import NamespaceMissing, SetVeth
 from neutrino.dataplane.nft.api import NftError
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute

@@ -35,7 +35,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.entry_points import load
-from neutrino.server.events.notifications import Notifier, NullNotifier, notifier_from_conf
+from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -84,6 +84,11 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
+
+    def notify(context: Context, event: str, payload: dict[str, Any]) -> None:
+        if notifier is not None:
+            notifier.notify(event, payload, context)
+
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(backend.dhcp, service_plugins))
@@ -104,7 +109,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
-    pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
+    pipeline = Pipeline(authorizer, quotas, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
     def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -131,7 +136,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 
     def close() -> None:
         stop.set()
-        notifier.close()
+        if notifier is not None:
+            notifier.queue.close()
         backend.close()
 
     return Server(
@@ -147,12 +153,6 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         service_plugins,
         [s.resource for s in served],
     )
-
-
-def _notify_with(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
-    if isinstance(notifier, NullNotifier):
-        return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, context)
 
 
 def begin(server: Server) -> None:

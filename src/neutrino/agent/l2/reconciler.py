@@ -46,7 +46,7 @@ from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.plan import HybridPlan
-from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
+from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
@@ -233,22 +233,17 @@ class Reconciler:
         plugged = read_plugged(self._options, host_state.hosts.values(), snapshot)
         if plugged.patch_int:
             plugged = dataclasses.replace(plugged, features=self._read_features())
-        allocation = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
-        self._vlans = dict(allocation.vlans)
-        desired = resolve(host_state, plugged, allocation, self._options)
+        self._vlans = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
+        desired = resolve(host_state, plugged, self._vlans, self._options)
         # Before `synced`, a plugged port that is unknown may be one that the server has not sent yet: it is not cut off.
         return desired if complete else dataclasses.replace(desired, dead=())
 
-    def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
+    def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> dict[SegmentKey, int]:
         ports = snapshot.bridges.get(self._options.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
         foreign = {
-            port.tag
-            for port in ports
-            if port.tag is not None
-            and FIRST <= port.tag <= LAST
-            and not any("iface-id" in interface.external_ids for interface in port.interfaces)
+            port.tag or 0 for port in ports if not any("iface-id" in each.external_ids for each in port.interfaces)
         }
         if not complete:  # VLANs of networks that the server has not sent yet are still in use
             foreign |= {*ours.values()} - {ours[key] for key in wanted if key in ours}

@@ -23,7 +23,7 @@ from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namesp
 from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, render_device, render_plug
 from neutrino.agent.l3.router import DesiredRouterNamespace
 from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
-from neutrino.dataplane.netlink.changes import SetRoute
+from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import Route, address, route
 from neutrino.model.routing import Router, RouterInterface
 
@@ -132,7 +132,8 @@ class FipNamespaces:
 
     def _reconcile(self, gateway: RouterInterface, synced: bool) -> int:
         result = self._namespaces.reconcile(self._render(gateway), complete=synced)
-        routes = [change.route.destination for change in result.plan.namespace.changes if isinstance(change, SetRoute)]
+        items = (change.item for change in result.plan.namespace.changes if isinstance(change, SetItem))
+        routes = [item.destination for item in items if isinstance(item, Route)]
         # A new floating IP is announced: it may have been at another MAC.
         self._announce(gateway, [each.removesuffix("/32") for each in routes if each.endswith("/32")])
         return result.changes

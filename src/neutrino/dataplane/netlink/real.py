@@ -19,8 +19,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 
 from neutrino.dataplane.netlink import constants as linux
-from neutrino.dataplane.netlink.api import NetlinkError, check_sysctl
-from neutrino.dataplane.netlink.changes import Change, SetDevice, SetSysctl
+from neutrino.dataplane.netlink.api import Change, NetlinkError, SetDevice, SetSysctl, check_sysctl
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.reading import Reader
 from neutrino.dataplane.netlink.rtnetlink import RouteSocket, number, read_attributes

@@ -10,22 +10,14 @@ from collections.abc import Iterator
 
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink import tc
-from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.netlink.changes import (
+from neutrino.dataplane.netlink.api import (
     Change,
-    DeleteAddress,
     DeleteDevice,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    DeleteTc,
+    DeleteItem,
     MoveDevice,
-    SetAddress,
+    NetlinkError,
     SetDevice,
-    SetNeighbour,
-    SetRoute,
-    SetRule,
-    SetTc,
+    SetItem,
     SetVeth,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -52,30 +44,30 @@ class Writer:
 
     def carry_out(self, change: Change) -> None:
         match change:
-            case SetAddress(address):
+            case SetItem(Address() as address):
                 self._socket.do(linux.RTM_NEWADDR, _REPLACE, self._address(address))
-            case DeleteAddress(address):
+            case DeleteItem(Address() as address):
                 with _tolerated(errno.EADDRNOTAVAIL, errno.ENODEV):
                     self._socket.do(linux.RTM_DELADDR, 0, self._address(address, only_key=True))
-            case SetRoute(route):
+            case SetItem(Route() as route):
                 self._socket.do(linux.RTM_NEWROUTE, _REPLACE, self._route(route))
-            case DeleteRoute(route):
+            case DeleteItem(Route() as route):
                 with _tolerated(errno.ESRCH, errno.ENODEV):
                     self._socket.do(linux.RTM_DELROUTE, 0, self._route(route, delete=True))
-            case SetRule(rule):
+            case SetItem(Rule() as rule):
                 with _tolerated(errno.EEXIST):
                     self._socket.do(linux.RTM_NEWRULE, _NEW, _rule(rule, mark=True))
-            case DeleteRule(rule):
+            case DeleteItem(Rule() as rule):
                 with _tolerated(errno.ENOENT):
                     self._socket.do(linux.RTM_DELRULE, 0, _rule(rule, mark=False))
-            case SetNeighbour(neighbour):
+            case SetItem(Neighbour() as neighbour):
                 self._socket.do(linux.RTM_NEWNEIGH, _REPLACE, self._neighbour(neighbour))
-            case DeleteNeighbour(neighbour):
+            case DeleteItem(Neighbour() as neighbour):
                 with _tolerated(errno.ENOENT, errno.ENODEV):
                     self._socket.do(linux.RTM_DELNEIGH, 0, self._neighbour(neighbour))
-            case SetTc(item):
+            case SetItem(tc.Qdisc() | tc.Class() | tc.Filter() as item):
                 self._socket.do(_TC_TYPES[type(item)], _REPLACE, tc.encode(item, self._index(item.device)))
-            case DeleteTc(item):
+            case DeleteItem(tc.Qdisc() | tc.Class() | tc.Filter() as item):
                 with _tolerated(errno.ENOENT, errno.EINVAL, errno.ENODEV):
                     body = tc.encode(item, self._index(item.device), delete=True)
                     self._socket.do(_TC_TYPES[type(item)] + 1, 0, body)

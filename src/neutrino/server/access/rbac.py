@@ -280,4 +280,4 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
     if revision is None and must_exist:  # deleted since it was read
         raise Stale
     if revision is not None and kind == "network":
-        tx.record(kind, key, revision)
+        tx.record(kind, key)

@@ -376,8 +376,8 @@ def _rescope_networks(tx: Transaction, pool: Object) -> None:
             }
         )
     )
-    for row in tx.execute(sa.select(n.id, n.revision_number).where(affected)).all():
-        tx.record("network", row.id, row.revision_number)
+    for network_id in tx.execute(sa.select(n.id).where(affected)).scalars().all():
+        tx.record("network", network_id)
 
 
 def _prefixes_of(body: Any) -> list[str]:

@@ -142,7 +142,6 @@ class Networks:
                 sharing.share_with_all(tx, "network", key, project, action)
         self._extensions.store("network", tx, network)
         tx.use("network", project, 1, limit)
-        tx.record("network", key, network["revision_number"])
 
     def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
         if values["availability_zone_hints"]:
@@ -203,7 +202,6 @@ class Networks:
                     one.write(tx)
                     delete_ports(tx, one.ports)
                 self._extensions.store("network", tx, after, before)
-                tx.record("network", key, after["revision_number"])
             return api_network({**after, **zones}, new_segments)
 
         return self._db.retrying(attempt)
@@ -281,11 +279,10 @@ class Networks:
                     tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
                     sharing.forget(tx, subnet.id)
                     tx.use("subnet", subnet.project_id, -1)
-                    tx.record("subnet", subnet.id, subnet.revision_number, deleted=True)
+                    tx.record("subnet", subnet.id, deleted=True)
                 delete_row(tx, t.networks, before)
                 sharing.forget(tx, key)
                 tx.use("network", before["project_id"], -1)
-                tx.record("network", key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
 
@@ -303,7 +300,7 @@ def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
     for port in ports:
         tx.execute(sa.delete(t.ports).where(_p.id == port.id))
         tx.use("port", port.project_id, -1)
-        tx.record("port", port.id, port.revision_number, deleted=True)
+        tx.record("port", port.id, deleted=True)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Agents(ViewCollection):
             with self._db.transaction() as tx:
                 if not tx.execute(sa.update(t.agents).where(_c.id == key).values(values)).rowcount:
                     raise errors.AgentNotFound(id=key)
-                tx.record("agent", key, 0)
+                tx.record("agent", key)
 
         if values:
             self._db.retrying(attempt)
@@ -104,7 +104,7 @@ class Agents(ViewCollection):
                 if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
                     check_agent(tx.connection, key)
                     raise Stale
-                tx.record("agent", key, 0, deleted=True)
+                tx.record("agent", key, deleted=True)
 
         self._db.retrying(attempt)
 

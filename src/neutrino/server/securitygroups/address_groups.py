@@ -53,9 +53,8 @@ class AddressGroups(ViewCollection):
                 projects = {group["project_id"] for group in made}
                 limits = {project: self._quotas.limit(connection, KIND, project) for project in projects}
             with self._db.transaction() as tx:
-                tx.execute(sa.insert(t.address_groups), [as_row(t.address_groups, group) for group in made])
+                tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made])
                 for group in made:
-                    tx.record(KIND, group["id"], group["revision_number"])
                     tx.use(KIND, group["project_id"], 1, limits[group["project_id"]])
             return made
 
@@ -73,7 +72,6 @@ class AddressGroups(ViewCollection):
             with self._db.transaction() as tx:
                 sharing.forget(tx, key)
                 delete_row(tx, t.address_groups, before)
-                tx.record(KIND, key, before["revision_number"], deleted=True)
                 tx.use(KIND, before["project_id"], -1)
 
         self._db.retrying(attempt)
@@ -122,7 +120,6 @@ class AddressGroups(ViewCollection):
     def _change(self, before: Object, values: Object, bump: int = 1) -> Object:
         with self._db.transaction() as tx:
             stamp = update_row(tx, t.address_groups, before, values, bump=bump)
-            tx.record(KIND, before["id"], stamp["revision_number"])
         return {**before, **values, **stamp}
 
     def _load(self, key: str, context: Context, revision: int | None = None) -> Object:

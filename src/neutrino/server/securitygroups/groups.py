@@ -127,7 +127,6 @@ class SecurityGroups(ViewCollection):
                 # Checked after the update: a port that gets the group at the same time saw its old value.
                 if values.get("stateful", before["stateful"]) != before["stateful"]:
                     _refuse_if_in_use(tx.connection, key)
-                tx.record(KIND, key, stamp["revision_number"])
             return {**before, **values, **stamp}
 
         return self._db.retrying(attempt)
@@ -144,7 +143,6 @@ class SecurityGroups(ViewCollection):
                 sharing.forget(tx, key)
                 delete_row(tx, t.security_groups, before)
                 tx.use(KIND, before["project_id"], -1)
-                tx.record(KIND, key, before["revision_number"], deleted=True)
 
         self._db.retrying(attempt)
 
@@ -211,9 +209,8 @@ def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:
     group = fresh({**values, "tenant_id": values["project_id"], "shared": False, "is_default": default})
     key, project = group["id"], group["project_id"]
     pairs = [(rule, rules.rule_object(rule, key, project, None, default)) for rule in first_rules(key, default=default)]
-    tx.execute(sa.insert(t.security_groups), as_row(t.security_groups, group))
+    tx.insert(t.security_groups, [as_row(t.security_groups, group)])
     rules.insert_rules(tx, pairs)
-    tx.record(KIND, key, group["revision_number"])
     return {**group, views.RULES_FIELD: [made for _, made in pairs]}
 
 

@@ -104,5 +104,4 @@ def _check_unique(new: Object, others: Sequence[Object]) -> None:
 
 def _update_router(tx: Transaction, router: Object, helpers: Sequence[Object]) -> None:
     shown = [{name: helper[name] for name in SHOWN_IN_ROUTER} for helper in helpers]
-    stamp = update_row(tx, t.routers, router, {"conntrack_helpers": shown})
-    tx.record("router", router["id"], stamp["revision_number"])
+    update_row(tx, t.routers, router, {"conntrack_helpers": shown})

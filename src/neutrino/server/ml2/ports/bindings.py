@@ -79,7 +79,7 @@ class PortBindings:
                 row = self._bound(connection, port, network, values["host"], values)
             with self._operations.write([_context("create", row, port, network)]) as tx:
                 tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
-                tx.record("port", port_id, port["revision_number"])
+                tx.record("port", port_id)
             return _api(row)
 
         return self._db.retrying(attempt)
@@ -100,7 +100,7 @@ class PortBindings:
                     done.rowcount != 1
                 ):  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
                     raise Stale
-                tx.record("port", port_id, port["revision_number"])
+                tx.record("port", port_id)
             return _api(row)
 
         return self._db.retrying(attempt)
@@ -121,7 +121,7 @@ class PortBindings:
                 if after is not None:
                     update_row(tx, t.ports, port, after, renamed=RENAMED)
                     provisioning.block(tx, port_id, ())
-                tx.record("port", port_id, (after or port)["revision_number"])
+                tx.record("port", port_id)
 
         self._db.retrying(attempt)
 
@@ -156,7 +156,6 @@ class PortBindings:
                 update_row(tx, t.ports, port, after, renamed=RENAMED)
                 # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
                 provisioning.block(tx, port_id, [provisioning.L2])
-                tx.record("port", port_id, after["revision_number"])
             return port, after, binding
 
         before, after, binding = self._db.retrying(attempt)

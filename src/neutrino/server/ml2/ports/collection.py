@@ -209,7 +209,6 @@ class Ports:
             self._binder.store(tx, port, binding)
             self._extensions.store("port", tx, port)
             tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
-            tx.record("port", port["id"], port["revision_number"])
 
     def prepare_create(
         self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
@@ -332,7 +331,6 @@ class Ports:
             if binding is not None:
                 self._binder.store(tx, now, binding)
             self._extensions.store("port", tx, now, before)
-            tx.record("port", now["id"], now["revision_number"])
 
         return PendingWrite(DriverContext("update", "port", now, before, network=network), write)
 
@@ -363,7 +361,6 @@ class Ports:
             if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
             tx.use("port", before["project_id"], -1)
-            tx.record("port", before["id"], before["revision_number"], deleted=True)
 
         return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 

@@ -151,7 +151,7 @@ class Provisioning:
                 values = {"status": ACTIVE, "revision_number": _p.revision_number + 1, "updated_at": now()}
                 tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in active])).values(values))
             for row in active:
-                tx.record("port", row.id, row.revision_number + 1)
+                tx.record("port", row.id)
                 port = ports.get(row.id)
                 became[row.id] = None if port is None else {**port, "status": row.status}
                 if port is not None:
@@ -210,7 +210,7 @@ class Provisioning:
             if row.status != DOWN:
                 values = {"status": DOWN, "revision_number": row.revision_number + 1, "updated_at": now()}
                 tx.execute(sa.update(t.ports).where(_p.id == row.id).values(values))
-                tx.record("port", row.id, row.revision_number + 1)
+                tx.record("port", row.id)
                 contexts.append(_status_change({**port, "status": row.status}, DOWN, row, networks))
             return str(row.status)
 
