@@ -105,7 +105,7 @@ class Renderer:
         if known is not None and known.inputs == unit.inputs:
             return known
         try:
-            parts = _parts(unit.render(), cookie_of(unit.owner))
+            parts = _parts(unit.render(*unit.inputs), cookie_of(unit.owner))
             flows = [
                 (name, flow) for (kind, name), values in parts.items() if kind == FLOWS for flow in values.values()
             ]
