@@ -180,7 +180,7 @@ def test_rows_are_created_marked_and_removed() -> None:
     assert made.external_ids["neutrino"] == "extension"
     host.reconcile(*PORTS)
     assert extension.seen == {"extra0": made.ports["extra0"].interfaces[0].ofport}
-    assert host.find(*PORTS).text() == ""
+    assert host.find(*PORTS).plan == ""
     switch.ovsdb.apply([SetBridge("br-theirs")])
     host.restart([])
     host.reconcile(*PORTS)

@@ -9,14 +9,13 @@ could send what it must not. Of any other owner only the rejected flow is missin
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from neutrino.agent.l2.pipeline import TABLES, Bridge
 from neutrino.dataplane.openflow.api import Flow, FlowKey, FlowsRejected
 
 MAX_BUNDLES = 200  # for one change: a switch that accepts nothing more must not keep the host's other bridges waiting
-_NETWORK = "network "
 
 Apply = Callable[[Sequence[Flow], Sequence[Flow]], None]
 """Add and delete flows in one bundle, or raise OpenFlowError."""
@@ -75,18 +74,20 @@ def without(
     return left | {key: flow for key, flow in actual.items() if flow.cookie in kept}
 
 
-def describe(kind: Bridge, bridge: str, rejections: Rejections) -> str:
-    """The message for the operator: an owner's first rejected flow with its table's name, and the number of others."""
-    flow, reason = min(rejections.items())
+def describe(kind: Bridge, bridge: str, rejections: Rejections, owners: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """For each owner its object, and the message: its first rejected flow with the table's name, and how many more."""
     names = {table.number: table.name for table in TABLES if table.bridge is kind}
-    more = f", and {len(rejections) - 1} more" if len(rejections) > 1 else ""
-    table = names.get(flow.table, f"table {flow.table}")
-    return f"the switch rejected a flow of {bridge}, {table}: {reason}: {flow.text()}{more}"
+    for cookie in sorted({flow.cookie for flow in rejections}):
+        (flow, reason), *others = sorted(item for item in rejections.items() if item[0].cookie == cookie)
+        more = f", and {len(others)} more" if others else ""
+        table = names.get(flow.table, f"table {flow.table}")
+        text = f"the switch rejected a flow of {bridge}, {table}: {reason}: {flow.text()}{more}"
+        yield _object_of(owners.get(cookie, ""), bridge), text
 
 
-def object_of(owner: str, bridge: str) -> str:
+def _object_of(owner: str, bridge: str) -> str:
     """The object in a report: a network without its local VLAN; with its bridge's name, what belongs to a bridge."""
-    if owner.startswith(_NETWORK):
+    if owner.startswith("network "):
         return " ".join(owner.split()[:2])
     return owner if " " in owner else f"{bridge} {owner}"
 
