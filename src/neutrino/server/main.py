@@ -104,7 +104,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
-    pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
+    pipeline = Pipeline(authorizer, quotas.check, _notify_with(notifier), max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
     def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
