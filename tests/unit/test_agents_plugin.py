@@ -46,7 +46,7 @@ class Api:
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[], default_config_dirs=[])
         authorizer = Authorizer(conf)
-        self.pipeline = Pipeline(authorizer, lambda resource, projects: None, lambda context, event, payload: None)
+        self.pipeline = Pipeline(authorizer, lambda resource, projects: None, lambda event, payload, context: None)
         (self.served,) = serve([self.plugin])
         routes = placement_routes(
             db,

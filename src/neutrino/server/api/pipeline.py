@@ -24,7 +24,7 @@ Object = dict[str, Any]
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
 
 
-Notify = Callable[[Context, str, dict[str, Any]], None]
+Notify = Callable[[str, dict[str, Any], Context], None]  # event type, payload, caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Pipeline:
         if resource.quota:
             self.check_quota(resource.name, [item.values["project_id"] for item in items])
         self._authorize_create(served, request, items)
-        self.notify(context, f"{resource.name}.create.start", body)
+        self.notify(f"{resource.name}.create.start", body, context)
         parent = _parent(request)
         values = [item.values for item in items]
         if several and served.create_several is not None:
@@ -112,7 +112,7 @@ class Pipeline:
         visibility = self._visibility(resource, context)
         shown = [visible.present_own(resource, one, visibility) for one in made]
         answer = {resource.collection: shown} if several else {resource.name: shown[0]}
-        self.notify(context, f"{resource.name}.create.end", answer)
+        self.notify(f"{resource.name}.create.end", answer, context)
         return Reply(201, answer)
 
     def update(self, served: Served, request: Request) -> Reply:
@@ -126,11 +126,11 @@ class Pipeline:
         rule = self._rule("update", resource)
         self._require_change(resource, context, rule, found)
         self.authorizer.require_attributes(context, "update", resource, item.given, target)
-        self.notify(context, f"{resource.name}.update.start", {**body, "id": request.key})
+        self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
         changed = served.update(context, *_parent(request), request.key, item.values, revision)
         answer = {resource.name: visible.present_own(resource, changed, visibility)}
-        self.notify(context, f"{resource.name}.update.end", answer)
+        self.notify(f"{resource.name}.update.end", answer, context)
         return Reply(200, answer)
 
     def delete(self, served: Served, request: Request) -> Reply:
@@ -138,11 +138,11 @@ class Pipeline:
         visibility = self._visibility(resource, context)
         found = self._find_for_change(served, request, visibility)
         self._require_change(resource, context, self._rule("delete", resource), found)
-        self.notify(context, f"{resource.name}.delete.start", {f"{resource.name}_id": request.key})
+        self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
         payload = {f"{resource.name}_id": request.key, resource.name: visible.present_own(resource, found, visibility)}
-        self.notify(context, f"{resource.name}.delete.end", payload)
+        self.notify(f"{resource.name}.delete.end", payload, context)
         return Reply(204)
 
     def act(self, served: Served, action: str, request: Request) -> Reply:
@@ -152,9 +152,9 @@ class Pipeline:
         visibility = self._visibility(resource, context)
         found = self._find_for_change(served, request, visibility)
         self._require_change(resource, context, action, found)
-        self.notify(context, f"{resource.name}.{action}.start", {"id": request.key, "body": body})
+        self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
-        self.notify(context, f"{resource.name}.{action}.end", answer)
+        self.notify(f"{resource.name}.{action}.end", answer, context)
         if isinstance(answer, dict) and resource.name in answer:
             answer = {resource.name: visible.present_own(resource, answer[resource.name], visibility)}
         return Reply(200, answer)
