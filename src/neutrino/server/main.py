@@ -83,7 +83,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
 
-    def notify(context: Context, event: str, payload: dict[str, Any]) -> None:
+    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
         if notifier is not None:
             notifier.notify(event, payload, context)
 
