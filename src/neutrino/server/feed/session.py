@@ -35,7 +35,7 @@ class Session:
         self._fanout = fanout
         self._write = write
         self._due = asyncio.Event()
-        self.pending = Pending(host, self._due.set, credential.roles)
+        self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
         self._synced_position = 0  # of the last `synced`
 
     async def run(self, server: str, database: str) -> None:
@@ -57,7 +57,7 @@ class Session:
 
     async def _begin(self, hello: m.Hello, cursor: m.Cursor, server: str) -> None:
         LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-        self._fanout.connect(self.pending, hello.have)
+        self.pending = self._fanout.connect(self.host, hello.have, self.credential.roles, self._due.set)
         self._due.set()  # `synced` is sent also where nothing differs
         await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
 
