@@ -7,9 +7,9 @@ import msgspec
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.parts.ha import render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.l3.router import render_failover
 from neutrino.dataplane.netlink.values import route
 from neutrino.model.routing import Router, RouterRoute
+from tests.support import routing
 from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, nft_text, rendered, router
 
 OPTIONS = L3Options(host="h1", veth=True)
@@ -94,7 +94,7 @@ def test_advertisements_by_mode() -> None:
 
 
 def _keepalived(wanted: Router) -> str:
-    failover = render_failover(wanted, OPTIONS)
+    failover = routing.failover(wanted, OPTIONS)
     assert failover is not None
     return render_keepalived(failover, OPTIONS, "/state/fifo")
 

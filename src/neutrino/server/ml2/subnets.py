@@ -97,7 +97,7 @@ class Subnets(ViewCollection):
 
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> tuple[Object, Object, list[PendingWrite]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 network = self._networks.load(connection, values["network_id"], context.project_id)
                 siblings = subnets_of(connection, [network["id"]])[network["id"]]
                 pool = self._pool(connection, context, values)
@@ -123,7 +123,7 @@ class Subnets(ViewCollection):
                 tx.use("subnet", subnet["project_id"], 1, limit)
             return network, subnet, writes
 
-        network, subnet, writes = self._db.retrying(attempt)
+        network, subnet, writes = self.db.retrying(attempt)
         # Outside of `attempt`: a lost race of the scheduling must not create the subnet a second time.
         self._committed(network, None, subnet, writes)
         return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
@@ -237,7 +237,7 @@ class Subnets(ViewCollection):
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object, Object, list[PendingWrite]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
@@ -261,7 +261,7 @@ class Subnets(ViewCollection):
                 self._extensions.store("subnet", tx, after, before)
             return network, before, after, writes
 
-        network, before, after, writes = self._db.retrying(attempt)
+        network, before, after, writes = self.db.retrying(attempt)
         if after is not before:
             self._committed(network, before, after, writes)
         return {**after, "tenant_id": after["project_id"]}
@@ -293,7 +293,7 @@ class Subnets(ViewCollection):
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> tuple[Object, Object, list[PendingWrite]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"])
@@ -317,7 +317,7 @@ class Subnets(ViewCollection):
                 tx.use("subnet", before["project_id"], -1)
             return network, before, writes
 
-        network, before, writes = self._db.retrying(attempt)
+        network, before, writes = self.db.retrying(attempt)
         self._committed(network, before, None, writes)
 
 
