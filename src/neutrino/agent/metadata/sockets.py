@@ -41,7 +41,7 @@ class NamespaceSockets:
         with contextlib.ExitStack() as undo:
             opened = [
                 undo.enter_context(self._listen(socket.AF_INET, wanted.address, wanted.port)),
-                # For the name of the device that a connection arrived by, and the MAC of a link-local source.
+                # For the MAC of a link-local source.
                 undo.enter_context(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)),
             ]
             try:
