@@ -256,7 +256,7 @@ def test_l3_makes_the_other_routers(number: int, tmp_path: Path) -> None:
         task = asyncio.create_task(host.role.run())
         try:
             await eventually(lambda: "qrouter-good" in host.netlink.namespaces(), "the other router is not made", 20)
-            await asyncio.wait_for(host.role._queue.tried(), 20)
+            await asyncio.wait_for(host.role._loop.queue.tried(), 20)
             assert not task.done(), task
             assert "good" not in host.problems
         finally:
