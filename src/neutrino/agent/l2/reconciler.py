@@ -61,7 +61,7 @@ from neutrino.dataplane.openflow.api import (
     OpenFlow,
     OpenFlowError,
 )
-from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Reconciler:
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
         bridges = plan_bridges(self._options, self._ovsdb.read())
         changed = self._configure(bridges)
-        tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
+        tunnels = plan_tunnels(self._options, host_state.hosts.values(), self._ovsdb.read(), complete=complete)
         changed += self._configure(tunnels)
         snapshot = self._ovsdb.read()
         faults = {**bridges.problems, **tunnels.problems}
@@ -172,7 +172,7 @@ class Reconciler:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
         snapshot = self._ovsdb.read()
         bridges = plan_bridges(self._options, snapshot)
-        tunnels = self._tunnel_plan(host_state, snapshot, complete)
+        tunnels = plan_tunnels(self._options, host_state.hosts.values(), snapshot, complete=complete)
         plans: list[ConfigurationPlan | BridgePlan | HybridPlan] = [bridges, tunnels]
         problems = {**bridges.problems, **tunnels.problems}
         if not bridges.changes:  # flows need the ofports of our bridges and patch ports
@@ -194,13 +194,6 @@ class Reconciler:
             LOG.debug("%s", difference.text())
             self._ovsdb.apply(difference.changes)
         return len(difference.changes)
-
-    def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
-        wanted = plan_tunnels(self._options, host_state.hosts.values(), snapshot)
-        if complete:
-            return wanted
-        kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
-        return dataclasses.replace(wanted, changes=kept)
 
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
         plugged = read_plugged(self._options, host_state.hosts.values(), snapshot)

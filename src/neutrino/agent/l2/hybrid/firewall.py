@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
+from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.hybrid.plan import HybridPlan, plan_changes
 from neutrino.agent.l2.hybrid.render import ENDED, FAMILIES, ConflictingPorts, is_our_chain, port_chain, render_match
 from neutrino.dataplane.conntrack.api import Connection, ConntrackError, ConntrackFlush, MarkingConntrack, holds, within
@@ -25,7 +25,7 @@ class _Inputs(NamedTuple):
 
     ports: tuple[LocalPort, ...]
     others: frozenset[str]  # plugged ports that must not talk
-    remotes: Mapping[str, frozenset[str]]
+    remotes: Remotes
 
 
 class Unfiltered(NamedTuple):
@@ -122,7 +122,7 @@ def _is_ours(tables: Tables) -> bool:
 
 
 def ended_connections(
-    audits: Mapping[int, LocalPort], remotes: Mapping[str, frozenset[str]], connections: Iterable[Connection]
+    audits: Mapping[int, LocalPort], remotes: Remotes, connections: Iterable[Connection]
 ) -> tuple[Connection, ...]:
     """The connections of the audited ports' zones that no rule allows."""
     return tuple(
@@ -132,7 +132,7 @@ def ended_connections(
     )
 
 
-def _is_allowed(connection: Connection, port: LocalPort, remotes: Mapping[str, frozenset[str]]) -> bool:
+def _is_allowed(connection: Connection, port: LocalPort, remotes: Remotes) -> bool:
     ends = {
         "egress": (connection.source, connection.destination),
         "ingress": (connection.destination, connection.source),
@@ -144,7 +144,7 @@ def _is_allowed(connection: Connection, port: LocalPort, remotes: Mapping[str, f
     )
 
 
-def _allows(rule: EffectiveRule, remote: str, connection: Connection, remotes: Mapping[str, frozenset[str]]) -> bool:
+def _allows(rule: EffectiveRule, remote: str, connection: Connection, remotes: Remotes) -> bool:
     # A rule that iptables cannot express is not applied, and allows nothing.
     if rule.family != connection.family or render_match(rule) is None:
         return False

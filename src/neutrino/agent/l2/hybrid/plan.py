@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from neutrino.agent.l2.desired import LocalPort
+from neutrino.agent.l2.desired import LocalPort, Remotes
 from neutrino.agent.l2.hybrid.render import (
     PREROUTING,
     DesiredRules,
@@ -40,7 +40,7 @@ class HybridPlan:
     rules: Mapping[int, str] = dataclasses.field(default_factory=dict)  # by family
     fresh_zones: tuple[int, ...] = ()  # of new ports: a former port's connections may be left there
     audits: Mapping[int, LocalPort] = dataclasses.field(default_factory=dict)  # by zone: ports that may allow less now
-    remotes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # of the audited ports' rules
+    remotes: Remotes = dataclasses.field(default_factory=dict)  # of the audited ports' rules
     unused_sets: str = ""
 
     def __bool__(self) -> bool:
@@ -147,7 +147,7 @@ def _text(lines: Iterable[str]) -> str:
 def plan_changes(
     ports: tuple[LocalPort, ...],
     blocked: frozenset[str],
-    remotes: Mapping[str, frozenset[str]],
+    remotes: Remotes,
     rules: Mapping[int, Tables],
     sets: Mapping[str, AddressSet],
     settings: Mapping[str, bool],
