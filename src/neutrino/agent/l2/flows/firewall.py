@@ -66,7 +66,7 @@ class Firewall(L2Extension):
             for rule in port.rules
             if rule.remote is not None
         )
-        numbers = stable_numbers(desired.remotes, 1, 0xFFFFFFFF)
+        numbers = stable_numbers(desired.remotes, range(1, 1 << 32))
         yield Unit(REMOTES, (bridge, uses, desired.remotes, numbers), _members)
         for port in desired.ports:
             if port.filtered:
