@@ -14,15 +14,7 @@ from typing import Any, NamedTuple
 
 from neutrino.agent.delta import Delta, diff
 from neutrino.agent.l2.desired import Desired
-from neutrino.agent.l2.extension_api import (
-    FIRST_METER,
-    LAST_METER,
-    Contribution,
-    L2Extension,
-    Unit,
-    cookie_of,
-    stable_numbers,
-)
+from neutrino.agent.l2.extension_api import METER_IDS, Contribution, L2Extension, Unit, cookie_of, stable_numbers
 from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
@@ -162,7 +154,7 @@ def _assemble(
     """The contributions by kind, with the ids of meters in place of their names."""
     flows = {name: values for (kind, name), values in merged.items() if kind == FLOWS}
     named = {name: values for (kind, name), values in merged.items() if kind == METERS}
-    ids = {bridge: stable_numbers(named.get(bridge, ()), FIRST_METER, LAST_METER) for bridge in {*flows, *named}}
+    ids = {bridge: stable_numbers(named.get(bridge, ()), METER_IDS) for bridge in {*flows, *named}}
     for owner, bridge, key in metered:
         flow = flows[bridge].pop(key)
         try:
