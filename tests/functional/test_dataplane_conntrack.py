@@ -127,7 +127,7 @@ def real_kernel(namespace: ThrowawayNamespace) -> Tracked:
     def read() -> list[Connection]:
         return list(kernel.parse_connections(namespace.run("conntrack", "-L", "-o", "extended")))
 
-    return Tracked(KernelConntrack(namespace.path), opened, read)
+    return Tracked(KernelConntrack("net", namespace.names), opened, read)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ connections of a zone are read once, those to flush are selected here, and each 
 
 import re
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 
 from neutrino.dataplane.conntrack.api import (
     ICMP,
@@ -18,6 +17,7 @@ from neutrino.dataplane.conntrack.api import (
     ConntrackError,
     ConntrackFlush,
     Selection,
+    parse_connection,
 )
 from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
 
@@ -83,19 +83,7 @@ def parse_connections(dump: str) -> Iterator[Connection]:
         protocol = _NAMES.get(name) or (int(name) if name.isdigit() else -1)
         first = dict(part.partition("=")[::2] for part in found["orig"].split(","))
         rest = dict(part.partition("=")[::2] for part in found["rest"].split(","))
-        source = ip_address(first["src"])
-        yield Connection(
-            zone=int(rest.get("zone", "0")),
-            family=source.version,
-            protocol=protocol,
-            source=str(source),
-            destination=str(ip_address(first["dst"])),
-            source_port=int(first.get("sport") or first.get("id") or 0),
-            destination_port=int(first.get("dport", 0)),
-            icmp_type=int(first.get("type", -1)),
-            icmp_code=int(first.get("code", -1)),
-            mark=int(rest.get("mark", "0"), 0),
-        )
+        yield parse_connection(first, protocol, rest.get("zone", "0"), rest.get("mark", "0"))
 
 
 def render_tuple(connection: Connection) -> str:

@@ -6,7 +6,6 @@ datapath does not support; of other rejections, such as a full table, only the f
 """
 
 import re
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
 from neutrino.dataplane.openflow.api import (
@@ -20,6 +19,7 @@ from neutrino.dataplane.openflow.api import (
     parse_flow,
 )
 from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
+from neutrino.dataplane.program import ProgramError, run_program
 
 # The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"
@@ -134,14 +134,9 @@ class OvsOfctl:
         # Without --no-names ovs-ofctl first reads the names of all ports and tables: a megabyte, for one flow.
         command = [*self._program, "-O", _VERSION, "--no-names", *arguments]
         try:
-            done = subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=self._timeout, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise OpenFlowError(f"ovs-ofctl: {error}") from error
-        if done.returncode != 0:
-            raise OpenFlowError(done.stderr.strip() or f"ovs-ofctl ended with {done.returncode}")
-        return done.stdout
+            return run_program(command, text, timeout=self._timeout)
+        except ProgramError as error:
+            raise OpenFlowError(str(error)) from error
 
 
 def revalidates_correctly(version: str) -> bool:
