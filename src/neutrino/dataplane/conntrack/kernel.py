@@ -6,10 +6,11 @@ format is the kernel's ABI, so they are packed here.
 """
 
 import contextlib
+import dataclasses
 import errno
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.conntrack.api import (
     ICMP,
@@ -34,18 +35,14 @@ _IP_ADDRESSES = {4: (1, 2), 6: (3, 4)}  # source, destination
 _PROTO_NUM, _SRC_PORT, _DST_PORT = 1, 2, 3
 _ICMP_FIELDS = {ICMP: (4, 5, 6), ICMPV6: (7, 8, 9)}  # id, type, code
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
-_TIMEOUT = 60.0
 
 
+@dataclasses.dataclass(frozen=True)
 class KernelConntrack:
     """Implements `MarkingConntrack` for the connections of a namespace."""
 
-    def __init__(
-        self, namespace: str = HOST, namespaces: Namespaces | None = None, *, program: Sequence[str] = ("conntrack",)
-    ) -> None:
-        self._namespace = namespace
-        self._namespaces = namespaces or Namespaces()
-        self._program = program
+    namespace: str = HOST
+    namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
     def flush(self, entries: Iterable[ConntrackFlush]) -> None:
         selection = Selection(entries)
@@ -58,9 +55,9 @@ class KernelConntrack:
             return ()
         # The program filters by one zone only; for several, reading all once is faster than a process for each.
         one = ["-w", str(min(wanted))] if len(wanted) == 1 else []
-        command = [*self._program, "-L", *one, "-o", "extended"]
+        command = ["conntrack", "-L", *one, "-o", "extended"]
         try:
-            output = self._namespaces.run(self._namespace, lambda: run_program(command, timeout=_TIMEOUT))
+            output = self.namespaces.run(self.namespace, lambda: run_program(command))
         except (ProgramError, NetlinkError) as error:
             raise ConntrackError(f"conntrack: {error}") from error
         return tuple(entry for entry in parse_connections(output) if entry.zone in wanted)
@@ -73,7 +70,7 @@ class KernelConntrack:
         if not chosen:
             return
         try:
-            opened = self._namespaces.run(self._namespace, lambda: NetlinkSocket(NETLINK_NETFILTER, _TIMEOUT))
+            opened = self.namespaces.run(self.namespace, lambda: NetlinkSocket(NETLINK_NETFILTER))
             with contextlib.closing(opened) as netlink:
                 for connection in chosen:
                     with tolerated(errno.ENOENT):  # it has ended meanwhile

@@ -10,7 +10,6 @@ from neutrino.dataplane.program import ProgramError, run_program
 _PREFIX = {4: "iptables", 6: "ip6tables"}
 _LINE_NUMBER = re.compile(r"line:? (\d+)")
 _LOCK_SECONDS = "10"  # to wait for other programs that change rules
-_TIMEOUT = 60.0
 
 
 class RealIptables:
@@ -40,7 +39,7 @@ class RealIptables:
 
 def _run(command: list[str], text: str = "") -> str:
     try:
-        return run_program(command, text, timeout=_TIMEOUT)
+        return run_program(command, text)
     except ProgramError as error:
         lines = (line.strip() for line in str(error).splitlines() if not line.startswith("Try "))
         reason = "; ".join(filter(None, lines))

@@ -4,8 +4,9 @@ A process belongs to the namespace of the thread that starts it, so no `ip netns
 of it nft's own. Text goes in on standard input, and everything in one run is one transaction.
 """
 
+import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -15,13 +16,9 @@ from neutrino.dataplane.nft.elements import element_from_json, key_of, type_from
 from neutrino.dataplane.program import ProgramError, run_program
 
 
+@dataclasses.dataclass(frozen=True)
 class RealNft:
-    def __init__(
-        self, namespaces: Namespaces | None = None, *, program: Sequence[str] = ("nft",), timeout: float = 60
-    ) -> None:
-        self._namespaces = namespaces or Namespaces()
-        self._program = tuple(program)
-        self._timeout = timeout
+    namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
     def read(self, namespace: str) -> dict[str, TableState]:
         by_path: dict[str, list[dict[str, Any]]] = {}
@@ -55,9 +52,8 @@ class RealNft:
                 self._run(namespace, ["-f", "-"], _element_text(path, left))
 
     def _run(self, namespace: str, arguments: list[str], text: str = "") -> str:
-        command = [*self._program, *arguments]
         try:
-            return self._namespaces.run(namespace, lambda: run_program(command, text, timeout=self._timeout))
+            return self.namespaces.run(namespace, lambda: run_program(["nft", *arguments], text))
         except (ProgramError, NetlinkError) as error:
             raise NftError(f"{namespace or 'host'}: {error}") from error
 
