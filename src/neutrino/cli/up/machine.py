@@ -19,11 +19,10 @@ from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.up.openvswitch import OwnSwitch, others_running
 from neutrino.lab.api_client import ApiClient
-from neutrino.lab.config_files import escaped
+from neutrino.lab.config_files import render_template
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
-from neutrino.lab.instances.instances import Instances
-from neutrino.lab.instances.records import VmRecords
+from neutrino.lab.instances.instances import Instances, VmRecords
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
@@ -76,18 +75,14 @@ class Machine:
 
     def write_agent_configuration(self) -> Path:
         path = self.state / "agent.conf"
-        text = (
-            Path(__file__)
-            .with_name("agent.conf")
-            .read_text()
-            .format(
-                host=self.host,
-                state=escaped(self.state),
-                roles=",".join(ROLES),
-                datapath=self.datapath,
-                network=EXTERNAL_NETWORK,
-                bridge=EXTERNAL_BRIDGE,
-            )
+        text = render_template(
+            Path(__file__).with_name("agent.conf"),
+            host=self.host,
+            state=self.state,
+            roles=",".join(ROLES),
+            datapath=self.datapath,
+            network=EXTERNAL_NETWORK,
+            bridge=EXTERNAL_BRIDGE,
         )
         path.write_text(text)
         return path

@@ -22,7 +22,7 @@ from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.instances.instances import Instances
 from neutrino.lab.instances.plug import BRIDGE as INTEGRATION_BRIDGE
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.instances.plug import Vm
 
 API_SECONDS = 60.0
 AGENT_SECONDS = 30.0

@@ -31,8 +31,7 @@ from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.candidates import Candidate, choose, lacking
-from neutrino.server.scheduling.placements import SERVING, PlacementTable
+from neutrino.server.scheduling.placements import SERVING, Candidate, PlacementTable, choose, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
