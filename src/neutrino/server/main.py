@@ -45,7 +45,6 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
-from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
@@ -63,7 +62,6 @@ class Server:
     core: Any
     registry: Registry
     scheduler: DhcpScheduler
-    quotas: Quotas
     close: Callable[[], None]
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
@@ -85,7 +83,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
 
-    def notify(context: Context, event: str, payload: dict[str, Any]) -> None:
+    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
         if notifier is not None:
             notifier.notify(event, payload, context)
 
@@ -109,7 +107,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
-    pipeline = Pipeline(authorizer, quotas, notify, max_limit)
+    pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
     def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -147,7 +145,6 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         core,
         registry,
         dhcp,
-        quotas,
         close,
         stop,
         service_plugins,
