@@ -17,8 +17,8 @@ from oslo_config import cfg
 
 from neutrino import private
 from neutrino.server import config, logs
+from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
-from neutrino.server.access.tags import Tags
 from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
@@ -97,9 +97,10 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         IpAvailability(db),
         *further,
     ]
-    quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
+    quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
-    aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
+    added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
+    aliases = discovery.listed([*discovery.EXTENSIONS, *added, *tags.EXTENSIONS])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notifier.notify, max_limit)
@@ -115,7 +116,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     routes: list[Route] = [
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
-        *tags.routes(authorizer, tagged),
+        *tags.tag_routes(db, authorizer, tagged),
         *placement_routes(db, authorizer, backend.dhcp, networks_of, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
