@@ -156,14 +156,15 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 
 def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:
     """Serve the feed. `conf`: the configuration, if the files have been read already."""
+    from oslo_log import log
+
     from neutrino.server.backend import configuration
     from neutrino.server.db.schema import WrongSchema
     from neutrino.server.feed.main import run
-    from neutrino.server.logs import set_up
 
     try:
         conf = conf or configuration(config_files)
-        set_up(conf)
+        log.setup(conf, "neutrino")
         run(conf)
     except (cfg.Error, config.RefusedToStart, WrongSchema) as error:
         raise CommandError(str(error), INVALID) from None

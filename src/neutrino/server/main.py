@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 from neutrino import private
-from neutrino.server import config, logs
+from neutrino.server import config
 from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api import discovery
@@ -84,7 +85,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     notifier = notifier_from_conf(conf, conf.host)
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
-    agents = Agents(db, registry, _schedulers(backend.dhcp, service_plugins))
+    agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [
         core,
         AddressScopes(db),
@@ -117,7 +118,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
         *tags.tag_routes(db, authorizer, tagged),
-        *placement_routes(db, authorizer, backend.dhcp, networks_of, partial(agents.serving, NETWORKS)),
+        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
@@ -133,18 +134,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         notifier.close()
         backend.close()
 
-    return Server(
-        wrap(app, conf),
-        conf,
-        db,
-        core,
-        registry,
-        dhcp,
-        close,
-        stop,
-        service_plugins,
-        [s.resource for s in served],
-    )
+    resources = [s.resource for s in served]
+    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, resources)
 
 
 def begin(server: Server) -> None:
@@ -169,7 +160,7 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
-    logs.set_up(server.conf)
+    log.setup(server.conf, "neutrino")
     if server.conf.database.auto_upgrade:
         schema.ensure_in_child(config.database_url(server.conf))
     begin(server)
