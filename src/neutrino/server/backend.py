@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 from sqlalchemy.engine import Connection
 
-from neutrino.server import config, logs
+from neutrino.server import config
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
@@ -34,7 +35,8 @@ Object = Mapping[str, Any]
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     config.register(conf)
-    logs.register(conf)
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    log.register_options(conf)
     notifications.register_options(conf)
     nova.register_options(conf)
     conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
