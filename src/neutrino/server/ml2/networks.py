@@ -16,9 +16,9 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.network_view import RENAMED, VIEW, api_network, one_way_of_segments, with_id
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.segments import NAMES, SEGMENTATION_ID, Segments, SegmentsInUse, read_segments, shown
+from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_way_of_segments, with_id
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
@@ -55,7 +55,7 @@ class Networks:
         self._operations = operations
         self._segments = segments
         self._extensions = extensions
-        self._view = extensions.attributes.view("network", VIEW)
+        self._view = extensions.attributes.view("network", NETWORKS)
         self._quotas = quotas
         self._zones_of = zones_of  # availability zones of the agents that serve networks
         self._check_zone_hints = check_zone_hints
@@ -124,7 +124,7 @@ class Networks:
             limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
         with self._operations.write(contexts) as tx:
-            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made])
+            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made])
             for network, segments in made:
                 self._insert_parts(tx, network, segments, limits[network["project_id"]])
         return [api_network(network, segments) for network, segments in made]
@@ -189,7 +189,7 @@ class Networks:
             return api_network({**before, **zones}, segments)
         after = changed(before, after)
         with self._operations.write([DriverContext("update", "network", after, before, segments=new_segments)]) as tx:
-            update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=RENAMED)
+            update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=NETWORK_RENAMED)
             if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
                 self._segments.renumber(tx, new_segments[0])
             _share(tx, before, after)

@@ -28,7 +28,7 @@ from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.subnet_ports import SlaacAddresses, check_gateway_unused, ports_on
-from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
+from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
@@ -70,7 +70,7 @@ class Subnets(ViewCollection):
         slaac: SlaacAddresses,
         options: SubnetOptions,
     ) -> None:
-        self._subnet_view = extensions.attributes.view("subnet", VIEW)
+        self._subnet_view = extensions.attributes.view("subnet", SUBNETS)
         super().__init__(db, self._subnet_view)
         self._operations = operations
         self._networks = networks

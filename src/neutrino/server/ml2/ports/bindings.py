@@ -19,10 +19,10 @@ from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_view import RENAMED
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, binding_row
 from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -113,7 +113,7 @@ class PortBindings:
         with self._operations.write(contexts) as tx:
             tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
             if after is not None:
-                update_row(tx, t.ports, port, after, renamed=RENAMED)
+                update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
                 provisioning.block(tx, port_id, ())
             tx.record("port", port_id)
 
@@ -145,7 +145,7 @@ class PortBindings:
                 here = _b.port_id == port_id
                 tx.execute(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
                 tx.execute(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
-                update_row(tx, t.ports, port, after, renamed=RENAMED)
+                update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
                 # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
                 provisioning.block(tx, port_id, [provisioning.L2])
             return port, after, binding
