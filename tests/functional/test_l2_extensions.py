@@ -48,7 +48,7 @@ def qos(bits: int, dscp: int | None = None) -> Qos:
 
 def settled(host: ExtensionHost, *objects: object) -> None:
     """Nothing is left to do, for this agent and for one without memory."""
-    host.until(lambda: host.find(*objects).text() == "")  # type: ignore[arg-type]
+    host.until(lambda: host.find(*objects).plan == "")  # type: ignore[arg-type]
     assert host.reconcile(*objects).changed == 0  # type: ignore[arg-type]
 
 
@@ -119,6 +119,6 @@ def test_drift_of_a_meter_is_found_and_repaired(host: ExtensionHost) -> None:
     host.openflow.apply_meters("br-int", add={}, change={number: Meter(9)}, delete=())
     assert host.reconciler.drift() == {"br-int": (1, 0)}
     host.reconciler.forget("br-int")
-    assert "meter" in host.find(*limited).text()
+    assert "meter" in host.find(*limited).plan
     host.reconcile(*limited)
     assert host.meters() == {number: Meter(100)}

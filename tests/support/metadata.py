@@ -21,7 +21,7 @@ from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
 from neutrino.agent.supervisor import Supervisor
-from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
+from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST as MACHINE
@@ -189,7 +189,7 @@ class Host:
         self.run(name, "ip", "link", "add", bridge, "type", "bridge")
         self.run(name, "ip", "link", "set", bridge, "address", MAC_OF_DHCP)
         self.netlink.apply(name, [SetDevice(bridge, up=True)])
-        self.netlink.apply(name, [SetAddress(address(bridge, text, nodad=True)) for text in addresses])
+        self.netlink.apply(name, [SetItem(address(bridge, text, nodad=True)) for text in addresses])
 
     def instance(self, name: str, at: str, this: DhcpPort, *routes: str, bridge: str = "br0") -> None:
         """A namespace with the port's MAC and addresses, on the bridge of another; routes lead to that."""
@@ -201,7 +201,7 @@ class Host:
         self.netlink.apply(name, [SetDevice("eth0", up=True)])
         for fixed in this.fixed_ips:
             length = 64 if ":" in fixed.ip_address else 24
-            self.netlink.apply(name, [SetAddress(address("eth0", f"{fixed.ip_address}/{length}", nodad=True))])
+            self.netlink.apply(name, [SetItem(address("eth0", f"{fixed.ip_address}/{length}", nodad=True))])
         for route in routes or ("169.254.169.254/32 dev eth0",):
             self.run(name, "ip", "route", "add", *route.split())
 

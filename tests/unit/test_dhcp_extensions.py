@@ -107,15 +107,15 @@ def test_contributions_are_applied_verified_changed_and_removed() -> None:
             drift = (await host.role.find()).plan
             assert "ext-0" in drift
             assert "restart dnsmasq" in drift
-            host.role._queue.put(NETWORK)
+            host.role._loop.queue.put(NETWORK)
             await eventually(lambda: "ext-0" in host.netlink.read(inside).devices, "the device is not there")
             await eventually(lambda: "option:mtu,9" in host.file(NETWORK, "opts"), "the option is not there")
-            await host.role._queue.empty()
+            await host.role._loop.queue.empty()
             assert "169.254.169.123/32" not in {a.address for a in host.netlink.read(inside).addresses}
             extension.contribution = Contribution()
-            host.role._queue.put(NETWORK)
+            host.role._loop.queue.put(NETWORK)
             await eventually(lambda: "ext-0" not in host.netlink.read(inside).devices, "the device stays")
-            await host.role._queue.empty()
+            await host.role._loop.queue.empty()
             assert (await host.role.find()).plan == ""
         finally:
             task.cancel()

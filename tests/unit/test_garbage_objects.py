@@ -284,7 +284,7 @@ def test_dhcp_serves_the_other_networks(kind: str) -> None:
         task = asyncio.create_task(host.role.run())
         try:
             await eventually(lambda: host.is_running(other.id), "the other network is not served", 20)
-            await asyncio.wait_for(host.role._queue.tried(), 20)
+            await asyncio.wait_for(host.role._loop.queue.tried(), 20)
             assert not task.done(), task
             (described,) = host.role.describe()
             assert other.id not in described.configurations[agents.PROBLEMS]
@@ -304,6 +304,6 @@ def test_metadata_answers_the_other_ports() -> None:
     wanted = DesiredMetadata(objects, "h1", 9697, options)
     wanted.index()
     wanted.render_stale()
-    assert "qrouter-r1" in wanted.namespaces
+    assert "qrouter-r1" in wanted.listeners
     assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.all_instances()}
     assert wanted.problems

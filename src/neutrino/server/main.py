@@ -35,7 +35,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.entry_points import load
-from neutrino.server.events.notifications import Notifier, NullNotifier, notifier_from_conf
+from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -45,7 +45,6 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
-from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
@@ -63,7 +62,6 @@ class Server:
     core: Any
     registry: Registry
     scheduler: DhcpScheduler
-    quotas: Quotas
     close: Callable[[], None]
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
@@ -84,6 +82,11 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
+
+    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
+        if notifier is not None:
+            notifier.notify(event, payload, context)
+
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(backend.dhcp, service_plugins))
@@ -104,7 +107,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
-    pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
+    pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
     def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -131,7 +134,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 
     def close() -> None:
         stop.set()
-        notifier.close()
+        if notifier is not None:
+            notifier.queue.close()
         backend.close()
 
     return Server(
@@ -141,18 +145,11 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         core,
         registry,
         dhcp,
-        quotas,
         close,
         stop,
         service_plugins,
         [s.resource for s in served],
     )
-
-
-def _notify_with(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
-    if isinstance(notifier, NullNotifier):
-        return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, context)
 
 
 def begin(server: Server) -> None:

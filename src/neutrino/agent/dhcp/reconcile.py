@@ -22,9 +22,8 @@ from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, 
 from neutrino.agent.plugging import MARK, Plugging, plan_plugs
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
-from neutrino.dataplane.netlink.api import Netlink
-from neutrino.dataplane.netlink.changes import Change, DeleteAddress, DeleteDevice, SetDevice, SetVeth
-from neutrino.dataplane.netlink.values import HOST, NamespaceState
+from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, Netlink, SetDevice, SetVeth
+from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
 from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
 from neutrino.dataplane.process.api import ProcessError, Processes
 
@@ -249,7 +248,8 @@ def marked_network(external_ids: Mapping[str, str]) -> str:
 
 def stale_conntrack(changes: Iterable[Change]) -> list[ConntrackFlush]:
     """Entries of addresses that these changes remove, in both directions."""
-    gone = [change.address.address.partition("/")[0] for change in changes if isinstance(change, DeleteAddress)]
+    deleted = (change.item for change in changes if isinstance(change, DeleteItem))
+    gone = [item.address.partition("/")[0] for item in deleted if isinstance(item, Address)]
     return [
         ConntrackFlush(0, 6 if ":" in address else 4, direction, address)
         for address in gone

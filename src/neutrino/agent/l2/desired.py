@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from types import MappingProxyType
 from typing import TypeVar
 
-from neutrino.agent.l2.local_vlans import Allocation, SegmentKey
+from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import TRANSIENT, Table
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
@@ -240,7 +240,7 @@ def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[Segmen
     return frozenset(key for key in keys if key is not None)
 
 
-def resolve(host_state: HostState, plugged: Plugged, vlans: Allocation, options: L2Options) -> Desired:
+def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, int], options: L2Options) -> Desired:
     problems: dict[str, str] = {}
     ports: list[LocalPort] = []
     networks: dict[SegmentKey, LocalNetwork] = {}
@@ -286,13 +286,13 @@ def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str |
     return None
 
 
-def _network(key: SegmentKey | None, plugged: Plugged, vlans: Allocation) -> LocalNetwork | str:
+def _network(key: SegmentKey | None, plugged: Plugged, vlans: Mapping[SegmentKey, int]) -> LocalNetwork | str:
     """The network of a port, or the reason why it cannot be wired here."""
     if key is None:
         return "its segment is not known here"
-    if key in vlans.exhausted or key not in vlans.vlans:
+    if key not in vlans:
         return "no local VLAN is left for its network"
-    vlan = vlans.vlans[key]
+    vlan = vlans[key]
     if key.network_type in TUNNEL_TYPES:
         if not plugged.patch_tun:
             return f"this host has no tunnels for {key.network_type} networks"

@@ -49,11 +49,11 @@ class Contribution:
 
 
 class Unit(NamedTuple):
-    """One owner's share of an extension. `render` depends on `inputs` and on nothing else."""
+    """One owner's share of an extension: `render(*inputs)`. The function is pure, as its result is cached by the inputs."""
 
     owner: str  # use port_owner or network_owner where it is for one: the object is named in reports
-    inputs: object
-    render: Callable[[], Contribution]
+    inputs: tuple[Any, ...]
+    render: Callable[..., Contribution]
 
 
 class L2Extension(abc.ABC):

@@ -44,7 +44,7 @@ class Intervals:
 class L2Role:
     """`connect` gives the drivers and the reconciler once Open vSwitch can be reached, or raises OvsdbError."""
 
-    name = "l2"
+    name = L2
 
     def __init__(
         self,
@@ -115,10 +115,9 @@ class L2Role:
     async def find(self) -> Drift:
         _, reconciler = await asyncio.to_thread(self._connect)
         try:
-            plan = await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
+            return await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
         except OpenFlowError as error:
             return Drift(self.name, problems={self._bridge: str(error)})
-        return Drift(self.name, plan.text(), plan.problems)
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 

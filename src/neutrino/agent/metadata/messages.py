@@ -1,22 +1,17 @@
-"""Messages between the agent and the metadata proxy: one packet of a Unix socket each. Pure.
+"""Messages of the control protocol between the agent and the metadata proxy. Pure.
 
-The proxy sends first: its listeners (`ListenerStates`, several), then `Hello`. An agent replies `TakeOver` and controls the
-proxy from then on; a client that only reads (`--dry-run`) sends nothing. Descriptors travel with `Listen`, in the order of
-`sockets`.
+The proxy sends `Hello` when an agent connects, and nothing after it. An agent replies `TakeOver` and controls the proxy
+from then on; a client that only reads (`--dry-run`) replies nothing.
 """
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 METADATA_IPV4: Final = "169.254.169.254"
 METADATA_IPV6: Final = "fe80::a9fe:a9fe"
 WELL_KNOWN_PORT: Final = 80
-
-SocketKind = Literal["ipv4", "ipv6", "netlink"]
 ANY_DEVICE: Final = ""
-MAX_PORTS: Final = 200  # in one message: a packet has room for a few hundred
-MAX_LISTENERS: Final = 200
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,60 +74,44 @@ class Sources(msgspec.Struct, frozen=True):
         return self.links.get(device, self.links.get(ANY_DEVICE))
 
 
-class ListenerState(msgspec.Struct, frozen=True):
-    """The proxy's listeners in one namespace; its inode tells it from a deleted one of the same name."""
+class Listener(msgspec.Struct, frozen=True):
+    """What the proxy listens on in one namespace, and the instances that it serves there."""
 
-    inode: int
-    port: int
-    ipv6: bool  # whether that was requested; a host may have none
-    sockets: tuple[SocketKind, ...]
     sources: Sources
-
-
-class ListenerStates(msgspec.Struct, frozen=True, tag="has"):
-    listening: dict[str, ListenerState]  # by namespace
+    port: int
+    address: str = ""  # of IPv4; empty: any
+    ipv6: bool = False  # whether that is requested; a host may have none
+    inode: int = 0  # of the namespace: sockets keep listening in a deleted one, whose name a new one may have
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     release: str
-    ports: int = 0
+    listeners: dict[str, Listener] = {}  # by namespace
 
 
 class TakeOver(msgspec.Struct, frozen=True, tag="take"):
     """The sender is the agent from now on; an earlier one is disconnected."""
 
-
-class Configure(msgspec.Struct, frozen=True, tag="configure"):
     settings: ProxySettings
 
 
-class Listen(msgspec.Struct, frozen=True, tag="listen"):
-    """Replaces existing listeners of the namespace `key`."""
+class SetListener(msgspec.Struct, frozen=True, tag="listen"):
+    """Replaces the listener of a namespace; None: closes it.
 
-    key: str
-    listening: ListenerState
+    Descriptors that come with it are the sockets: of IPv4, rtnetlink, and IPv6 where the host has it. Without descriptors
+    the sockets stay, and only the sources differ.
+    """
 
-
-class SetSources(msgspec.Struct, frozen=True, tag="sources"):
-    """Keeps the sockets."""
-
-    key: str
-    sources: Sources
-
-
-class Close(msgspec.Struct, frozen=True, tag="close"):
-    key: str
+    namespace: str
+    listener: Listener | None
 
 
 class UpdatePorts(msgspec.Struct, frozen=True, tag="ports"):
-    """`begin`: a snapshot of all ports follows, up to `end`; the old ones are served until then."""
-
     put: tuple[Instance, ...] = ()
     gone: tuple[str, ...] = ()
-    step: Literal["", "begin", "end"] = ""
+    snapshot: bool = False  # `put` is all there is: other ports are forgotten
 
 
-ProxyMessage = ListenerStates | Hello
-AgentMessage = TakeOver | Configure | Listen | SetSources | Close | UpdatePorts
-PROXY_MESSAGES: Final[msgspec.json.Decoder[ProxyMessage]] = msgspec.json.Decoder(ProxyMessage)
+AgentMessage = TakeOver | SetListener | UpdatePorts
+PROXY_MESSAGES: Final = msgspec.json.Decoder(Hello)
 AGENT_MESSAGES: Final[msgspec.json.Decoder[AgentMessage]] = msgspec.json.Decoder(AgentMessage)

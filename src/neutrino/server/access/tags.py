@@ -36,7 +36,6 @@ from neutrino.server.policy.authorizer import Authorizer
 Object = dict[str, Any]
 Change = Callable[[list[str]], Iterable[str]]
 TAG = Text(255)
-LOGGED = frozenset({"network", "subnet", "port", "router", "security_group"})  # tagged kinds whose revision hosts get
 
 
 def set_tags(tx: Transaction, object_id: str, tags: Iterable[str], *, before: Iterable[str] = ()) -> None:
@@ -174,10 +173,8 @@ class Tags:
                 return tags
             with self._db.transaction() as tx:
                 # On the revision that was read: of two requests that add a tag, neither loses the other's.
-                stamp = update_row(tx, kind.table, before, {"tags": tags})
+                update_row(tx, kind.table, before, {"tags": tags})
                 set_tags(tx, key, tags, before=before["tags"])
-                if kind.resource.name in LOGGED:
-                    tx.record(kind.resource.name, key, stamp["revision_number"])
             return tags
 
         return self._db.retrying(attempt)

@@ -155,4 +155,4 @@ def _is_current(one: Done, port: Any) -> bool:
 def _set_status(tx: Transaction, port: Any, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
     tx.execute(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
-    tx.record("port", port.id, port.revision_number + 1)
+    tx.record("port", port.id)

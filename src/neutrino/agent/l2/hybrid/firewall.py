@@ -6,29 +6,21 @@ other direction. So they are marked, after the same rules were evaluated here: a
 allows must not wait for a packet of its opening side.
 """
 
-import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, plan_changes
-from neutrino.agent.l2.hybrid.render import (
-    ENDED,
-    FAMILIES,
-    ConflictingPorts,
-    egress_chain,
-    ingress_chain,
-    is_our_chain,
-    render_match,
-)
+from neutrino.agent.l2.hybrid.plan import HybridPlan, plan_changes
+from neutrino.agent.l2.hybrid.render import ENDED, FAMILIES, ConflictingPorts, is_our_chain, port_chain, render_match
 from neutrino.dataplane.conntrack.api import Connection, ConntrackError, ConntrackFlush, MarkingConntrack, holds, within
 from neutrino.dataplane.iptables.api import Iptables, IptablesError, Tables, canonical_member
 
 LOG = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Inputs:
+class _Inputs(NamedTuple):
     """Everything that the desired state is rendered from."""
 
     ports: tuple[LocalPort, ...]
@@ -36,8 +28,7 @@ class _Inputs:
     remotes: Mapping[str, frozenset[str]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Unfiltered:
+class Unfiltered(NamedTuple):
     """Hybrid ports without a filter, which therefore must not talk."""
 
     ports: frozenset[str]
@@ -73,7 +64,7 @@ class HybridFirewall:
                     # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
                     chains = {name for tables in rules for chains in tables.values() for name in chains}
                     self._filtered = frozenset(
-                        each for each in secured if {ingress_chain(each), egress_chain(each)} <= chains
+                        each for each in secured if {port_chain("i", each), port_chain("o", each)} <= chains
                     )
                     missing = secured - self._filtered
                     return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
@@ -111,12 +102,9 @@ class HybridFirewall:
         self._conntrack.flush(
             ConntrackFlush(zone, family, "ingress", "") for zone in plan.fresh_zones for family in FAMILIES
         )
-        self._end_connections(plan)
-        self._iptables.restore_sets(plan.unused_sets)
-
-    def _end_connections(self, plan: HybridPlan) -> None:
-        there = self._conntrack.read(audit.zone for audit in plan.audits)
+        there = self._conntrack.read(plan.audits)
         self._conntrack.mark(ended_connections(plan.audits, plan.remotes, there), ENDED)
+        self._iptables.restore_sets(plan.unused_sets)
 
 
 def _inputs(desired: Desired) -> _Inputs:
@@ -134,67 +122,45 @@ def _is_ours(tables: Tables) -> bool:
 
 
 def ended_connections(
-    audits: Iterable[Audit], remotes: Mapping[str, frozenset[str]], connections: Iterable[Connection]
+    audits: Mapping[int, LocalPort], remotes: Mapping[str, frozenset[str]], connections: Iterable[Connection]
 ) -> tuple[Connection, ...]:
     """The connections of the audited ports' zones that no rule allows."""
-    ports = {audit.zone: audit.port for audit in audits}
-    known = _Remotes(remotes)
-    asked: dict[int, _Rules] = {}
-    found = []
-    for entry in connections:
-        if entry.zone not in ports or entry.mark == ENDED:
-            continue
-        if entry.zone not in asked:
-            asked[entry.zone] = _Rules(ports[entry.zone], known)
-        if not asked[entry.zone].allow(entry):
-            found.append(entry)
-    return tuple(found)
+    return tuple(
+        entry
+        for entry in connections
+        if entry.zone in audits and entry.mark != ENDED and not _is_allowed(entry, audits[entry.zone], remotes)
+    )
 
 
-class _Remotes:
-    """Members of remote groups, each group parsed at its first use: they are large, and shared by many ports."""
-
-    def __init__(self, remotes: Mapping[str, frozenset[str]]) -> None:
-        self._given = remotes
-        self._ready: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {}
-
-    def has(self, remote: str, address: str) -> bool:
-        if remote not in self._ready:
-            members = [canonical_member(member) for member in self._given.get(remote, ())]
-            prefixes = tuple(member for member in members if "/" in member)
-            self._ready[remote] = frozenset(members).difference(prefixes), prefixes
-        addresses, prefixes = self._ready[remote]
-        return address in addresses or any(holds(prefix, address) for prefix in prefixes)
+def _is_allowed(connection: Connection, port: LocalPort, remotes: Mapping[str, frozenset[str]]) -> bool:
+    ends = {
+        "egress": (connection.source, connection.destination),
+        "ingress": (connection.destination, connection.source),
+    }
+    return any(
+        any(holds(prefix, local) for _, prefix in port.sources)
+        and any(rule.direction == direction and _allows(rule, remote, connection, remotes) for rule in port.rules)
+        for direction, (local, remote) in ends.items()
+    )
 
 
-class _Rules:
-    def __init__(self, port: LocalPort, remotes: _Remotes) -> None:
-        # A rule that iptables cannot express is not applied, and allows nothing.
-        self._rules = [rule for rule in port.rules if render_match(rule) is not None]
-        self._own = [prefix for _, prefix in port.sources]
-        self._remotes = remotes
-
-    def allow(self, connection: Connection) -> bool:
-        ways = (
-            ("egress", connection.source, connection.destination),
-            ("ingress", connection.destination, connection.source),
-        )
-        return any(
-            self._is_own(local) and any(self._allows(rule, direction, remote, connection) for rule in self._rules)
-            for direction, local, remote in ways
-        )
-
-    def _is_own(self, address: str) -> bool:
-        return any(holds(prefix, address) for prefix in self._own)
-
-    def _allows(self, rule: EffectiveRule, direction: str, remote: str, connection: Connection) -> bool:
-        if rule.direction != direction or rule.family != connection.family:
+def _allows(rule: EffectiveRule, remote: str, connection: Connection, remotes: Mapping[str, frozenset[str]]) -> bool:
+    # A rule that iptables cannot express is not applied, and allows nothing.
+    if rule.family != connection.family or render_match(rule) is None:
+        return False
+    if rule.ip_protocol is not None:
+        low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
+        if rule.ip_protocol != connection.protocol or not within(connection, low, high):
             return False
-        protocol = rule.ip_protocol
-        if protocol is not None:
-            low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
-            if protocol != connection.protocol or not within(connection, low, high):
-                return False
-        if rule.remote is not None:
-            return self._remotes.has(rule.remote, remote)
-        return rule.prefix is None or holds(rule.prefix, remote)
+    if rule.remote is not None:
+        addresses, prefixes = _parsed(remotes.get(rule.remote, frozenset()))
+        return remote in addresses or any(holds(prefix, remote) for prefix in prefixes)
+    return rule.prefix is None or holds(rule.prefix, remote)
+
+
+@lru_cache(maxsize=256)  # groups are large, and shared by many ports
+def _parsed(members: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The members of a remote group that are addresses, and those that are prefixes."""
+    canonical = [canonical_member(member) for member in members]
+    prefixes = tuple(member for member in canonical if "/" in member)
+    return frozenset(canonical).difference(prefixes), prefixes

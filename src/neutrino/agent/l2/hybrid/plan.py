@@ -7,37 +7,28 @@ The kernel's rules are the only record of the zones. Lower numbers are the switc
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l2.desired import LocalPort
 from neutrino.agent.l2.hybrid.render import (
     PREROUTING,
     DesiredRules,
-    egress_chain,
-    ingress_chain,
     is_our_chain,
     is_our_set,
     is_tracked,
     mark_of,
+    port_chain,
+    port_device,
     render,
     set_name,
-    source_chain,
-    tap_device,
     temporary_set,
 )
+from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables
 
-FIRST_ZONE, LAST_ZONE = 4097, 65535
+ZONES = range(4097, 65536)
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Audit:
-    """A port whose connections must be checked, as some of them may not be allowed any more."""
-
-    port: LocalPort
-    zone: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +39,7 @@ class HybridPlan:
     sets: str = ""  # new sets, and members that come or go
     rules: Mapping[int, str] = dataclasses.field(default_factory=dict)  # by family
     fresh_zones: tuple[int, ...] = ()  # of new ports: a former port's connections may be left there
-    audits: tuple[Audit, ...] = ()
+    audits: Mapping[int, LocalPort] = dataclasses.field(default_factory=dict)  # by zone: ports that may allow less now
     remotes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # of the audited ports' rules
     unused_sets: str = ""
 
@@ -61,7 +52,7 @@ class HybridPlan:
         for family, text in sorted(self.rules.items()):
             lines += [f"{_TOOLS[family]} {line}" for line in text.splitlines()]
         lines += [f"conntrack empty zone {zone}" for zone in self.fresh_zones]
-        lines += [f"conntrack mark connections that no rule of port {audit.port.id} allows" for audit in self.audits]
+        lines += [f"conntrack mark connections that no rule of port {port.id} allows" for port in self.audits.values()]
         lines += [f"ipset {line}" for line in self.unused_sets.splitlines()]
         return "\n".join(lines)
 
@@ -80,9 +71,8 @@ def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
 
 
 def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
-    ours = {name: rules for name, rules in actual.items() if is_our_chain(name)}
-    stale = sorted(ours.keys() - wanted.keys())
-    differing = [name for name in sorted(wanted) if name not in ours or _marks(ours[name]) != _marks(wanted[name])]
+    stale = sorted(name for name in actual if is_our_chain(name) and name not in wanted)
+    differing = _differing(wanted, actual)
     # A declared chain is created or emptied. All of them first, as they jump to each other.
     lines = [f":{name} - [0:0]" for name in (*differing, *stale)]
     lines += [f"-A {name} {rule.text}" for name in differing for rule in wanted[name]]
@@ -96,14 +86,9 @@ def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
     return [*lines, *(f"-X {name}" for name in stale)]
 
 
-def _differing_chains(wanted: Tables, actual: Tables) -> frozenset[str]:
-    """The chains of all tables of one family that differ."""
-    return frozenset(
-        name
-        for table, chains in wanted.items()
-        for name, rules in chains.items()
-        if _marks(actual.get(table, {}).get(name, ())) != _marks(rules)
-    )
+def _differing(wanted: Chains, actual: Chains) -> list[str]:
+    """The wanted chains that are missing, or have other rules."""
+    return [name for name in sorted(wanted) if name not in actual or _marks(actual[name]) != _marks(wanted[name])]
 
 
 def _marks(rules: Iterable[Rule]) -> tuple[str, ...]:
@@ -152,11 +137,6 @@ def _filled(entry: AddressSet, name: str) -> list[str]:
     return [create, *(f"add {name} {member}" for member in sorted(entry.members))]
 
 
-def _shrinking(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> frozenset[str]:
-    """The sets that lose members."""
-    return frozenset(name for name, entry in wanted.items() if name in actual and actual[name].members - entry.members)
-
-
 def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
@@ -173,59 +153,42 @@ def plan_changes(
     settings: Mapping[str, bool],
 ) -> HybridPlan:
     """The changes from the actual state, as read, to the desired one."""
-    held = {**read_zones(rules[6]), **read_zones(rules[4])}
-    given = allocate_zones((port.id for port in ports if is_tracked(port)), held)
-    wanted = render(ports, blocked, remotes, given)
-    fresh = {port_id for port_id, zone in given.items() if held.get(tap_device(port_id)) != zone}
+    by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
+    held = {port.id: by_device.get(port_device("tap", port.id), 0) for port in ports}
+    zones = allocate((port.id for port in ports if is_tracked(port)), held, numbers=ZONES)
+    wanted = render(ports, blocked, remotes, zones)
+    kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
     set_text, unused = plan_sets(wanted.sets, sets)
     return HybridPlan(
         settings=tuple(name for name, on in settings.items() if not on),
         sets=set_text,
-        rules={family: _plan_rules(wanted.tables[family], wanted.jumps[family], rules[family]) for family in rules},
-        fresh_zones=tuple(sorted(given[port_id] for port_id in fresh)),
-        audits=_audits([port for port in ports if port.id in given.keys() - fresh], given, wanted, rules, sets),
+        rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
+        fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
+        audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
         remotes=remotes,
         unused_sets=unused,
     )
 
 
-def _audits(
-    ports: Iterable[LocalPort],
-    given: Mapping[str, int],
-    wanted: DesiredRules,
-    rules: Mapping[int, Tables],
-    sets: Mapping[str, AddressSet],
-) -> tuple[Audit, ...]:
+def _reduced(
+    ports: Iterable[LocalPort], wanted: DesiredRules, rules: Mapping[int, Tables], sets: Mapping[str, AddressSet]
+) -> Iterator[LocalPort]:
     """The ports whose rules or addresses changed, or that have a rule with a remote group that lost members."""
-    changed = {name for family in rules for name in _differing_chains(wanted.tables[family], rules[family])}
-    losing = _shrinking(wanted.sets, sets)
-    audits = []
+    changed = {
+        name
+        for family, tables in wanted.tables.items()
+        for table, chains in tables.items()
+        for name in _differing(chains, rules[family].get(table, {}))
+    }
+    losing = {name for name, entry in wanted.sets.items() if name in sets and sets[name].members - entry.members}
     for port in ports:
-        chains = {ingress_chain(port.id), egress_chain(port.id), source_chain(port.id)}
+        chains = {port_chain(kind, port.id) for kind in "ios"}
         named = {set_name(rule.remote, rule.family) for rule in port.rules if rule.remote is not None}
         if chains & changed or named & losing:
-            audits.append(Audit(port, given[port.id]))
-    return tuple(audits)
-
-
-# --- zones ---
+            yield port
 
 
 def read_zones(tables: Tables) -> dict[str, int]:
     """The zones of taps in the rules of a family."""
     found = (_ZONE.search(rule.text) for rule in tables.get("raw", {}).get(PREROUTING, ()))
     return {match["device"]: int(match["zone"]) for match in found if match and match["device"].startswith("tap")}
-
-
-def allocate_zones(port_ids: Iterable[str], held: Mapping[str, int]) -> dict[str, int]:
-    """A zone for every port: the one it has, or the lowest free one."""
-    ports = sorted(port_ids)
-    zones: dict[str, int] = {}
-    taken: set[int] = set()
-    for port_id in ports:
-        zone = held.get(tap_device(port_id), 0)
-        if FIRST_ZONE <= zone <= LAST_ZONE and zone not in taken:
-            zones[port_id] = zone
-            taken.add(zone)
-    free = (zone for zone in range(FIRST_ZONE, LAST_ZONE + 1) if zone not in taken)
-    return {port_id: zones[port_id] if port_id in zones else next(free) for port_id in ports}

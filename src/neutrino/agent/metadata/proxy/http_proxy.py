@@ -16,18 +16,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
 
 import h11
 
 from neutrino.agent.metadata.messages import Instance, ProxySettings, Sources, Timeouts
 from neutrino.agent.metadata.proxy.connection import ConnectionFailed, HttpConnection
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.nova_client import NovaClient, NovaUnreachable
+from neutrino.agent.metadata.proxy.nova_client import NovaClient
 from neutrino.agent.metadata.proxy.rate_limit import RateLimiter
 
 LOG = logging.getLogger(__name__)
-K = TypeVar("K")
 Headers = list[tuple[bytes, bytes]]
 MAX_CONNECTIONS = 64  # of one source
 LOG_SECONDS = 10.0  # between repeated warnings
@@ -142,8 +140,7 @@ class HttpProxy:
         self._limiter = RateLimiter(self._settings.limit)
         self._nova = NovaClient(self._settings)
         self._max_connections = max_connections
-        self._connections: Counter[tuple[str, str]] = Counter()  # by namespace and source
-        self._by_namespace: Counter[str] = Counter()
+        self._connections: Counter[tuple[str, str]] = Counter()  # by namespace and source; no source: of all of them
         self._full_logged: dict[str, float] = {}  # namespaces at their limit → when that was logged
         self._nova_logged = float("-inf")
 
@@ -157,12 +154,11 @@ class HttpProxy:
 
     async def serve(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
-        source = client.key, client.address
-        if not self._has_room(*source):
+        if not self._has_room(client.key, client.address):
             writer.close()
             return
-        self._connections[source] += 1
-        self._by_namespace[client.key] += 1
+        counted = (client.key, client.address), (client.key, "")
+        self._connections.update(counted)
         connection = HttpConnection(h11.SERVER, reader, writer)
         try:
             await self._serve_requests(connection, client)
@@ -170,16 +166,18 @@ class HttpProxy:
             LOG.debug("%s at %s: %s", client.address, client.key, failed)
         finally:
             connection.close()
-            _decrement(self._connections, source)
-            _decrement(self._by_namespace, client.key)
+            self._connections.subtract(counted)
+            for each in counted:
+                if not self._connections[each]:
+                    del self._connections[each]  # or every source ever seen would take memory
 
     def _has_room(self, key: str, address: str) -> bool:
         """Limits per namespace and per source: one network cannot exhaust the process for the others."""
-        if self._by_namespace[key] >= min(self._settings.connections, self._max_connections):
+        count = self._connections[key, ""]
+        if count >= min(self._settings.connections, self._max_connections):
             now = time.monotonic()
             if now - self._full_logged.get(key, float("-inf")) >= LOG_SECONDS:
                 self._full_logged[key] = now
-                count = self._by_namespace[key]
                 LOG.warning("%s has %d connections, the most it may have: new ones are closed", key, count)
             return False
         self._full_logged.pop(key, None)
@@ -237,18 +235,20 @@ class HttpProxy:
         headers = render_request(request.headers, nova.host, client.address, instance, signature)
         try:
             await self._forward(connection, nova, h11.Request(method=request.method, target=target, headers=headers))
-        except NovaUnreachable as failed:
-            self._log_nova(failed)
-            raise _gateway_error(failed.late) from None
         except ConnectionFailed as failed:
             if failed.connection is connection:
                 if connection.http.their_state is h11.ERROR and connection.http.our_state is h11.SEND_RESPONSE:
                     raise HttpError(HTTPStatus(failed.status), str(failed), last=True) from None
                 raise
-            self._log_nova(failed)
+            now = time.monotonic()
+            if now - self._nova_logged >= LOG_SECONDS:
+                self._nova_logged = now
+                LOG.warning("Nova's metadata service fails: %s", failed)
             if connection.http.our_state is not h11.SEND_RESPONSE:
                 raise  # the response has begun: closing the connection is the only sign left
-            raise _gateway_error(failed.late) from None
+            if failed.late:
+                raise HttpError(HTTPStatus.GATEWAY_TIMEOUT, "the metadata service does not answer in time") from None
+            raise HttpError(HTTPStatus.BAD_GATEWAY, "the metadata service cannot be reached") from None
 
     async def _forward(self, client: HttpConnection, nova_client: NovaClient, request: h11.Request) -> None:
         """Send the request to Nova and its response back; repeated once if Nova had closed the kept connection."""
@@ -277,18 +277,6 @@ class HttpProxy:
             nova.close()
             raise
         nova_client.release(nova)
-
-    def _log_nova(self, failed: Exception) -> None:
-        now = time.monotonic()
-        if now - self._nova_logged >= LOG_SECONDS:
-            self._nova_logged = now
-            LOG.warning("Nova's metadata service fails: %s", failed)
-
-
-def _decrement(counter: Counter[K], key: K) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]  # or every source ever seen would take memory
 
 
 def _is_complete(connection: HttpConnection) -> bool:
@@ -339,9 +327,3 @@ async def _forward_response(
             raise ConnectionFailed(nova, "Nova ended in the middle of its response")
         await client.send(timeouts.client, *pending, h11.Data(data=event.data))
         pending = []
-
-
-def _gateway_error(late: bool) -> HttpError:
-    if late:
-        return HttpError(HTTPStatus.GATEWAY_TIMEOUT, "the metadata service does not answer in time")
-    return HttpError(HTTPStatus.BAD_GATEWAY, "the metadata service cannot be reached")

@@ -85,7 +85,7 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
         if name in PAGING:
             continue
         attribute = resource.by_name.get(SYNONYMS.get(name, name))
-        if name in resource.extra_filters:
+        if name in resource.tag_filters:
             tags = tuple(tag for text in given for tag in text.split(",") if tag)
             if len(tags) > MAX_TAGS:
                 raise errors.HTTPBadRequest(f"Invalid input for {name}: more than {MAX_TAGS} tags.")
