@@ -157,14 +157,13 @@ class Delays:
 class _Supervised:
     service: Service
     process: Process | None = None  # None while it is not running
-    since: float = 0.0
-    failures: int = 0
     watching: asyncio.Task[None] | None = None
     lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
-    @property
-    def name(self) -> str:
-        return self.service.daemon.name
+    def unwatch(self) -> None:
+        if self.watching is not None:
+            self.watching.cancel()
+            self.watching = None
 
 
 class Supervisor:
@@ -197,16 +196,15 @@ class Supervisor:
         supervised = self._supervised.setdefault(name, _Supervised(service))
         async with supervised.lock:
             self._supervised[name] = supervised  # `stop` may have removed it while we waited for the lock
-            self._unwatch(supervised)  # an exit that `ensure` causes is no failure
-            supervised.service, supervised.failures = service, 0
+            supervised.unwatch()  # an exit that `ensure` causes is no failure
+            supervised.service = service
             try:
                 action, process = await asyncio.to_thread(self._apply, service, complete)
             except BaseException:  # the caller retries: a respawn in parallel would compete with it
                 self._supervised.pop(name, None)
                 raise
-            self._set_running(supervised, process)
-            watch = self._respawn_forever(supervised)
-            supervised.watching = asyncio.create_task(watch, name=f"watch {name}")
+            supervised.process = process
+            supervised.watching = asyncio.create_task(self._respawn_forever(supervised, process), name=f"watch {name}")
             return action, process
 
     async def stop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
@@ -214,7 +212,7 @@ class Supervisor:
         supervised = self._supervised.pop(name, None)
         async with supervised.lock if supervised else contextlib.nullcontext():
             if supervised is not None:
-                self._unwatch(supervised)
+                supervised.unwatch()
                 pid_file = pid_file or supervised.service.daemon.pid_file
             found = await asyncio.to_thread(self._processes.find, name, pid_file)
             if found is not None:
@@ -242,21 +240,13 @@ class Supervisor:
             raise await self._fatal.get()
         finally:
             for supervised in self._supervised.values():
-                self._unwatch(supervised)
+                supervised.unwatch()
 
     # --- one daemon ---
 
-    def _apply(self, service: Service, complete: bool = True) -> tuple[Action, Process]:
+    def _apply(self, service: Service, complete: bool) -> tuple[Action, Process]:
         found = None if complete else self._processes.find(service.daemon.name, service.daemon.pid_file)
         return (Action.NOTHING, found) if found is not None else apply_service(service, self._processes)
-
-    def _set_running(self, supervised: _Supervised, process: Process) -> None:
-        supervised.process, supervised.since = process, asyncio.get_running_loop().time()
-
-    def _unwatch(self, supervised: _Supervised) -> None:
-        if supervised.watching is not None:
-            supervised.watching.cancel()
-            supervised.watching = None
 
     async def _wait_exited(self, process: Process, pid_file: str) -> ExitStatus:
         try:
@@ -267,33 +257,31 @@ class Supervisor:
             await asyncio.sleep(self._interval)
         return ExitStatus()
 
-    async def _respawn_forever(self, supervised: _Supervised) -> None:
-        while supervised.process is not None:
-            status = await self._wait_exited(supervised.process, supervised.service.daemon.pid_file)
-            lived = asyncio.get_running_loop().time() - supervised.since
+    async def _respawn_forever(self, supervised: _Supervised, process: Process) -> None:
+        service, failures, loop = supervised.service, 0, asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            status = await self._wait_exited(process, service.daemon.pid_file)
             supervised.process = None
-            self._notify(ProcessEvent(supervised.name, "exited", status.text()))
+            self._notify(ProcessEvent(process.name, "exited", status.text()))
             if self._action == EXIT:
-                reason = f"{supervised.name} {status.text()}, and check_child_processes_action is exit"
+                reason = f"{process.name} {status.text()}, and check_child_processes_action is exit"
                 self._fatal.put_nowait(DaemonExited(reason))
                 return
             # A crash loop keeps its back-off; a daemon that was stable for a while is respawned at once.
-            if lived >= self._delays.steady:
-                supervised.failures = 0
-            await self._respawn(supervised)
-
-    async def _respawn(self, supervised: _Supervised) -> None:
-        while supervised.process is None:
-            await asyncio.sleep(self._delays.after(supervised.failures))
-            supervised.failures += 1
-            try:
-                async with supervised.lock:  # a role may call `ensure` meanwhile
-                    _, process = await asyncio.to_thread(self._apply, supervised.service)
-            except (ProcessError, OSError) as error:
-                self._notify(ProcessEvent(supervised.name, "failed", str(error)))
-                continue
-            self._set_running(supervised, process)
-            self._notify(ProcessEvent(supervised.name, "started", f"respawned as {process.pid}"))
+            if loop.time() - started >= self._delays.steady:
+                failures = 0
+            while supervised.process is None:
+                await asyncio.sleep(self._delays.after(failures))
+                failures += 1
+                try:
+                    async with supervised.lock:  # a role may call `ensure` meanwhile
+                        _, process = await asyncio.to_thread(apply_service, service, self._processes)
+                except (ProcessError, OSError) as error:
+                    self._notify(ProcessEvent(process.name, "failed", str(error)))
+                else:
+                    supervised.process = process
+            self._notify(ProcessEvent(process.name, "started", f"respawned as {process.pid}"))
 
     def _notify(self, event: ProcessEvent) -> None:
         LOG.log(logging.INFO if event.what == "started" else logging.ERROR, "%s: %s", event.name, event.text)
