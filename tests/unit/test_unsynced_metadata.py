@@ -139,7 +139,7 @@ class Agent:
     def __init__(self, directory: Path, cache: Cache, *, synced: bool) -> None:
         self.feed = Feed()
         dhcp = DhcpSettings(HOST, str(directory), enable_isolated_metadata=True)
-        options = MetadataOptions(HOST, str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
+        options = MetadataOptions(str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
         described = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
         self.role = MetadataRole(
             self.feed,

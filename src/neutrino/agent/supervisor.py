@@ -166,25 +166,18 @@ class _Supervised:
             self.watching = None
 
 
+@dataclasses.dataclass
 class Supervisor:
     """`notify` is called with every event, in the event loop."""
 
-    def __init__(
-        self,
-        processes: Processes,
-        *,
-        action: Literal["respawn", "exit"] = RESPAWN,
-        interval: float = 60.0,
-        delays: Delays | None = None,
-        notify: Callable[[ProcessEvent], None] = lambda event: None,
-    ) -> None:
-        self._processes = processes
-        self._action = action
-        self._interval = interval
-        self._delays = delays or Delays()
-        self._notify_role = notify
-        self._supervised: dict[str, _Supervised] = {}
-        self._fatal: asyncio.Queue[DaemonExited] = asyncio.Queue()
+    processes: Processes
+    _: dataclasses.KW_ONLY
+    action: Literal["respawn", "exit"] = RESPAWN
+    interval: float = 60.0
+    delays: Delays = Delays()
+    notify: Callable[[ProcessEvent], None] = lambda event: None
+    _supervised: dict[str, _Supervised] = dataclasses.field(default_factory=dict, init=False)
+    _fatal: asyncio.Queue[DaemonExited] = dataclasses.field(default_factory=asyncio.Queue, init=False)
 
     async def ensure(self, service: Service, *, complete: bool = True) -> tuple[Action, Process]:
         """Have the service run from now on; ProcessError if it cannot be started, then it is not supervised.
@@ -214,11 +207,11 @@ class Supervisor:
             if supervised is not None:
                 supervised.unwatch()
                 pid_file = pid_file or supervised.service.daemon.pid_file
-            found = await asyncio.to_thread(self._processes.find, name, pid_file)
+            found = await asyncio.to_thread(self.processes.find, name, pid_file)
             if found is not None:
                 if kill:  # `stop` reaps it and removes the pid file
-                    await asyncio.to_thread(self._processes.send, found, signal.SIGKILL)
-                await asyncio.to_thread(self._processes.stop, found, pid_file=pid_file)
+                    await asyncio.to_thread(self.processes.send, found, signal.SIGKILL)
+                await asyncio.to_thread(self.processes.stop, found, pid_file=pid_file)
 
     def running(self, name: str) -> Process | None:
         """The process of a supervised daemon."""
@@ -227,11 +220,11 @@ class Supervisor:
 
     def is_running(self, daemon: Daemon) -> bool:
         """Whether the daemon runs, supervised or not. Blocking."""
-        return self._processes.find(daemon.name, daemon.pid_file) is not None
+        return self.processes.find(daemon.name, daemon.pid_file) is not None
 
     def plan(self, service: Service) -> list[str]:
         """What `ensure` would do, as a line for `--dry-run`. Blocking."""
-        action, _ = plan_service(service, self._processes)
+        action, _ = plan_service(service, self.processes)
         return [f"{action.value} {service.daemon.name}"] if action is not Action.NOTHING else []
 
     async def run(self) -> None:
@@ -245,16 +238,16 @@ class Supervisor:
     # --- one daemon ---
 
     def _apply(self, service: Service, complete: bool) -> tuple[Action, Process]:
-        found = None if complete else self._processes.find(service.daemon.name, service.daemon.pid_file)
-        return (Action.NOTHING, found) if found is not None else apply_service(service, self._processes)
+        found = None if complete else self.processes.find(service.daemon.name, service.daemon.pid_file)
+        return (Action.NOTHING, found) if found is not None else apply_service(service, self.processes)
 
     async def _wait_exited(self, process: Process, pid_file: str) -> ExitStatus:
         try:
-            return await self._processes.wait(process)
+            return await self.processes.wait(process)
         except OSError as error:
             LOG.warning("%s: no notification of its exit, only periodic checks: %s", process.name, error)
-        while await asyncio.to_thread(self._processes.find, process.name, pid_file) == process:
-            await asyncio.sleep(self._interval)
+        while await asyncio.to_thread(self.processes.find, process.name, pid_file) == process:
+            await asyncio.sleep(self.interval)
         return ExitStatus()
 
     async def _respawn_forever(self, supervised: _Supervised, process: Process) -> None:
@@ -263,26 +256,26 @@ class Supervisor:
             started = loop.time()
             status = await self._wait_exited(process, service.daemon.pid_file)
             supervised.process = None
-            self._notify(ProcessEvent(process.name, "exited", status.text()))
-            if self._action == EXIT:
+            self._publish(ProcessEvent(process.name, "exited", status.text()))
+            if self.action == EXIT:
                 reason = f"{process.name} {status.text()}, and check_child_processes_action is exit"
                 self._fatal.put_nowait(DaemonExited(reason))
                 return
             # A crash loop keeps its back-off; a daemon that was stable for a while is respawned at once.
-            if loop.time() - started >= self._delays.steady:
+            if loop.time() - started >= self.delays.steady:
                 failures = 0
             while supervised.process is None:
-                await asyncio.sleep(self._delays.after(failures))
+                await asyncio.sleep(self.delays.after(failures))
                 failures += 1
                 try:
                     async with supervised.lock:  # a role may call `ensure` meanwhile
-                        _, process = await asyncio.to_thread(apply_service, service, self._processes)
+                        _, process = await asyncio.to_thread(apply_service, service, self.processes)
                 except (ProcessError, OSError) as error:
-                    self._notify(ProcessEvent(process.name, "failed", str(error)))
+                    self._publish(ProcessEvent(process.name, "failed", str(error)))
                 else:
                     supervised.process = process
-            self._notify(ProcessEvent(process.name, "started", f"respawned as {process.pid}"))
+            self._publish(ProcessEvent(process.name, "started", f"respawned as {process.pid}"))
 
-    def _notify(self, event: ProcessEvent) -> None:
+    def _publish(self, event: ProcessEvent) -> None:
         LOG.log(logging.INFO if event.what == "started" else logging.ERROR, "%s: %s", event.name, event.text)
-        self._notify_role(event)
+        self.notify(event)

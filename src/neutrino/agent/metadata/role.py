@@ -41,36 +41,27 @@ CHECK_SECONDS, FIRST_CHECK = 2.0, 0.05  # between checks of the namespaces; shor
 
 @dataclasses.dataclass(frozen=True)
 class MetadataOptions:
-    host: str
     socket: str  # the proxy's control socket
     metadata_port: int  # in router namespaces; 0: none is served there
     dhcp: DhcpSettings
     settings: ProxySettings
 
 
+@dataclasses.dataclass
 class MetadataRole:
-    name = "metadata"
+    feed: RoleFeed
+    options: MetadataOptions
+    daemon: Daemon
+    supervisor: Supervisor
+    sockets: NamespaceSockets
+    description: agents.AgentState
+    report_soon: Callable[[], None] = lambda: None
+    name: str = dataclasses.field(default="metadata", init=False)
 
-    def __init__(
-        self,
-        feed: RoleFeed,
-        options: MetadataOptions,
-        daemon: Daemon,
-        supervisor: Supervisor,
-        sockets: NamespaceSockets,
-        description: agents.AgentState,
-        report_soon: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._feed = feed
-        self._options = options
-        self._daemon = daemon
-        self._supervisor = supervisor
-        self._sockets = sockets
-        self._description = description
-        self._report_soon = report_soon
+    def __post_init__(self) -> None:
         self._synced = False
         self._dirty = asyncio.Event()
-        self._desired = DesiredMetadata(feed.state, options.host, options.metadata_port, options.dhcp)
+        self._desired = DesiredMetadata(self.feed.state, self.options.metadata_port, self.options.dhcp)
         self._listeners: dict[str, Listener] = {}  # of the proxy, by namespace
         self._problems: dict[str, str] = {}
         self._proxy_problem = "the process has not started yet"
@@ -94,11 +85,11 @@ class MetadataRole:
         if self._proxy_problem:
             problems["process"] = self._proxy_problem
         configurations = {
-            **self._description.configurations,
+            **self.description.configurations,
             "listening": len(self._listeners),
             agents.PROBLEMS: dict(sorted(problems.items())[:10]),
         }
-        yield dataclasses.replace(self._description, configurations=configurations)
+        yield dataclasses.replace(self.description, configurations=configurations)
 
     async def settle(self) -> None:
         return None  # what was sent is applied by the proxy
@@ -117,20 +108,20 @@ class MetadataRole:
             return Drift(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
             channel.socket.close()
-        plan = self._plan(hello.listeners, complete=self._feed.is_synced).text()
+        plan = self._plan(hello.listeners, complete=self.feed.is_synced).text()
         return Drift(self.name, plan, dict(self._desired.problems))
 
     def _render(self) -> None:
         before = dict(self._desired.problems)
         for key, text in self._desired.render_stale().items():
             LOG.error("%s", text)
-            self._feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), text)
+            self.feed.error(NETWORK, key.removeprefix(NAMESPACE_PREFIX), text)
         if self._desired.problems != before:
-            self._report_soon()
+            self.report_soon()
 
     def _plan(self, actual: Mapping[str, Listener], *, complete: bool) -> ListenerPlan:
         desired = self._desired.listeners
-        inodes = {namespace: self._sockets.inode(namespace) for namespace in desired}
+        inodes = {namespace: self.sockets.inode(namespace) for namespace in desired}
         return plan_listeners(desired, actual, inodes, complete=complete)
 
     # --- the proxy process ------------------------------------------------------------------------------------------
@@ -138,7 +129,7 @@ class MetadataRole:
     async def run(self) -> None:
         self._desired.index()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._supervisor.run())
+            group.create_task(self.supervisor.run())
             group.create_task(self._control_proxy())
 
     async def _control_proxy(self) -> None:
@@ -154,7 +145,7 @@ class MetadataRole:
                 channel = await asyncio.to_thread(self._connect)
             except OSError as error:
                 self._set_proxy_problem(f"it does not answer: {error}")
-                if loop.time() - since > START_SECONDS and self._supervisor.running(self._daemon.name) is not None:
+                if loop.time() - since > START_SECONDS and self.supervisor.running(self.daemon.name) is not None:
                     await self._restart("its socket is gone")
                     since = loop.time()
                 await asyncio.sleep(CONNECT_SECONDS)
@@ -171,20 +162,20 @@ class MetadataRole:
                 since = loop.time()
 
     def _connect(self) -> Channel[Hello]:
-        return connect(self._options.socket, PROXY_MESSAGES, START_SECONDS)
+        return connect(self.options.socket, PROXY_MESSAGES, START_SECONDS)
 
     async def _restart(self, reason: str) -> None:
         LOG.warning("the metadata proxy is restarted: %s", reason)
         self._set_proxy_problem(reason)
         with contextlib.suppress(ProcessError):
-            await self._supervisor.stop(self._daemon.name)
+            await self.supervisor.stop(self.daemon.name)
         await self._start()
 
     async def _start(self) -> None:
         delay = CONNECT_SECONDS
         while True:
             try:
-                await self._supervisor.ensure(Service(self._daemon))
+                await self.supervisor.ensure(Service(self.daemon))
                 return
             except ProcessError as error:
                 self._set_proxy_problem(str(error))
@@ -194,7 +185,7 @@ class MetadataRole:
 
     def _set_proxy_problem(self, problem: str) -> None:
         if bool(problem) != bool(self._proxy_problem):
-            self._report_soon()
+            self.report_soon()
         self._proxy_problem = problem
 
     # --- one connection ---------------------------------------------------------------------------------------------
@@ -218,7 +209,7 @@ class MetadataRole:
 
         loop.add_reader(channel.socket, on_readable)
         self._listeners = dict(hello.listeners)
-        messages: list[msgspec.Struct] = [TakeOver(self._options.settings)]
+        messages: list[msgspec.Struct] = [TakeOver(self.options.settings)]
         sent_as: bool | None = None  # whether all ports were sent as a snapshot; None: not yet
         delay = FIRST_CHECK
         while not closed.is_set():
@@ -262,7 +253,7 @@ class MetadataRole:
         problems: dict[str, str] = {}
         for key, wanted in plan.open.items():
             try:
-                opened[key], sockets = self._sockets.open(key, wanted)
+                opened[key], sockets = self.sockets.open(key, wanted)
             except REFUSALS as error:
                 problems[key] = str(error)
                 continue
@@ -278,5 +269,5 @@ class MetadataRole:
         for key, text in problems.items():
             if self._problems.get(key) != text:
                 LOG.warning("metadata cannot be served in %s: %s", key, text)
-                self._report_soon()
+                self.report_soon()
         self._problems = problems

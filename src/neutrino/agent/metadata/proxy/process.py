@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import socket
+from dataclasses import dataclass
 
 from neutrino import __version__
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
@@ -48,14 +49,15 @@ def _drop_privileges(uid: int, gid: int) -> None:
         os.setuid(uid)
 
 
+@dataclass
 class Process:
-    def __init__(
-        self, control: socket.socket, monitor_file: int | None, interval: float, *, max_connections: int
-    ) -> None:
-        self._control = control
-        self._monitor_file = monitor_file
-        self._interval = interval
-        self._proxy = HttpProxy(max_connections)
+    control: socket.socket
+    monitor_file: int | None
+    interval: float
+    max_connections: int
+
+    def __post_init__(self) -> None:
+        self._proxy = HttpProxy(self.max_connections)
         self._listeners = Listeners(self._proxy)
         self._agent: Channel[AgentMessage] | None = None
 
@@ -68,27 +70,27 @@ class Process:
         while not stop.is_set():
             self._write_monitor_file()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
+                async with asyncio.timeout(self.interval):
                     await stop.wait()
 
     def _write_monitor_file(self) -> None:
         """Written by the loop that serves: when the loop hangs, the time in the file stands still."""
-        if self._monitor_file is not None:
+        if self.monitor_file is not None:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             with contextlib.suppress(OSError):  # a full disk must not stop the service
-                os.pwrite(self._monitor_file, f"{now}\n".encode(), 0)
+                os.pwrite(self.monitor_file, f"{now}\n".encode(), 0)
 
     # --- agents -----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._control, self._accept)
+        asyncio.get_running_loop().add_reader(self.control, self._accept)
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._control.accept()
+            connection, _ = self.control.accept()
         except OSError as error:  # no free descriptor; the socket stays readable: without a pause, the loop would spin
             LOG.warning("an agent cannot connect for now: %s", error)
-            asyncio.get_running_loop().remove_reader(self._control)
+            asyncio.get_running_loop().remove_reader(self.control)
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._listen)
             return
         connection.setblocking(False)
