@@ -23,12 +23,7 @@ GLOBAL = [
         default=os.path.expanduser("~/.local/share/neutrino-agent"),
         help="Directory of the agent's files.",
     ),
-    cfg.ListOpt(
-        "roles",
-        default=["l2"],
-        item_type=types.String(choices=ROLES),
-        help="The agent's roles on this host.",
-    ),
+    cfg.ListOpt("roles", default=["l2"], item_type=types.String(choices=ROLES), help="The agent's roles on this host."),
     cfg.StrOpt("availability_zone", default="nova", help="Availability zone of this host's DHCP and L3 agents."),
 ]
 FEED = [
@@ -88,12 +83,7 @@ AGENT = [
     cfg.ListOpt("extensions", default=[], help="Extensions of the L2 role, by entry point."),
     cfg.FloatOpt("report_interval", default=30, min=0, help="Seconds between reports to the server; 0: none."),
     cfg.BoolOpt("log_agent_heartbeats", default=False, help="Make the server log each report."),
-    cfg.FloatOpt(
-        "quitting_rpc_timeout",
-        default=10,
-        min=0,
-        help="Seconds to complete running work at a stop.",
-    ),
+    cfg.FloatOpt("quitting_rpc_timeout", default=10, min=0, help="Seconds to complete running work at a stop."),
     cfg.FloatOpt(
         "check_interval", default=5, min=0.1, help="Seconds between comparisons of the number of flows of each bridge."
     ),
