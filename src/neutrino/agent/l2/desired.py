@@ -119,6 +119,11 @@ class LocalNetwork:
     vlan: int
     uplink: int = 0  # ofport on the integration bridge; 0: none
 
+    @property
+    def is_physical(self) -> bool:
+        """Whether its packets carry the segment's own tag, or none, outside this host."""
+        return self.key.network_type in ("vlan", "flat")
+
 
 @dataclasses.dataclass(frozen=True)
 class EffectiveRule:

@@ -96,7 +96,7 @@ class Physical(L2Extension):
         by_ofport = {uplink.integration_ofport: uplink for uplink in uplinks}
         for network in desired.networks:
             uplink = by_ofport.get(network.uplink)
-            if uplink is not None and network.key.network_type in ("vlan", "flat"):
+            if uplink is not None and network.is_physical:
                 yield Unit(network_owner(network), (network, uplink), _physical_network)
 
 
@@ -186,7 +186,7 @@ def _learn_sender(owner: str, *before: str) -> str:
 
 def _network(options: L2Options, network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Contribution:
     flows = [*_render_delivery(network, ports)]
-    if network.key.network_type in ("vlan", "flat"):
+    if network.is_physical:
         match, action = segment_match(network)
         flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))
     return Contribution({options.integration_bridge: flows})
