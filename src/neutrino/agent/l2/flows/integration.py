@@ -43,7 +43,8 @@ _TAGGED = "vlan_tci=0x1000/0x1000"
 # Priorities in ACCEPTED_EGRESS_NORMAL: MACs of ports here, then limits of DHCP copies, then learned MACs, then unknown.
 _KNOWN_MAC, _COPY_LIMIT, _LEARNED_MAC, _UNKNOWN_MAC = 14, 13, 11, 10
 _MAX_LEARNED = 4096  # for each learning flow: an instance that invents MACs fills its own quota only
-_DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
+DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
+DHCP_REPLIES = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546")
 
 
 class Switching(L2Extension):
@@ -268,6 +269,6 @@ def _deliver(here: Table, ports: list[LocalPort]) -> list[str]:
 
 def _copies(options: L2Options, vlan: int, ofports: tuple[int, ...]) -> Contribution:
     matches = [f"in_port={ofport}" for ofport in ofports]
-    matches += [f"{request},{pipeline.REG_NET}={vlan},{MULTICAST}" for request in _DHCP_REQUESTS]
+    matches += [f"{request},{pipeline.REG_NET}={vlan},{MULTICAST}" for request in DHCP_REQUESTS]
     dropped = (pipeline.ACCEPTED_EGRESS_NORMAL.flow(_COPY_LIMIT, match, "drop") for match in matches)
     return Contribution({options.integration_bridge: dropped})
