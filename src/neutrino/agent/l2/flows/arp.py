@@ -89,8 +89,7 @@ def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], vers
     flows: dict[tuple[int, int, str], Flow] = {}
     for entry in sorted(entries, key=lambda known: known.id):
         for address in entry.ip_addresses:
-            # Not for a prefix of an address pair: which host has which address is not known.
-            if "/" not in address and (version := ip_address(address).version) in versions:
+            if (version := ip_address(address).version) in versions:
                 answer = _arp_reply if version == 4 else _advertisement
                 for flow in answer(vlan, address, entry.mac_address.lower()):
                     flows.setdefault(flow.key, flow)

@@ -121,9 +121,8 @@ class HybridFirewall:
                 self.apply(difference)
         except (IptablesError, ConntrackError, ConflictingPorts) as error:
             self.forget()
-            return Unfiltered(
-                secured - self._filtered, str(error)
-            )  # ports that were filtered keep the filter they have
+            # Ports that were filtered keep the filter they have.
+            return Unfiltered(secured - self._filtered, str(error))
         self._filtered = secured
         return None
 
@@ -172,7 +171,7 @@ def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
         lines = _plan_table(wanted.get(table, {}), jumps.get(table, {}), actual.get(table, {}))
         if lines:
             changed += [f"*{table}", *lines, "COMMIT"]
-    return "".join(f"{line}\n" for line in changed)
+    return _text(changed)
 
 
 def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
