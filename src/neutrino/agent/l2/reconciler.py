@@ -18,6 +18,7 @@ import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from neutrino.agent.delta import Delta
 from neutrino.agent.l2 import bridges, pipeline
@@ -252,11 +253,7 @@ class Reconciler:
 
     def _isolate(self, difference: BridgePlan, ports: Collection[int], error: FlowsRejected) -> None:
         """After a rejected bundle: apply everything but the rejected flows, and remember these."""
-        bridge = difference.bridge
-
-        def apply(add: Sequence[Flow], delete: Sequence[Flow]) -> None:
-            self._openflow.apply_flows(bridge, add=add, delete=delete)
-
+        bridge, apply = difference.bridge, partial(self._openflow.apply_flows, difference.bridge)
         self._flows.pop(bridge, None)
         self._features = None  # the datapath may be another than the one whose features were read
         found = apply_others(apply, difference.set, difference.delete, ports, error)
@@ -305,13 +302,10 @@ class Reconciler:
 
     def _end_connections(self, desired: Desired, complete: bool) -> None:
         """Flush connections that are not allowed any more. A failure is only logged: the flows stop most of them."""
-        if self._previous is None or not complete:
-            return
-        flushes = plan_flushes(self._previous, desired)
-        if not flushes:
-            return
+        flushes = plan_flushes(self._previous, desired) if self._previous is not None and complete else ()
         try:
-            self._conntrack.flush(flushes)
+            if flushes:
+                self._conntrack.flush(flushes)
         except ConntrackError as error:
             LOG.warning("connections that are not allowed any more could not be flushed: %s", error)
 
