@@ -59,6 +59,7 @@ class Unfiltered(NamedTuple):
     reason: str
 
 
+@dataclasses.dataclass(eq=False)
 class HybridFirewall:
     """Blocking, and for one thread at a time.
 
@@ -66,11 +67,10 @@ class HybridFirewall:
     an unchanged host starts no processes, and one without hybrid ports looks once for stale rules.
     """
 
-    def __init__(self, iptables: Iptables, conntrack: MarkingConntrack) -> None:
-        self._iptables = iptables
-        self._conntrack = conntrack
-        self._filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
-        self._settled: object = None  # inputs of the last plan, if it was empty: the actual state is right for them
+    iptables: Iptables
+    conntrack: MarkingConntrack
+    _filtered: frozenset[str] = frozenset()  # ports of the last reconciliation that succeeded
+    _settled: object = None  # inputs of the last plan, if it was empty: the actual state is right for them
 
     def forget(self) -> None:
         """Read the actual state again before the next plan."""
@@ -83,7 +83,7 @@ class HybridFirewall:
         secured = frozenset(port.id for port in desired.ports if port.hybrid and port.secured)
         try:
             if not complete:
-                chains = _our_chains(self._iptables.read_rules(family) for family in render.FAMILIES)
+                chains = _our_chains(self.iptables.read_rules(family) for family in render.FAMILIES)
                 if chains:
                     # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
                     self._filtered = frozenset(
@@ -112,27 +112,27 @@ class HybridFirewall:
         inputs = ports, silent, remotes
         if inputs == self._settled:
             return HybridPlan()
-        rules = {family: self._iptables.read_rules(family) for family in render.FAMILIES}
-        sets = self._iptables.read_sets()
+        rules = {family: self.iptables.read_rules(family) for family in render.FAMILIES}
+        sets = self.iptables.read_sets()
         # Without hybrid ports and rules, the integration bridge alone blocks the ports that must not talk.
         blocked = silent if ports or _our_chains(rules.values()) else frozenset()
-        settings = self._iptables.read_settings() if ports else {}
+        settings = self.iptables.read_settings() if ports else {}
         difference = plan_changes(ports, blocked, remotes, rules, sets, settings)
         self._settled = None if difference else inputs
         return difference
 
     def apply(self, plan: HybridPlan) -> None:
         self._settled = None
-        self._iptables.enable(plan.settings)
-        self._iptables.restore_sets(plan.sets)
+        self.iptables.enable(plan.settings)
+        self.iptables.restore_sets(plan.sets)
         for family, text in plan.rules.items():
-            self._iptables.restore_rules(family, text)
-        self._conntrack.flush(
+            self.iptables.restore_rules(family, text)
+        self.conntrack.flush(
             ConntrackFlush(zone, family, "ingress", "") for zone in plan.fresh_zones for family in render.FAMILIES
         )
-        there = self._conntrack.read(plan.audits)
-        self._conntrack.mark(ended_connections(plan.audits, plan.remotes, there), render.ENDED)
-        self._iptables.restore_sets(plan.unused_sets)
+        there = self.conntrack.read(plan.audits)
+        self.conntrack.mark(ended_connections(plan.audits, plan.remotes, there), render.ENDED)
+        self.iptables.restore_sets(plan.unused_sets)
 
 
 def _our_chains(rules: Iterable[Tables]) -> set[str]:
