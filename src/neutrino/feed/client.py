@@ -25,7 +25,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from neutrino.feed import messages as m
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.state import State, StateChange
-from neutrino.feed.unacknowledged import HostReport, Subject, UnacknowledgedReports
+from neutrino.feed.unacknowledged import Subject, UnacknowledgedReports
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS, Kind
 
@@ -153,7 +153,7 @@ class FeedClient:
         """The number of reports that the server has not acknowledged."""
         return len(self._reports)
 
-    def _report(self, subject: Subject, report: HostReport) -> None:
+    def _report(self, subject: Subject, report: m.HostReport) -> None:
         self._reports.put(subject, report)
         self._has_reports.set()
 
