@@ -12,10 +12,10 @@ from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
-from neutrino.agent.l3.desired import DesiredRouters, RouterFeed
 from neutrino.agent.l3.extension_api import GROUP
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router import BUILT_IN
+from neutrino.agent.l3.router_feed import DesiredRouters, RouterFeed
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor

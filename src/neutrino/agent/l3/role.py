@@ -13,12 +13,11 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from neutrino.agent.l3.announcements import Announcements
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import Delegations
-from neutrino.agent.l3.desired import ROUTER, DesiredRouters
 from neutrino.agent.l3.extension_api import L3Extension, RouterResult
 from neutrino.agent.l3.fifo import Fifo
 from neutrino.agent.l3.ha_state import ACTIVE, STANDBY, HaConflicts, last_state
-from neutrino.agent.l3.reports import FloatingIpReports
 from neutrino.agent.l3.router import BUILT_IN, RenderError
+from neutrino.agent.l3.router_feed import ROUTER, DesiredRouters, FloatingIpReports
 from neutrino.agent.l3.routers import Applied, Routers
 from neutrino.agent.plugging import is_service
 from neutrino.agent.port_holds import PortHolds

@@ -11,9 +11,10 @@ address is at, in this order:
 An address that several ports use in turns, each with its own MAC, is left to ARP, which finds those of this host.
 """
 
-import dataclasses
 import ipaddress
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from neutrino.agent.l3.names import INTERNAL, device
 from neutrino.dataplane.netlink.values import Neighbour, neighbour
@@ -23,30 +24,14 @@ from neutrino.model.routing import Router
 from neutrino.model.state import Object
 
 PORT = "dhcp_port"  # the feed's kind of ports on a network
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_OWN, _PAIRED, _RESERVED = 1, 2, 3  # claims to an address, as in the list above
 
 
-@dataclasses.dataclass(frozen=True)
-class _Link:
+class _Link(NamedTuple):
     device: str
     network_id: str
     subnet_id: str
-    cidr: _Network
-
-
-@dataclasses.dataclass
-class _Claims:
-    own: str = ""
-    pairs: set[str] = dataclasses.field(default_factory=set)
-    reserved: str = ""
-
-    @property
-    def mac(self) -> str:
-        """Empty where it is not known."""
-        # A fixed IP of a bound port wins over pairs: port security lets only that port use it.
-        if self.own or not self.pairs:
-            return self.own or self.reserved
-        return next(iter(self.pairs)) if len(self.pairs) == 1 else ""
+    cidr: ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def routers_on_network(change: StateChange, routers: Iterable[Router]) -> Iterator[str]:
@@ -65,6 +50,11 @@ def _location(port: Object | None) -> object:
     return port.network_id, port.mac_address, port.fixed_ips, port.allowed_address_pairs, is_reachable(port)
 
 
+def is_reachable(port: DhcpPort) -> bool:
+    """Whether packets to its MAC reach somebody. A distributed router's port has no host, and is on every host."""
+    return bool(port.host) or port.device_owner.startswith("network:")
+
+
 def render_neighbours(router: Router, ports: Mapping[str, Object]) -> Iterator[Neighbour]:
     links = [
         _Link(device(INTERNAL, interface.id), interface.network_id, each.subnet_id, ipaddress.ip_network(each.cidr))
@@ -72,30 +62,24 @@ def render_neighbours(router: Router, ports: Mapping[str, Object]) -> Iterator[N
         if interface.admin_state_up
         for each in interface.addresses
     ]
-    by_subnet = {link.subnet_id: link for link in links}
     own = {interface.id for interface in router.interfaces}  # the router's own addresses are on its devices
-    claims: dict[tuple[str, str], _Claims] = {}
     networks = {link.network_id for link in links}
+    subnets = {link.subnet_id: link.device for link in links}
+    claims: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)  # device, address → claim, MAC
     for port in list(ports.values()):  # a copy: the feed changes it while a worker thread renders
         if not isinstance(port, DhcpPort) or port.network_id not in networks or port.id in own:
             continue
+        claim = _OWN if is_reachable(port) else _RESERVED
         for fixed in port.fixed_ips:
-            if fixed.subnet_id in by_subnet:
-                claim = claims.setdefault((by_subnet[fixed.subnet_id].device, fixed.ip_address), _Claims())
-                if is_reachable(port):
-                    claim.own = claim.own or port.mac_address.lower()
-                else:
-                    claim.reserved = claim.reserved or port.mac_address.lower()
+            if fixed.subnet_id in subnets:
+                claims[subnets[fixed.subnet_id], fixed.ip_address].append((claim, port.mac_address.lower()))
         for key, mac in _paired(port, links):
-            claims.setdefault(key, _Claims()).pairs.add(mac)
-    for (name, address), claim in claims.items():
-        if claim.mac:
-            yield neighbour(name, address, claim.mac)
-
-
-def is_reachable(port: DhcpPort) -> bool:
-    """Whether packets to its MAC reach somebody. A distributed router's port has no host, and is on every host."""
-    return bool(port.host) or port.device_owner.startswith("network:")
+            claims[key].append((_PAIRED, mac))
+    for (name, address), several in claims.items():
+        best, mac = min(several, key=lambda each: each[0])
+        # Port security lets only one port use a fixed IP; addresses of pairs may be at several MACs.
+        if best != _PAIRED or {mac} == {other for claim, other in several if claim == _PAIRED}:
+            yield neighbour(name, address, mac)
 
 
 def _paired(port: DhcpPort, links: Iterable[_Link]) -> Iterator[tuple[tuple[str, str], str]]:
