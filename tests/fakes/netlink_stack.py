@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.netlink.api import Item, NetlinkError
-from neutrino.dataplane.netlink.reading import link_local
 from neutrino.dataplane.netlink.tc import Qdisc, TcItem
 from neutrino.dataplane.netlink.values import (
     KERNEL,
@@ -28,6 +27,7 @@ from neutrino.dataplane.netlink.values import (
     address,
     route,
 )
+from neutrino.model.link_local import link_local
 
 _SETTINGS = (
     "net/ipv4/(ip_forward|ip_nonlocal_bind)",
@@ -201,7 +201,7 @@ class FakeStack:
                 yield _by_kernel(address("lo", "127.0.0.1/8", scope="host"))
                 yield _by_kernel(address("lo", "::1/128"))
             elif device.carrier and self.sysctls.get(f"net/ipv6/conf/{device.name}/disable_ipv6") != "1":
-                text = f"{ipaddress.ip_address(link_local(device.mac))}/64"
+                text = f"{link_local(device.mac)}/64"
                 yield _by_kernel(address(device.name, text))
 
     # --- routes ---

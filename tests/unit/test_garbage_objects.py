@@ -304,6 +304,6 @@ def test_metadata_answers_the_other_ports() -> None:
     wanted = DesiredMetadata(objects, "h1", 9697, options)
     wanted.index()
     wanted.render_stale()
-    assert "qrouter-r1" in wanted.namespaces
+    assert "qrouter-r1" in wanted.listeners
     assert GOOD["dhcp_port"].id in {each.port_id for each in wanted.all_instances()}
     assert wanted.problems

@@ -186,15 +186,6 @@ def test_the_default_external_network_stays_shared_with_all(world: World) -> Non
         world.rbac.delete(ADMIN, policy["id"], None)
 
 
-def test_further_queries_for_users(world: World) -> None:
-    network = world.insert(t.networks)
-    policy = world.share("network", network, "b", EXTERNAL)
-    users = {("network", EXTERNAL): (lambda key: sa.select(sa.literal("b")),)}
-    more = RbacPolicies(world.db, Quotas(world.db, {}), users)
-    with pytest.raises(errors.RbacPolicyInUse):
-        more.delete(ALICE, policy["id"], None)
-
-
 def test_a_security_group_stays_shared_while_ports_use_it(world: World) -> None:
     group = world.insert(t.security_groups)
     port = world.port(world.insert(t.networks), "b")

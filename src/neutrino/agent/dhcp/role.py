@@ -11,11 +11,10 @@ may be newer than the cache.
 import asyncio
 import dataclasses
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from neutrino.agent.dhcp.network import ServedNetwork, served_network
+from neutrino.agent.dhcp.network import PortsByNetwork, ServedNetwork, served_network
 from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
 from neutrino.agent.queue import WorkQueue
@@ -28,7 +27,7 @@ from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.dataplane.process.api import ProcessError, Processes
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
-from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
+from neutrino.model.dhcp import OWNER, DhcpNetwork
 
 LOG = logging.getLogger(__name__)
 NETWORK, PORT = "dhcp_network", "dhcp_port"
@@ -69,7 +68,7 @@ class DhcpRole:
             workers=workers,
             queue=WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY),
         )
-        self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
+        self._ports = PortsByNetwork()
         # Port → its revision and the device id of the DHCP port that served it, as last reported ready.
         self._ready: dict[str, tuple[int, str]] = {}
 
@@ -79,14 +78,10 @@ class DhcpRole:
         if change.kind == NETWORK:
             self._loop.put(change.id)
         elif change.kind == PORT:
-            for port in (change.old, change.new):
-                if isinstance(port, DhcpPort):
-                    self._ports[port.network_id].pop(port.id, None)
-                    # The feed also sends ports of networks behind routers served here, for metadata.
-                    if port.network_id in self._feed.state.objects[NETWORK]:
-                        self._loop.put(port.network_id)
-            if isinstance(change.new, DhcpPort):
-                self._ports[change.new.network_id][change.new.id] = change.new
+            for port in self._ports.changed(change):
+                # The feed also sends ports of networks behind routers served here, for metadata.
+                if port.network_id in self._feed.state.objects[NETWORK]:
+                    self._loop.put(port.network_id)
 
     def synced(self) -> None:
         self._loop.synced()
@@ -111,7 +106,7 @@ class DhcpRole:
 
     async def find(self) -> Drift:
         _, reconciler = await asyncio.to_thread(self._connect)
-        self._index_ports()
+        self._ports.index(self._feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         return await asyncio.to_thread(self._find, reconciler)
 
     def _find(self, reconciler: Reconciler) -> Drift:
@@ -119,23 +114,23 @@ class DhcpRole:
         networks = dict(self._feed.state.objects[NETWORK])
         for network_id in sorted(networks):
             try:
-                plan = reconciler.plan(self._network(network_id))
-                lines.append(plan.text())
-                if plan.problems:
-                    problems[network_id] = _text(plan.problems)
+                changes, left_out = reconciler.plan(self._network(network_id))
+                lines += changes
+                if left_out:
+                    problems[network_id] = _text(left_out)
             except Exception as error:  # a problem of this network alone
                 problems[network_id] = str(error)
         if self._feed.is_synced:
             stale = sorted(reconciler.known() - set(networks))
             lines += [f"network {network_id} is not served here any more" for network_id in stale]
-        return Drift(self.name, "\n".join(filter(None, lines)), problems)
+        return Drift(self.name, "\n".join(lines), problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         ovsdb, self._reconciler = await wait_connected(self._connect)
         subscribe(ovsdb, self._switch_event)
-        self._index_ports()
+        self._ports.index(self._feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())
             group.create_task(self._supervisor.run())
@@ -149,17 +144,10 @@ class DhcpRole:
         if event.what == "failed":
             self._loop.put(event.name.removeprefix(daemon_name("")))
 
-    def _index_ports(self) -> None:
-        """Ports that the feed loaded from its cache before this role got changes."""
-        for port in self._feed.state.objects[PORT].values():
-            if isinstance(port, DhcpPort):
-                self._ports[port.network_id][port.id] = port
-
     def _network(self, network_id: str) -> ServedNetwork:
         network = self._feed.state.get(NETWORK, network_id) or DhcpNetwork(id=network_id)
         distributed = self._description.configurations.get(agents.DHCP_DISTRIBUTED) is True
-        ports = self._ports.get(network_id, {}).values()
-        return served_network(network, ports, self._description.host, distributed=distributed)
+        return served_network(network, self._ports.of(network_id), self._description.host, distributed=distributed)
 
     async def _reconcile(self, network_id: str) -> str:
         """Reconcile one network; gives what of it is not served, and why."""
@@ -173,19 +161,20 @@ class DhcpRole:
             await asyncio.to_thread(self._reconciler.remove, network_id)
             if self._feed.state.get(NETWORK, network_id) is None:
                 # The network may be scheduled here again: its ports are then reported ready once more.
-                for port_id in self._ports.get(network_id, {}):
-                    self._ready.pop(port_id, None)
+                for port in network.ports:
+                    self._ready.pop(port.id, None)
             return ""
-        prepared = await asyncio.to_thread(self._reconciler.prepare, network, complete=self._loop.is_synced)
+        prepare = self._reconciler.prepare
+        service, problems = await asyncio.to_thread(prepare, network, complete=self._loop.is_synced)
         try:
-            action, _ = await self._supervisor.ensure(prepared.service)
-        except ProcessError:
-            await asyncio.to_thread(self._reconciler.stop_others, network_id)
+            action, _ = await self._supervisor.ensure(service)
+        except ProcessError:  # a dnsmasq of another agent, which has lost its pid file, may hold the port
+            await asyncio.to_thread(self._reconciler.dnsmasq.stop_others, network_id, scan=True)
             raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
         self._report_ready(network)
-        return _text(prepared.problems)
+        return _text(problems)
 
     def _report_ready(self, network: ServedNetwork) -> None:
         """Report ports whose lease can be given now, each revision once; with a copied DHCP port only this host's ports.
