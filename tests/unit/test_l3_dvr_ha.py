@@ -15,7 +15,7 @@ from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
 from neutrino.agent.l3.delegations import SUBNET, Delegations
-from neutrino.agent.l3.dvr.neighbours import render_neighbours
+from neutrino.agent.l3.parts.distributed import render_neighbours
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
 from neutrino.agent.l3.router_feed import DesiredRouters
