@@ -31,11 +31,10 @@ _GET_TX_CHECKSUM, _SET_TX_CHECKSUM = 0x16, 0x17
 
 
 class Devices:
-    """`route` and `control` are sockets inside the namespace called `here`."""
+    """`route` is a socket inside the namespace called `here`."""
 
-    def __init__(self, route: NetlinkSocket, control: socket.socket, here: str, namespaces: Namespaces) -> None:
+    def __init__(self, route: NetlinkSocket, here: str, namespaces: Namespaces) -> None:
         self._route = route
-        self._control = control
         self._here = here
         self._namespaces = namespaces
         self._names: dict[int, str] = {}
@@ -188,7 +187,8 @@ class Devices:
         if len(name) > 15:
             raise _no_device(device)
         words = ctypes.create_string_buffer(struct.pack("=II", command, value), 8)
-        fcntl.ioctl(self._control, _SIOCETHTOOL, struct.pack("16sP16x", name, ctypes.addressof(words)))
+        # The kernel takes ioctls of devices on sockets of any family.
+        fcntl.ioctl(self._route, _SIOCETHTOOL, struct.pack("16sP16x", name, ctypes.addressof(words)))
         answer: int = struct.unpack("=II", words.raw)[1]
         return answer
 

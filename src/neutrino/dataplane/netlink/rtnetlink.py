@@ -120,6 +120,9 @@ class NetlinkSocket:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def list(self, type_: int, body: bytes) -> builtins.list[bytes]:
         """The payloads of a complete dump."""
         for _ in range(_MOST_ATTEMPTS):
