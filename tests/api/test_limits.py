@@ -271,7 +271,7 @@ def test_a_pool_does_not_grow_beyond_its_limit_by_many_requests(world: World) ->
 
 def test_objects_at_once_have_a_limit(world: World) -> None:
     for resource in world.server.resources:
-        if not resource.bulk or "create" not in resource.verbs or resource.parent:
+        if not resource.owned or "create" not in resource.verbs or resource.parent:
             continue
         path = f"/{PLURALS.get(resource.name, resource.collection)}"
         for n in (MAX_BULK + 1, 10 * MAX_BULK):

@@ -133,9 +133,7 @@ def sensible(resource: Resource, ids: dict[str, str]) -> dict[str, Any]:
 
 
 def path_of(resource: Resource, ids: dict[str, str]) -> str:
-    if resource.parent is None:
-        return f"/{resource.url}"
-    return f"/{resource.parent.collection}/{ids[resource.parent.name]}/{resource.url}"
+    return "/" + resource.url.format(parent=ids[resource.parent.name] if resource.parent else "")
 
 
 def escaped(text: str) -> str:
@@ -176,7 +174,7 @@ def test_attributes(resource: Resource, caller: Api, ids: dict[str, str]) -> Non
 def test_queries(resource: Resource, caller: Api, ids: dict[str, str]) -> None:
     path = path_of(resource, ids)
     names = [a.name for a in resource.attributes if a.filter]
-    names += [*resource.extra_filters, "fields", "limit", "marker", "sort_key", "sort_dir", "changed_since"]
+    names += [*resource.tag_filters, "fields", "limit", "marker", "sort_key", "sort_dir", "changed_since"]
     failed = []
     many = ["&".join(f"{{}}={i}" for i in range(900)), "{}=" + ",".join(map(str, range(1200)))]
     for name in names:
@@ -190,7 +188,7 @@ def test_queries(resource: Resource, caller: Api, ids: dict[str, str]) -> None:
 def test_paths(caller: Api, ids: dict[str, str]) -> None:
     members = [f"{path_of(r, ids)}/{{}}" for r in RESOURCES]
     members += [f"{path_of(r, ids)}/{{}}/tags" for r in RESOURCES if r.tagged]
-    members += [f"{path_of(r, ids)}/{{}}/{action.name}" for r in RESOURCES for action in r.actions]
+    members += [f"{path_of(r, ids)}/{{}}/{action}" for r in RESOURCES for action in r.actions]
     members += [f"/networks/{ids['network']}/tags/{{}}", "/ports/{}/bindings", "/ports/{}/bindings/h", "/extensions/{}"]
     members += ["/quotas/{}", "/quotas/{}/default", "/quotas/{}/details", "/agents/{}/dhcp-networks"]
     members += ["/agents/a/dhcp-networks/{}", "/networks/{}/dhcp-agents"]

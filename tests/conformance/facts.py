@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import neutron_lib.api.definitions as definitions  # type: ignore[import-untyped]
+from msgspec import UNSET
 from neutron_lib import constants
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server.api.definition import REQUIRED, Resource
 from tests.conformance.neutron_facts import NEUTRON
 
@@ -61,7 +61,7 @@ def of_neutron(aliases: Collection[str]) -> dict[Place, Fact]:
 def of_ours(resources: Iterable[Resource]) -> dict[Place, Fact]:
     found: dict[Place, Fact] = {}
     for resource in resources:
-        for name in resource.extra_filters:  # filters only, never set or shown
+        for name in resource.tag_filters:  # filters only, never set or shown
             found[resource.collection, name] = Fact(visible=False, filter=True)
         for a in resource.attributes:
             default = (
@@ -72,7 +72,7 @@ def of_ours(resources: Iterable[Resource]) -> dict[Place, Fact]:
                 a.put,
                 default if a.post else UNUSED,
                 a.visible,
-                a.filter or a.name in resource.extra_filters,
+                a.filter or a.name in resource.tag_filters,
                 a.sort,
             )
     return found

@@ -13,8 +13,9 @@ from oslo_config import cfg
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
-from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.l3.routers import Routers
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf
@@ -26,7 +27,7 @@ from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
-from tests.support.l3_host import Flushes
+from tests.support.l3_host import Feed, Flushes
 from tests.support.l3_rate_limit import RateLimit
 from tests.support.routing import GATEWAY, floating, interface, router
 
@@ -48,7 +49,7 @@ class RouterHost:
         ovsdb.apply([SetBridge("br-int")])
         drivers = Drivers(netlink, nft, lambda: ovsdb, FakeAnnouncer(), lambda namespace: Flushes())
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        self.routers = Routers(drivers, options, DesiredState(lambda: ()), [self.extension])
+        self.routers = Routers(drivers, options, DesiredRouters(Feed()), [self.extension])
 
     def router(self, *numbers: int) -> Router:
         several = tuple(floating(number, f"10.0.1.{number}") for number in numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,6 @@ ALICE = Context(
 DEAD = "00000000-0000-0000-0000-00000000dead"
 
 
-class NoQuota:
-    def check(self, resource: str, projects: Sequence[str]) -> None: ...
-
-
 class Api:
     """The agents plugin behind a pipeline, with a clock to turn."""
 
@@ -50,7 +46,7 @@ class Api:
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[], default_config_dirs=[])
         authorizer = Authorizer(conf)
-        self.pipeline = Pipeline(authorizer, NoQuota(), lambda context, event, payload: None)
+        self.pipeline = Pipeline(authorizer, lambda resource, projects: None, lambda event, payload, context: None)
         (self.served,) = serve([self.plugin])
         routes = placement_routes(
             db,

@@ -24,7 +24,7 @@ from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
 from tests.support.l3_host import NAMESPACE, Host, run
-from tests.support.routing import GATEWAY, floating, interface, membership, rendered, router, table
+from tests.support.routing import GATEWAY, failover, floating, interface, membership, rendered, router, table
 
 DONE = {"l3-initialized": "True"}
 
@@ -236,8 +236,9 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
         options = L3Options(host="h1", state_path=str(tmp_path), veth=True)
         daemons = RouterDaemons(watch, options)
         served = router(*map(interface, interfaces), ha=membership())
-        await daemons.ensure(served, active=False)
-        assert daemons.find(served, active=False) == []
+        part = failover(served, options)
+        await daemons.ensure(served, part, active=False)
+        assert daemons.find(served, part, active=False) == []
 
     asyncio.run(ensure(1, 2))
     assert signals == []  # as it was

@@ -84,8 +84,8 @@ def test_a_policy_increments_the_revision_of_its_network(world: World) -> None:
     assert world.network(network).revision_number == 4
     with world.db.read() as connection:
         c = t.changes.c
-        logged = connection.execute(sa.select(c.kind, c.object_id, c.revision).order_by(c.id)).all()
-    assert logged == [("network", network, 2), ("network", network, 3), ("network", network, 4)]
+        logged = connection.execute(sa.select(c.kind, c.object_id).order_by(c.id)).all()
+    assert logged == [("network", network)] * 3
 
 
 def test_what_cannot_be_shared(world: World) -> None:
@@ -184,15 +184,6 @@ def test_the_default_external_network_stays_shared_with_all(world: World) -> Non
     policy = world.share("network", network, "*", EXTERNAL, ADMIN)
     with pytest.raises(errors.RbacPolicyInUse):
         world.rbac.delete(ADMIN, policy["id"], None)
-
-
-def test_further_queries_for_users(world: World) -> None:
-    network = world.insert(t.networks)
-    policy = world.share("network", network, "b", EXTERNAL)
-    users = {("network", EXTERNAL): (lambda key: sa.select(sa.literal("b")),)}
-    more = RbacPolicies(world.db, Quotas(world.db, {}), users)
-    with pytest.raises(errors.RbacPolicyInUse):
-        more.delete(ALICE, policy["id"], None)
 
 
 def test_a_security_group_stays_shared_while_ports_use_it(world: World) -> None:

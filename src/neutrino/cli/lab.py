@@ -1,21 +1,27 @@
 """`neutrino lab`: several hosts on this machine, for trying the service out."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex
 import socket
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from neutrino.cli import preflight
 from neutrino.cli.errors import unwind_on_sigterm
-from neutrino.cli.vm import add_create_arguments, command_of, create_options
+from neutrino.cli.main import DEFAULT_LAB
+from neutrino.cli.up.next_steps import client, program
+from neutrino.cli.vm import command_of, create_options, delete_instance
+from neutrino.lab import build
+from neutrino.lab.api_client import ApiError
+from neutrino.lab.demo import demo
+from neutrino.lab.errors import LabError
+from neutrino.lab.hosts.ovs import DATABASE, SWITCH
+from neutrino.lab.lab import SERVER, Lab
+from neutrino.lab.settings import NETDEV, LabSettings, check, underlay_address
 
-if TYPE_CHECKING:
-    from neutrino.lab.lab import Lab
-
-DEFAULT_STATE = "/run/neutrino-lab"
+HOST_COLUMNS = ("HOST", "UNDERLAY", "AGENT", "PROCESS", "OPEN VSWITCH", "VMS")
+VM_COLUMNS = ("VM", "HOST", "PORT", "ADDRESSES", "STATUS")
 NEXT_STEPS = """
 The API is on {url}, without authentication. In this or another terminal:
 
@@ -30,48 +36,8 @@ The API is on {url}, without authentication. In this or another terminal:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state", default=DEFAULT_STATE, help="the lab's directory (default: %(default)s)")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    up = actions.add_parser("up", help="create a lab: a server and hosts")
-    up.add_argument("--hosts", type=int, default=3, help="number of hosts, h1 to hN (default: %(default)s)")
-    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
-    up.add_argument("--mtu", type=int, default=1500, help="MTU of the physical networks (default: %(default)s)")
-    up.add_argument("--underlay-ip-version", type=int, default=4, choices=[4, 6], help="of the tunnel endpoints")
-    datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
-    up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
-    up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
-    up.add_argument("--config-file", action="append", default=[], help="configuration file for the server; repeatable")
-    up.add_argument("--agent-config-file", action="append", default=[], help="configuration file for the agents")
-    _state(up)
-
-    vm = actions.add_parser("vm", help="create a stand-in instance, or delete one")
-    add_create_arguments(vm)
-    vm.add_argument("--delete", action="store_true", help="delete it, with the port that was created for it")
-    vm.add_argument("--host", help="h1 to hN (default: the one with the fewest VMs)")
-    vm.add_argument("--hybrid", action="store_true", help="plug through a Linux bridge, for a hybrid firewall")
-    _state(vm)
-
-    execute = actions.add_parser("exec", help="run a command in a VM, on a host, or on the external machine")
-    execute.add_argument("where", metavar="NAME|hN|external")
-    execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="its exit status is returned")
-    _state(execute)
-
-    _state(actions.add_parser("status", help="show hosts, VMs and the API"))
-    _state(actions.add_parser("down", help="remove the lab"))
-    _state(actions.add_parser("demo", help="a short demonstration in a temporary lab, with the openstack client"))
-
-
-def _state(parser: argparse.ArgumentParser) -> None:
-    """Accepted before and after the action: users type both."""
-    parser.add_argument("--state", default=argparse.SUPPRESS, help="the lab's directory")
-
-
 def lab(args: argparse.Namespace) -> int:
-    from neutrino.cli.preflight import check_privileges
-
-    check_privileges("neutrino lab")
+    preflight.check_privileges("neutrino lab")
     actions = {"up": _up, "vm": _vm, "exec": _exec, "status": _status, "down": _down, "demo": _demo}
     return actions[args.action](args)
 
@@ -81,11 +47,6 @@ def _output(text: str) -> None:
 
 
 def _up(args: argparse.Namespace) -> int:
-    from neutrino.cli import preflight
-    from neutrino.lab import build
-    from neutrino.lab.lab import Lab
-    from neutrino.lab.settings import LabSettings, check
-
     unwind_on_sigterm()
     settings = LabSettings(
         hosts=args.hosts,
@@ -107,32 +68,24 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _next_steps(lab: Lab) -> str:
-    from neutrino.cli.up.next_steps import client, program
-
     openstack, hint = client()
     state = str(lab.paths.state)
     return NEXT_STEPS.format(
         url=lab.settings.url,
         clouds=shlex.quote(str(lab.paths.clouds)),
         openstack=openstack,
-        lab=f"{program()} lab" if state == DEFAULT_STATE else f"{program()} lab --state {shlex.quote(state)}",
+        lab=f"{program()} lab" if state == DEFAULT_LAB else f"{program()} lab --state {shlex.quote(state)}",
         hint=hint,
         other=lab.hosts[:2][-1],
     )
 
 
 def _down(args: argparse.Namespace) -> int:
-    from neutrino.lab import build
-
     build.down(args.state, _output)
     return 0
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from neutrino.cli import preflight
-    from neutrino.lab.demo import demo
-    from neutrino.lab.settings import NETDEV
-
     unwind_on_sigterm()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -142,12 +95,9 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _vm(args: argparse.Namespace) -> int:
-    from neutrino.lab.lab import Lab
-
     instances = Lab.open(args.state).instances
     if args.delete:
-        instances.delete(args.name)
-        _output(f"{args.name} is deleted")
+        delete_instance(instances, args.name)
         return 0
     vm = instances.create(args.name, **(create_options(args) | {"host": args.host, "hybrid": args.hybrid}))
     _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
@@ -155,8 +105,6 @@ def _vm(args: argparse.Namespace) -> int:
 
 
 def _exec(args: argparse.Namespace) -> int:
-    from neutrino.lab.lab import Lab
-
     argv = command_of(args)
     lab = Lab.open(args.state)
     command = lab.command(args.where, [*_in_this_directory(lab), *argv])
@@ -172,11 +120,55 @@ def _in_this_directory(lab: Lab) -> list[str]:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from neutrino.lab.lab import Lab
-    from neutrino.lab.status import read_status
-
     lab = Lab.open(args.state)
     text, healthy = read_status(lab)
     _output(text)
     _output(_next_steps(lab))
     return 0 if healthy else 1
+
+
+def read_status(lab: Lab) -> tuple[str, bool]:
+    """The text, and whether the API responds and all processes of all hosts run."""
+    responds = lab.api.responds()
+    agents = lab.agents() if responds else {}
+    healthy = responds
+    hosts = []
+    for host in lab.hosts:
+        alive = bool(agents.get(host, {}).get("alive"))
+        pids = (lab.agent_pid(host), *_switch_pids(lab, host))
+        healthy = healthy and alive and None not in pids
+        agent, switch, database = (str(pid or "none") for pid in pids)
+        underlay = underlay_address(host, lab.settings.underlay_ip_version)
+        vms = str(sum(vm.host == host for vm in lab.vms.all()))
+        hosts.append((host, underlay, "alive" if alive else "not alive", agent, f"{switch}, {database}", vms))
+    server = f"{'responds' if responds else 'does not respond'}, server process {lab.processes.pid(SERVER) or 'none'}"
+    lines = [f"API {lab.settings.url} {server}, files in {lab.paths.state}", "", *_table(HOST_COLUMNS, hosts)]
+    if vms_shown := [(vm.name, vm.host, vm.port_id, *_port(lab, vm.port_id, responds)) for vm in lab.vms.all()]:
+        lines += ["", *_table(VM_COLUMNS, vms_shown)]
+    return "\n".join(lines), healthy
+
+
+def _switch_pids(lab: Lab, host: str) -> tuple[int | None, int | None]:
+    try:
+        switch = lab.ovs(host)
+        return switch.pid(SWITCH), switch.pid(DATABASE)
+    except LabError:  # the host's namespaces are gone
+        return None, None
+
+
+def _port(lab: Lab, port_id: str, responds: bool) -> tuple[str, str]:
+    """Addresses and status."""
+    if not responds:
+        return "-", "unknown"
+    try:
+        port = lab.api.show("port", port_id)
+    except ApiError:
+        return "-", "port deleted"
+    return ",".join(fixed["ip_address"] for fixed in port["fixed_ips"]) or "-", port["status"]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    ]

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 from neutrino import private
-from neutrino.server import config, logs
+from neutrino.server import config
+from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
-from neutrino.server.access.tags import Tags
 from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
@@ -35,7 +36,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler
 from neutrino.server.entry_points import load
-from neutrino.server.events.notifications import Notifier, NullNotifier, notifier_from_conf
+from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.address_scopes import AddressScopes
@@ -45,7 +46,6 @@ from neutrino.server.middleware import wrap
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import Query
 from neutrino.server.quota.plugin import QuotaPlugin
-from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
@@ -63,7 +63,6 @@ class Server:
     core: Any
     registry: Registry
     scheduler: DhcpScheduler
-    quotas: Quotas
     close: Callable[[], None]
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
@@ -84,9 +83,14 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
+
+    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
+        if notifier is not None:
+            notifier.notify(event, payload, context)
+
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
-    agents = Agents(db, registry, _schedulers(backend.dhcp, service_plugins))
+    agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [
         core,
         AddressScopes(db),
@@ -99,12 +103,13 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         IpAvailability(db),
         *further,
     ]
-    quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
+    quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
-    aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
+    added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
+    aliases = discovery.listed([*discovery.EXTENSIONS, *added, *tags.EXTENSIONS])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
-    pipeline = Pipeline(authorizer, quotas, _notify_with(notifier), max_limit)
+    pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
     def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -117,8 +122,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     routes: list[Route] = [
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
-        *tags.routes(authorizer, tagged),
-        *placement_routes(db, authorizer, backend.dhcp, networks_of, partial(agents.serving, NETWORKS)),
+        *tags.tag_routes(db, authorizer, tagged),
+        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
@@ -131,28 +136,12 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 
     def close() -> None:
         stop.set()
-        notifier.close()
+        if notifier is not None:
+            notifier.queue.close()
         backend.close()
 
-    return Server(
-        wrap(app, conf),
-        conf,
-        db,
-        core,
-        registry,
-        dhcp,
-        quotas,
-        close,
-        stop,
-        service_plugins,
-        [s.resource for s in served],
-    )
-
-
-def _notify_with(notifier: Notifier) -> Callable[[Context, str, dict[str, Any]], None]:
-    if isinstance(notifier, NullNotifier):
-        return lambda context, event, payload: None
-    return lambda context, event, payload: notifier.notify(event, payload, context)
+    resources = [s.resource for s in served]
+    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, resources)
 
 
 def begin(server: Server) -> None:
@@ -177,7 +166,7 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
-    logs.set_up(server.conf)
+    log.setup(server.conf, "neutrino")
     if server.conf.database.auto_upgrade:
         schema.ensure_in_child(config.database_url(server.conf))
     begin(server)

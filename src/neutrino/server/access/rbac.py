@@ -7,7 +7,7 @@ A network shows its policies (`shared`, `router:external`), so they increment th
 external access makes a network external, and deleting the last one makes it internal.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -82,15 +82,10 @@ class RbacPolicies(ViewCollection):
         Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups can be shared."),
     )
 
-    def __init__(
-        self, db: Database, quotas: Quotas, more_users: Mapping[tuple[str, str], Iterable[Users]] | None = None
-    ) -> None:
-        """`more_users`: further queries for the projects that use an object."""
+    def __init__(self, db: Database, quotas: Quotas) -> None:
         super().__init__(db, VIEW)
         self.collections = ((RBAC_POLICY, self),)
         self._quotas = quotas
-        more = more_users or {}
-        self._users = {key: (*USERS.get(key, ()), *more.get(key, ())) for key in {*USERS, *more}}
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
@@ -102,25 +97,25 @@ class RbacPolicies(ViewCollection):
 
         def attempt() -> list[Object]:
             made = [{"id": new_id(), **values} for values in several]
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 for i, policy in enumerate(made):
                     _check_object(connection, context, policy)
                     _check_scope_of_pool(connection, policy)
                     _check_twice(connection, policy, made[:i])
                 owners = {policy["project_id"] for policy in made}
                 limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 for policy in made:
                     tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
                     tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
                     _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
             return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key)
                 after = {**before, **values}
                 _check_object(connection, context, after)
@@ -128,8 +123,8 @@ class RbacPolicies(ViewCollection):
                     return after
                 _check_twice(connection, after)
                 _check_scope_of_pool(connection, after)
-                self._check_unused(connection, before, after["target_tenant"])
-            with self._db.transaction() as tx:
+                _check_unused(connection, before, after["target_tenant"])
+            with self.db.transaction() as tx:
                 done = tx.execute(
                     sa.update(t.rbac_policies)
                     .where(_c.id == key, _c.target_project == before["target_tenant"])
@@ -141,56 +136,55 @@ class RbacPolicies(ViewCollection):
                 _touch(tx, after)
             return after
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key)
-                self._check_unused(connection, before)
-                last = before["action"] == EXTERNAL and not _other_targets(connection, before)
-            with self._db.transaction() as tx:
+                others = _check_unused(connection, before)
+                last = before["action"] == EXTERNAL and not others
+            with self.db.transaction() as tx:
                 gone = sa.delete(t.rbac_policies).where(_c.id == key, _c.target_project == before["target_tenant"])
                 if tx.execute(gone).rowcount != 1:
                     raise Stale
                 tx.use("rbac_policy", before["project_id"], -1)
                 _touch(tx, before, external=False if last else None, must_exist=False)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
-    # --- policies in use ----------------------------------------------------------------------------------------------
 
-    def _check_unused(self, connection: Connection, policy: Object, new_target: str | None = None) -> None:
-        """Refuse to remove the access of a project that uses the object and has no other policy for it."""
-        targets = _other_targets(connection, policy)
-        if new_target is not None:
-            targets.add(new_target)
-        kind, action, object_id = policy["object_type"], policy["action"], policy["object_id"]
-        if EVERYONE in targets:
-            return
-        if action == EXTERNAL and policy["target_tenant"] == EVERYONE and _is_default(connection, object_id):
-            raise errors.RbacPolicyInUse(
-                object_id=object_id, details="The default external network is shared with all."
-            )
-        table = TABLES[kind]
-        owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == object_id)).scalar()
-        left_out = self._users_of(connection, kind, action, object_id) - targets - {owner}
-        # A policy for one project can only affect that project.
-        if policy["target_tenant"] != EVERYONE:
-            left_out &= {policy["target_tenant"]}
-        if left_out:
-            raise errors.RbacPolicyInUse(
-                object_id=object_id, details=f"These projects use it: {', '.join(sorted(left_out)[:10])}."
-            )
-        if action == EXTERNAL and not targets and _has_gateways(connection, object_id):
-            raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have gateways on this network.")
+# --- policies in use --------------------------------------------------------------------------------------------------
 
-    def _users_of(self, connection: Connection, kind: str, action: str, object_id: str) -> set[str]:
-        """The projects that use the object. The empty project is the server itself."""
-        found: set[str] = set()
-        for users in self._users.get((kind, action), ()):
-            found.update(connection.execute(users(object_id).distinct()).scalars())
-        return found - {""}
+
+def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> set[str]:
+    """Refuse to remove the access of a project that uses the object and has no other policy for it.
+
+    Gives the targets of the other policies.
+    """
+    targets = {*connection.execute(_other_targets(policy)).scalars(), *new_targets}
+    kind, action, object_id = policy["object_type"], policy["action"], policy["object_id"]
+    if EVERYONE in targets:
+        return targets
+    if action == EXTERNAL and policy["target_tenant"] == EVERYONE and _is_default(connection, object_id):
+        raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is shared with all.")
+    left_out = _users_of(connection, kind, action, object_id) - targets - {_owner(connection, policy)}
+    # A policy for one project can only affect that project.
+    if policy["target_tenant"] != EVERYONE:
+        left_out &= {policy["target_tenant"]}
+    if left_out:
+        raise errors.RbacPolicyInUse(
+            object_id=object_id, details=f"These projects use it: {', '.join(sorted(left_out)[:10])}."
+        )
+    if action == EXTERNAL and not targets and _has_gateways(connection, object_id):
+        raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have gateways on this network.")
+    return targets
+
+
+def _users_of(connection: Connection, kind: str, action: str, object_id: str) -> set[str]:
+    """The projects that use the object. The empty project is the server itself."""
+    queries = USERS.get((kind, action), ())
+    return {user for users in queries for user in connection.execute(users(object_id).distinct()).scalars()} - {""}
 
 
 def _existing(connection: Connection, key: str) -> Object:
@@ -210,10 +204,14 @@ def _check_action(values: Object) -> None:
 
 def _check_object(connection: Connection, context: Context, policy: Object) -> None:
     """Only the owner and administrators share an object; others do not even learn whether it exists."""
-    table = TABLES[policy["object_type"]]
-    owner = connection.execute(sa.select(table.c.project_id).where(table.c.id == policy["object_id"])).scalar()
+    owner = _owner(connection, policy)
     if owner is None or (owner != context.project_id and not context.is_admin):
         raise errors.InvalidInput(error_message=f"this project has no {policy['object_type']} {policy['object_id']}")
+
+
+def _owner(connection: Connection, policy: Object) -> str | None:
+    table = TABLES[policy["object_type"]]
+    return connection.execute(sa.select(table.c.project_id).where(table.c.id == policy["object_id"])).scalar()
 
 
 def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
@@ -236,26 +234,15 @@ def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
 def _check_twice(connection: Connection, policy: Object, made: Sequence[Object] = ()) -> None:
     same = ("object_type", "object_id", "action", "target_tenant")
     twice = any(all(other[name] == policy[name] for name in same) for other in made)
-    known = sa.select(_c.id).where(
-        _c.object_type == policy["object_type"],
-        _c.object_id == policy["object_id"],
-        _c.action == policy["action"],
-        _c.target_project == policy["target_tenant"],
-        _c.id != policy["id"],
-    )
+    known = _other_targets(policy).where(_c.target_project == policy["target_tenant"])
     if twice or connection.execute(known).first() is not None:
         raise errors.DuplicateRbacPolicy()
 
 
-def _other_targets(connection: Connection, policy: Object) -> set[str]:
+def _other_targets(policy: Object) -> sa.Select[Any]:
     """The projects that have access by other policies for the same action."""
-    others = sa.select(_c.target_project).where(
-        _c.object_type == policy["object_type"],
-        _c.object_id == policy["object_id"],
-        _c.action == policy["action"],
-        _c.id != policy["id"],
-    )
-    return set(connection.execute(others).scalars())
+    same = [_c[name] == policy[name] for name in ("object_type", "object_id", "action")]
+    return sa.select(_c.target_project).where(*same, _c.id != policy["id"])
 
 
 def _is_default(connection: Connection, network_id: str) -> bool:
@@ -280,4 +267,4 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
     if revision is None and must_exist:  # deleted since it was read
         raise Stale
     if revision is not None and kind == "network":
-        tx.record(kind, key, revision)
+        tx.record(kind, key)

@@ -23,7 +23,6 @@ from neutrino.server.context import Context
 LOG = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 DRAINED = 1024 * 1024
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 
 
 class Endpoint:
@@ -33,7 +32,7 @@ class Endpoint:
         self,
         handlers: dict[str, Handler],
         names: Sequence[str],
-        authentication: Authentication,
+        authentication: Authentication | None,
         max_body: int,
         typed: bool,
     ) -> None:
@@ -42,16 +41,15 @@ class Endpoint:
         self._authentication = authentication
         self._max_body = max_body
         self._typed = typed
-        for method in METHODS:
-            if method in handlers:
-                setattr(self, f"on_{method.lower()}", self._answer)
+        for method in handlers:
+            setattr(self, f"on_{method.lower()}", self._answer)
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         values = dict(zip(self._names, path.values(), strict=True))
         if any("\x00" in value for value in values.values()):  # databases refuse NUL, so no such object exists
             raise errors.HTTPNotFound()
         request_id = req.env.get("openstack.request_id") or f"req-{uuid.uuid4()}"
-        context = self._authentication.context(req.env, request_id)
+        context = self._authentication.context(req.env, request_id) if self._authentication else Context(None)
         # GET may have a body, which has no meaning; it is drained below.
         raw = self._body(req) if req.method in ("POST", "PUT", "DELETE") else b""
         if not raw:
@@ -118,7 +116,7 @@ def build_app(
         for spelling in _spellings(path):
             app.add_route(_positional(spelling), endpoint)
     for route in public:
-        app.add_route(route.path, _Public(route.handler))
+        app.add_route(route.path, Endpoint({route.method: route.handler}, (), None, max_body, typed))
     app.add_sink(_not_found, prefix="/")
     app.add_error_handler(errors.ApiError, _api_error)
     app.add_error_handler(falcon.HTTPError, _http_error)
@@ -142,14 +140,6 @@ def _positional(path: str) -> str:
     """Falcon needs the same name for the same part of all paths; here it is a key in one route, a parent in another."""
     counter = itertools.count()
     return _PARAMETER.sub(lambda match: f"{{part{next(counter)}}}", path)
-
-
-class _Public:
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        write(resp, self._handler(Request(Context(None), url=req.prefix, key=path.get("key", ""))))
 
 
 def _not_found(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:

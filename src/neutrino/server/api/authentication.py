@@ -48,19 +48,11 @@ class Authentication:
             self._since = now
         context = self._known.get(headers)
         if context is None:
-            context = self._known[headers] = self._read(*headers)
+            context = self._known[headers] = self._read(headers)
         return replace(context, request_id=request_id)
 
-    def _read(
-        self,
-        status: str | None,
-        project: str | None,
-        tenant: str | None,
-        user: str | None,
-        roles: str | None,
-        service_roles: str | None,
-        *scopes: str | None,
-    ) -> Context:
+    def _read(self, headers: tuple[str | None, ...]) -> Context:
+        status, project, tenant, user, roles, service_roles, *scopes = headers
         # With delay_auth_decision, keystonemiddleware passes unauthenticated requests on and marks them in this header.
         if self._keystone and status != "Confirmed":
             raise errors.Unauthorized("Authentication required")
@@ -86,7 +78,7 @@ class Authentication:
             user_id=user or "",
             roles=_names(roles),
             service_roles=_names(service_roles),
-            scopes=scopes,
+            scopes=tuple(scopes),
             is_admin=self._authorizer.is_admin(credentials),
             credentials=credentials,
         )

@@ -38,22 +38,19 @@ class Plugin(Protocol):
     def extensions(self) -> Sequence[Extension]: ...
 
 
-Method = Callable[..., Any]
-
-
 @dataclass(frozen=True)
 class Served:
     """A resource with the methods that serve it; None where the resource does not have the verb."""
 
     resource: Resource
-    index: Method | None = None
-    show: Method | None = None
-    create: Method | None = None
-    create_several: Method | None = None
-    update: Method | None = None
-    delete: Method | None = None
-    target: Method | None = None
-    actions: Mapping[str, Method] = field(default_factory=dict)
+    index: Any = None
+    show: Any = None
+    create: Any = None
+    create_several: Any = None
+    update: Any = None
+    delete: Any = None
+    target: Any = None
+    actions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 class MissingMethod(Exception):
@@ -65,10 +62,10 @@ def serve(plugins: Iterable[Plugin]) -> list[Served]:
 
 
 def bind(resource: Resource, *objects: Any) -> Served:
-    def optional(name: str) -> Method | None:
+    def optional(name: str) -> Any:
         return next((getattr(one, name) for one in objects if hasattr(one, name)), None)
 
-    def required(name: str) -> Method:
+    def required(name: str) -> Any:
         method = optional(name)
         if method is None:
             raise MissingMethod(f"{type(objects[0]).__name__} serves {resource.collection} without {name}()")
@@ -76,8 +73,8 @@ def bind(resource: Resource, *objects: Any) -> Served:
 
     return Served(
         resource,
-        create_several=optional("create_several") if resource.bulk else None,
+        create_several=optional("create_several") if resource.owned else None,
         target=optional("target"),
-        actions={action.name: required(action.name) for action in resource.actions},
+        actions={action: required(action) for action in resource.actions},
         **{verb: required(verb) for verb in resource.verbs},
     )

@@ -10,7 +10,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
-from neutrino.model.sentinel import UNSET
+from msgspec import UNSET
+
 from neutrino.server import errors
 from neutrino.server.api.types import Type
 
@@ -47,42 +48,30 @@ def writable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) 
     return creatable(name, type_, searchable=searchable, put=True, **rules)
 
 
-@dataclass(frozen=True)
-class Action:
-    """An action on an object, such as PUT /address-groups/{id}/add_addresses."""
-
-    name: str
-    policy: str = ""
-
-
-@dataclass(frozen=True)
-class Parent:
-    name: str
-    collection: str
-
-
 ALL_VERBS: Final = frozenset({"index", "show", "create", "update", "delete"})
+TAG_FILTERS: Final = ("tags", "tags-any", "not-tags", "not-tags-any")
 
 
 @dataclass(frozen=True)
 class Resource:
     name: str
-    collection: str
     attributes: tuple[Attribute, ...]
+    collection: str = ""  # by default the name with an s
     path: str = ""  # in URLs, if it differs from the collection
-    parent: Parent | None = None
+    parent: "Resource | None" = None
     verbs: frozenset[str] = ALL_VERBS
-    actions: tuple[Action, ...] = ()
+    actions: tuple[str, ...] = ()  # such as add_addresses of PUT /address-groups/{id}/add_addresses
     key: str = "id"
-    owned: bool = True  # has a project
-    bulk: bool = True
     quota: bool = False
     foreign_is_hidden: bool = False  # a refused change of another project's object is answered with 404
     tagged: bool = False
     not_found: type[errors.ApiError] = errors.HTTPNotFound
     hidden: type[errors.ApiError] | None = None  # the error for an object that the caller may not see, if another one
     belongs_to: str = ""  # the attribute that names the object on whose owner the policy depends
-    extra_filters: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.collection:
+            object.__setattr__(self, "collection", f"{self.name}s")
 
     @cached_property
     def by_name(self) -> Mapping[str, Attribute]:
@@ -93,8 +82,24 @@ class Resource:
         return tuple(a.name for a in self.attributes if a.visible)
 
     @cached_property
+    def owned(self) -> bool:
+        """Whether objects have a project of their own. Only such resources have bulk creates, as in Neutron."""
+        return self.parent is None and "project_id" in self.by_name
+
+    @cached_property
+    def full_name(self) -> str:
+        """The name, after that of the parent."""
+        return f"{self.parent.name}_{self.name}" if self.parent else self.name
+
+    @property
+    def tag_filters(self) -> tuple[str, ...]:
+        return TAG_FILTERS if self.tagged else ()
+
+    @cached_property
     def url(self) -> str:
-        return self.path or self.collection.replace("_", "-")
+        """The path of the collection below `/v2.0/`; a child resource has its parent's id in it."""
+        own = self.path or self.collection.replace("_", "-")
+        return f"{self.parent.url}/{{parent}}/{own}" if self.parent else own
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,29 @@ what older clients send ("true" for true, "4" for 4).
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from neutrino.model.sentinel import UNSET
+from neutrino.server.api import types as t
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
+from neutrino.server.api.resources.common import MAX_TAGS
 from neutrino.server.api.resources.router import ROUTES
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.stages.query_string import filter_type
 
 Json = dict[str, Any]
+Operation = tuple[tuple[str, str], Json]  # by method and path
 VERSION = "2.0"
 JSON = "application/json"
 STRING: Json = {"type": "string"}
-TAG_SCHEMA: Json = {"type": "string", "maxLength": 255}
-TAG_LIST: Json = {"type": "array", "items": TAG_SCHEMA, "maxItems": 50}
+OBJECT: Json = {"type": "object"}
+NULL: Json = {"type": "null"}
 
 # Names of path parameters, by the part before them; others are `<singular>_id`.
 PARTS = {
@@ -56,17 +59,16 @@ WRITE = (*READ, "409", "412", "413", "415")
 
 def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequence[Mapping[str, Any]]) -> Json:
     """The document: the paths of `routes`, described by the resources that are `served`."""
-    described = _described(served)
-    collections = {f"{PREFIX}/{s.resource.url}" for s in served if not s.resource.parent}
+    described = _other_operations() | dict(operation for one in served for operation in _operations(one))
+    collections = {f"{PREFIX}/{s.resource.url}" for s in served}
     paths: dict[str, Json] = {}
-    for route in [*_PUBLIC, *((r.method, r.path) for r in routes)]:
-        method, path = route
-        operation = described.get(route)
+    for method, path in [*_PUBLIC, *((r.method, r.path) for r in routes)]:
+        operation = described.get((method, path))
         if operation is None:
             if path in collections and method in ("PUT", "DELETE"):
                 continue  # exists only to answer that the id is missing
             # Without detail, but in the document: a route that is missing there looks as if it did not exist.
-            operation = _operation(path, method, "A route of a plugin.", {"200": {"description": "Done."}})
+            operation = _operation(method, path, "A route of a plugin.", answer=_DONE, status="200")[1]
         public, names = _named(path)
         item = paths.setdefault(public, {"parameters": [_path_parameter(n) for n in names]} if names else {})
         item.setdefault(method.lower(), {"operationId": _operation_id(method, public), **operation})
@@ -101,14 +103,10 @@ def _named(path: str) -> tuple[str, list[str]]:
     for i, part in enumerate(parts):
         if part.startswith("{"):
             before = parts[i - 1]
-            name = PARTS.get(before, f"{_singular(before).replace('-', '_')}_id")
-            names.append(name)
-            parts[i] = f"{{{name}}}"
+            singular = f"{before[:-3]}y" if before.endswith("ies") else before.removesuffix("s")
+            names.append(PARTS.get(before, f"{singular.replace('-', '_')}_id"))
+            parts[i] = f"{{{names[-1]}}}"
     return "/".join(parts), names
-
-
-def _singular(word: str) -> str:
-    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
 
 
 def _path_parameter(name: str) -> Json:
@@ -118,8 +116,7 @@ def _path_parameter(name: str) -> Json:
 
 def _operation_id(method: str, path: str) -> str:
     words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix(PREFIX)).strip("_")
-    words = words or ("versions" if path in ("", "/") else "api")
-    return f"{method.lower()}_{words}"
+    return f"{method.lower()}_{words or ('versions' if path == '/' else 'api')}"
 
 
 def _section(path: str) -> str:
@@ -128,21 +125,29 @@ def _section(path: str) -> str:
 
 
 def _operation(
-    path: str,
     method: str,
+    path: str,
     summary: str,
-    answers: Json,
+    schema: Json | None = None,
     body: Json | None = None,
+    *,
+    status: str = "",
+    answer: Json | None = None,
     parameters: Sequence[Json] = (),
-) -> Json:
-    codes = READ if method == "GET" else WRITE
-    responses = {**answers, **{code: _ref("responses", ERRORS[code][0]) for code in codes}}
-    out: Json = {"summary": summary, "tags": [_section(path)], "responses": responses}
+) -> Operation:
+    """An operation with the schema of its response (None: a response without a body), or its whole response."""
+    status = status or ("201" if method == "POST" else "204" if schema is None else "200")
+    answer = answer or (_DONE if schema is None else _answer(schema))
+    errors = {code: _ref("responses", ERRORS[code][0]) for code in (READ if method == "GET" else WRITE)}
+    out: Json = {"summary": summary, "tags": [_section(path)], "responses": {status: answer, **errors}}
     if parameters:
         out["parameters"] = list(parameters)
     if body is not None:
         out["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
-    return out
+    return (method, path), out
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
 
 
 def _ref(kind: str, name: str) -> Json:
@@ -157,25 +162,26 @@ def _answer(schema: Json, description: str = "Done.") -> Json:
     return {"description": description, "content": {JSON: {"schema": schema}}}
 
 
-def _object(properties: Json, required: Iterable[str] | None = None) -> Json:
-    return {"type": "object", "properties": properties, "required": sorted(required or properties)}
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": sorted(properties)}
 
 
-_EMPTY: Json = {"description": "Done."}
+def _array(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+_DONE: Json = {"description": "Done."}
 _ERROR_TYPE: Json = {"type": "string", "description": "The type of the error, such as NetworkNotFound."}
-_LINKS: Json = {"type": "array", "items": _schema_ref("Link")}
 _COMMON: Json = {
-    "Error": _object({"NeutronError": _object({"type": _ERROR_TYPE, "message": STRING, "detail": STRING})}),
-    "Link": _object({"rel": STRING, "href": {"type": "string", "format": "uri"}}),
-    "Extension": _object(
-        {"alias": STRING, "name": STRING, "description": STRING, "updated": STRING, "links": {"type": "array"}}
-    ),
+    "Error": _object(NeutronError=_object(type=_ERROR_TYPE, message=STRING, detail=STRING)),
+    "Link": _object(rel=STRING, href={"type": "string", "format": "uri"}),
+    "Extension": _object(alias=STRING, name=STRING, description=STRING, updated=STRING, links={"type": "array"}),
     "Quota": {"type": "object", "additionalProperties": {"type": "integer", "minimum": -1}},
     "QuotaDetails": {
         "type": "object",
-        "additionalProperties": _object({n: {"type": "integer"} for n in ("limit", "used", "reserved")}),
+        "additionalProperties": _object(**{name: {"type": "integer"} for name in ("limit", "used", "reserved")}),
     },
-    "Tags": {**_object({"tags": TAG_LIST}), "additionalProperties": True},
+    "Tags": {**_object(tags=t.ListOf(t.Text(), max_items=MAX_TAGS).schema()), "additionalProperties": True},
 }
 
 
@@ -184,14 +190,10 @@ def _query(name: str, schema: Json, description: str, **more: Any) -> Json:
 
 
 _PARAMETERS: Json = {
-    "limit": _query(
-        "limit", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The size of a page; 0: no limit."
-    ),
+    "limit": _query("limit", t.Integer(min=0).schema(), "The size of a page; 0: no limit."),
     "marker": _query("marker", STRING, "The page begins after the object with this id."),
     "page_reverse": _query("page_reverse", {"type": "boolean"}, "The page before the marker instead."),
-    "sort_dir": _query(
-        "sort_dir", {"type": "array", "items": {"enum": ["asc", "desc"]}}, "One direction for each sort_key."
-    ),
+    "sort_dir": _query("sort_dir", _array({"enum": ["asc", "desc"]}), "One direction for each sort_key."),
     "changed_since": _query(
         "changed_since", {"type": "string", "format": "date-time"}, "Changed at or after this time."
     ),
@@ -204,80 +206,97 @@ _PARAMETERS: Json = {
 }
 
 
-# --- resources --------------------------------------------------------------------------------------------------------
-
-
-def _title(resource: Resource) -> str:
-    name = f"{resource.parent.name}_{resource.name}" if resource.parent else resource.name
-    return "".join(word.capitalize() for word in re.split("[_-]", name))
-
-
 def answered(schema: Json) -> Json:
     """The schema of an attribute in a response: a list or an object is never null, which in a request means empty."""
     options = schema.get("anyOf", [])
-    if len(options) == 2 and options[1] == {"type": "null"} and options[0].get("type") in ("array", "object"):
+    if len(options) == 2 and options[1] == NULL and options[0].get("type") in ("array", "object"):
         return answered(options[0])
     return schema
 
 
-def _shown(attribute: Attribute) -> Json:
-    schema = answered(attribute.type.schema())
-    return {"anyOf": [schema, {"type": "null"}]} if attribute.shown_null else schema
+def _title(resource: Resource) -> str:
+    return "".join(word.capitalize() for word in re.split("[_-]", resource.full_name))
 
 
 def _schemas(resource: Resource) -> Json:
-    title, names = _title(resource), resource.by_name
-    shown = {a.name: _shown(a) for a in resource.attributes if a.visible}
+    """The schemas of a resource: as it is shown and, if it has such attributes, in create and update requests."""
+    title, attributes = _title(resource), resource.attributes
+    shown = {a.name: answered(a.type.schema()) for a in attributes if a.visible}
+    shown |= {a.name: {"anyOf": [shown[a.name], NULL]} for a in attributes if a.shown_null}
     if "project_id" in shown:
-        shown["tenant_id"] = {**shown["project_id"], "deprecated": True, "description": "The same as project_id."}
+        shown["tenant_id"] = _deprecated(shown["project_id"], "project_id")
     out: Json = {title: {"type": "object", "properties": shown}}
-    if any(a.post for a in resource.attributes):
-        out[f"{title}Create"] = _writable([a for a in resource.attributes if a.post], names, create=True)
-    if any(a.put for a in resource.attributes):
-        out[f"{title}Update"] = _writable([a for a in resource.attributes if a.put], names, create=False)
+    if post := [a for a in attributes if a.post]:
+        required = [a.name for a in post if a.default is REQUIRED]
+        defaults = {a.name: a.default for a in post if a.default not in (UNSET, REQUIRED)}
+        out[f"{title}Create"] = _request_schema(post, required, defaults)
+    if put := [a for a in attributes if a.put]:
+        out[f"{title}Update"] = _request_schema(put)
     return out
 
 
-def _writable(attributes: Sequence[Attribute], names: Mapping[str, Attribute], *, create: bool) -> Json:
-    properties: Json = {}
-    for attribute in attributes:
-        schema = dict(attribute.type.schema())
-        if create and attribute.default is not UNSET and attribute.default is not REQUIRED:
-            schema["default"] = attribute.default
-        properties[attribute.name] = schema
-    for synonym, name in SYNONYMS.items():
-        if name in properties:
-            properties[synonym] = {
-                **names[name].type.schema(),
-                "deprecated": True,
-                "description": f"The same as {name}.",
-            }
+def _request_schema(
+    attributes: Iterable[Attribute], required: Iterable[str] = (), defaults: Json | None = None
+) -> Json:
+    plain = {a.name: a.type.schema() for a in attributes}
+    properties = plain | {name: {**plain[name], "default": value} for name, value in (defaults or {}).items()}
+    properties |= {other: _deprecated(plain[name], name) for other, name in SYNONYMS.items() if name in plain}
     out: Json = {"type": "object", "properties": properties, "additionalProperties": False}
-    required = sorted(a.name for a in attributes if create and a.default is REQUIRED)
     # A required attribute may be given under its deprecated name.
-    other = {name: synonym for synonym, name in SYNONYMS.items()}
-    plain = [name for name in required if name not in other]
-    if plain:
-        out["required"] = plain
-    either = [{"anyOf": [{"required": [n]}, {"required": [other[n]]}]} for n in required if n in other]
-    if either:
-        out["allOf"] = either
+    other_names = {name: other for other, name in SYNONYMS.items()}
+    if always := sorted(name for name in required if name not in other_names):
+        out["required"] = always
+    if either := [[name, other_names[name]] for name in sorted(required) if name in other_names]:
+        out["allOf"] = [{"anyOf": [{"required": [name]} for name in names]} for names in either]
     return out
+
+
+def _deprecated(schema: Json, name: str) -> Json:
+    return {**schema, "deprecated": True, "description": f"The same as {name}."}
+
+
+# --- operations of resources ------------------------------------------------------------------------------------------
+
+
+def _operations(one: Served) -> Iterator[Operation]:
+    resource, title = one.resource, _title(one.resource)
+    base, word = f"{PREFIX}/{resource.url}", resource.name.replace("_", " ")
+    member = f"{base}/{{key}}"
+    single, several = _object(**{resource.name: _schema_ref(title)}), _array(_schema_ref(title))
+    links = {f"{resource.collection}_links": _array(_schema_ref("Link"))}
+    page = _object(**{resource.collection: several})
+    match = [_ref("parameters", "if_match")] if "revision_number" in resource.by_name else []
+    if one.index:
+        listed = {**page, "properties": {**page["properties"], **links}}
+        yield _operation("GET", base, f"List: {word}", listed, parameters=_list_parameters(resource))
+    if one.show:
+        yield _operation("GET", member, f"Show: {word}", single, parameters=[_fields(resource)])
+    if one.create:
+        made = _answer({"oneOf": [single, page]} if resource.owned else single)
+        body = _create_body(resource, title)
+        yield _operation("POST", base, f"Create: {word}", body=body, answer={**made, "links": _links(one, member)})
+    if one.update:
+        body = _object(**{resource.name: _schema_ref(f"{title}Update")})
+        yield _operation("PUT", member, f"Change: {word}", single, body, parameters=match)
+    if one.delete:
+        yield _operation("DELETE", member, f"Delete: {word}", parameters=match)
+    for action in one.actions:
+        shown = _ACTION_ANSWERS.get(action) or {"anyOf": [single, _schema_ref(title)]}
+        yield _operation("PUT", f"{member}/{action}", f"{action} of: {word}", shown, _ACTION_BODIES.get(action))
+    if resource.tagged:
+        yield from _tag_operations(f"{base}/{{parent}}/tags")
 
 
 def _list_parameters(resource: Resource) -> list[Json]:
     out = []
     for attribute in resource.attributes:
         if attribute.filter:
-            out.append(_filter(attribute.name, attribute))
-            out += [_filter(s, attribute) for s, name in SYNONYMS.items() if name == attribute.name]
-    for name in resource.extra_filters:
-        out.append(_query(name, {"type": "array", "items": STRING}, "By tags, with commas.", explode=False))
+            names = [attribute.name, *(other for other, name in SYNONYMS.items() if name == attribute.name)]
+            out += [_filter(name, attribute) for name in names]
+    out += [_query(name, _array(STRING), "By tags, with commas.", explode=False) for name in resource.tag_filters]
     sortable = [a.name for a in resource.attributes if a.sort]
     if sortable:
-        out.append(
-            _query("sort_key", {"type": "array", "items": {"enum": sortable}}, "What to sort by, first to last.")
-        )
+        out.append(_query("sort_key", _array({"enum": sortable}), "What to sort by, first to last."))
         out.append(_ref("parameters", "sort_dir"))
     if "updated_at" in resource.by_name:
         out.append(_ref("parameters", "changed_since"))
@@ -289,54 +308,11 @@ def _filter(name: str, attribute: Attribute) -> Json:
     text = "Any of these values."
     if attribute.name == "fixed_ips":
         text = "ip_address=…, ip_address_substr=… or subnet_id=…: ports with such an address."
-    return _query(name, {"type": "array", "items": STRING if kind is None else kind.schema()}, text)
+    return _query(name, _array(STRING if kind is None else kind.schema()), text)
 
 
 def _fields(resource: Resource) -> Json:
-    return _query("fields", {"type": "array", "items": {"enum": list(resource.visible)}}, "Only these attributes.")
-
-
-def _described(served: Sequence[Served]) -> dict[tuple[str, str], Json]:
-    out: dict[tuple[str, str], Json] = dict(_other_paths())
-    for one in served:
-        out |= _of_resource(one)
-        if one.resource.tagged:
-            out |= _of_tags(f"{PREFIX}/{one.resource.url}/{{parent}}/tags")
-    return out
-
-
-def _of_resource(one: Served) -> dict[tuple[str, str], Json]:
-    resource, title = one.resource, _title(one.resource)
-    base = f"{PREFIX}/{resource.url}"
-    if resource.parent:
-        base = f"{PREFIX}/{resource.parent.collection.replace('_', '-')}/{{parent}}/{resource.url}"
-    member, word = f"{base}/{{key}}", resource.name.replace("_", " ")
-    single = _object({resource.name: _schema_ref(title)})
-    several = _object({resource.collection: {"type": "array", "items": _schema_ref(title)}})
-    page = {**several, "properties": {**several["properties"], f"{resource.collection}_links": _LINKS}}
-    match = [_ref("parameters", "if_match")] if "revision_number" in resource.by_name else []
-    out: dict[tuple[str, str], Json] = {}
-
-    def add(method: str, path: str, summary: str, status: str, answer: Json, **more: Any) -> None:
-        out[method, path] = _operation(path, method, summary, {status: answer}, **more)
-
-    if one.index:
-        add("GET", base, f"List: {word}", "200", _answer(page), parameters=_list_parameters(resource))
-    if one.show:
-        add("GET", member, f"Show: {word}", "200", _answer(single), parameters=[_fields(resource)])
-    if one.create:
-        made: Json = {"oneOf": [single, several]} if resource.bulk else single
-        answer = {**_answer(made), "links": _links(one, member)}
-        add("POST", base, f"Create: {word}", "201", answer, body=_create_body(resource, title))
-    if one.update:
-        body = _object({resource.name: _schema_ref(f"{title}Update")})
-        add("PUT", member, f"Change: {word}", "200", _answer(single), body=body, parameters=match)
-    if one.delete:
-        add("DELETE", member, f"Delete: {word}", "204", _EMPTY, parameters=match)
-    for action in one.actions:
-        shown = _answer(_ACTION_ANSWERS.get(action) or {"anyOf": [single, _schema_ref(title)]})
-        add("PUT", f"{member}/{action}", f"{action} of: {word}", "200", shown, body=_ACTION_BODIES.get(action))
-    return out
+    return _query("fields", _array({"enum": list(resource.visible)}), "Only these attributes.")
 
 
 def _links(one: Served, member: str) -> Json:
@@ -353,126 +329,102 @@ def _links(one: Served, member: str) -> Json:
 
 
 def _create_body(resource: Resource, title: str) -> Json:
-    if f"{title}Create" not in _schemas(resource):  # always refused by the plugin
-        return _object({resource.name: {"type": "object"}})
-    single = _object({resource.name: _schema_ref(f"{title}Create")})
-    if not resource.bulk:
+    if not any(a.post for a in resource.attributes):  # always refused by the plugin
+        return _object(**{resource.name: OBJECT})
+    schema = _schema_ref(f"{title}Create")
+    single = _object(**{resource.name: schema})
+    if not resource.owned:
         return single
-    items = {"type": "array", "items": _schema_ref(f"{title}Create"), "minItems": 1}
-    return {"oneOf": [single, _object({resource.collection: items})]}
+    return {"oneOf": [single, _object(**{resource.collection: {**_array(schema), "minItems": 1}})]}
 
 
-_CIDRS: Json = {"type": "array", "items": {"type": "string", "examples": ["10.0.0.0/24"]}}
+_CIDRS = _array({"type": "string", "examples": ["10.0.0.0/24"]})
+_ADDRESSES = _object(address_group=_object(addresses=_CIDRS))
+_PREFIXES = _object(prefixes=_CIDRS)
+_EXTRA_ROUTES = _object(router=_object(routes=ROUTES.schema()))
 _INTERFACE: Json = {
     "type": "object",
-    "properties": {"subnet_id": {"type": "string", "format": "uuid"}, "port_id": {"type": "string", "format": "uuid"}},
+    "properties": {"subnet_id": t.Uuid().schema(), "port_id": t.Uuid().schema()},
     "minProperties": 1,
 }
 _ACTION_BODIES: dict[str, Json] = {
-    "add_addresses": _object({"address_group": _object({"addresses": _CIDRS})}),
-    "remove_addresses": _object({"address_group": _object({"addresses": _CIDRS})}),
-    "add_prefixes": _object({"prefixes": _CIDRS}),
-    "remove_prefixes": _object({"prefixes": _CIDRS}),
-    "add_router_interface": _INTERFACE,
-    "remove_router_interface": _INTERFACE,
-    "add_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
-    "remove_extraroutes": _object({"router": _object({"routes": ROUTES.schema()})}),
+    **dict.fromkeys(("add_addresses", "remove_addresses"), _ADDRESSES),
+    **dict.fromkeys(("add_prefixes", "remove_prefixes"), _PREFIXES),
+    **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),
+    **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), _EXTRA_ROUTES),
 }
 # Actions whose response is not the object.
 _ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
     ("add_router_interface", "remove_router_interface"),
     _object(
-        {
-            **dict.fromkeys(("id", "project_id", "tenant_id", "port_id", "network_id"), STRING),
-            "subnet_id": {"type": ["string", "null"]},
-            "subnet_ids": {"type": "array", "items": STRING},
-        }
+        **dict.fromkeys(("id", "project_id", "tenant_id", "port_id", "network_id"), STRING),
+        subnet_id={"type": ["string", "null"]},
+        subnet_ids=_array(STRING),
     ),
 )
 
 
-# --- other paths --------------------------------------------------------------------------------------------------
+# --- other operations -------------------------------------------------------------------------------------------------
 
 
-def _other(
-    method: str, path: str, summary: str, schema: Json | None = None, body: Json | None = None, status: str = ""
-) -> tuple[tuple[str, str], Json]:
-    """An operation with the schema of its response; None: a response without a body."""
-    status = status or ("201" if method == "POST" else "204" if schema is None else "200")
-    answer = _EMPTY if schema is None else _answer(schema)
-    return (method, path), _operation(path, method, summary, {status: answer}, body)
-
-
-def _of_tags(base: str) -> dict[tuple[str, str], Json]:
+def _tag_operations(base: str) -> Iterator[Operation]:
     one, tags = f"{base}/{{key}}", _schema_ref("Tags")
-    return dict(
-        [
-            _other("GET", base, "List tags", tags),
-            _other("PUT", base, "Replace all tags", tags, tags),
-            _other("POST", base, "Add tags", tags, tags),
-            _other("DELETE", base, "Remove all tags"),
-            _other("GET", one, "Whether the object has the tag"),
-            _other("PUT", one, "Add the tag", status="201"),
-            _other("DELETE", one, "Remove the tag"),
-        ]
-    )
+    yield _operation("GET", base, "List tags", tags)
+    yield _operation("PUT", base, "Replace all tags", tags, tags)
+    yield _operation("POST", base, "Add tags", tags, tags)
+    yield _operation("DELETE", base, "Remove all tags")
+    yield _operation("GET", one, "Whether the object has the tag")
+    yield _operation("PUT", one, "Add the tag", status="201")
+    yield _operation("DELETE", one, "Remove the tag")
 
 
 _PUBLIC = [("GET", "/"), ("GET", "/openapi.json")]  # without authentication
 
 
-def _other_paths() -> dict[tuple[str, str], Json]:
-    anything: Json = {"type": "object"}
-    quota, details = _object({"quota": _schema_ref("Quota")}), _object({"quota": _schema_ref("QuotaDetails")})
-    change = _object({"quota": {"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}}})
-    extension, null = _schema_ref("Extension"), {"type": "null"}
-    quotas = f"{PREFIX}/quotas"
+def _other_operations() -> dict[tuple[str, str], Json]:
+    quota, details = _object(quota=_schema_ref("Quota")), _object(quota=_schema_ref("QuotaDetails"))
+    change = _object(quota={"type": "object", "additionalProperties": {"type": ["integer", "boolean"]}})
+    extension, agents = _schema_ref("Extension"), _object(agents=_array(_schema_ref("Agent")))
+    extensions, quotas = f"{PREFIX}/extensions", f"{PREFIX}/quotas"
     member = f"{quotas}/{{key}}"
     networks, network_agents = f"{PREFIX}/agents/{{parent}}/dhcp-networks", f"{PREFIX}/networks/{{parent}}/dhcp-agents"
     routers, router_agents = f"{PREFIX}/agents/{{parent}}/l3-routers", f"{PREFIX}/routers/{{parent}}/l3-agents"
     topology = f"{PREFIX}/auto-allocated-topology/{{key}}"
-    topology_schema = _object(dict.fromkeys(("id", "project_id", "tenant_id"), STRING))
-
-    def many(name: str, of: Json) -> Json:
-        return _object({name: {"type": "array", "items": of}})
-
-    def project(word: str) -> Json:
-        return _object({word: _object({f"{word}_id": STRING})})
-
-    out = dict(
+    topology_schema = _object(auto_allocated_topology=_object(id=STRING, project_id=STRING, tenant_id=STRING))
+    tenant, project = _object(tenant=_object(tenant_id=STRING)), _object(project=_object(project_id=STRING))
+    operations = dict(
         [
-            _other("GET", "/", "The versions of the API", many("versions", anything)),
-            _other("GET", "/openapi.json", "This document", anything),
-            _other("GET", PREFIX, "The core resources", many("resources", anything)),
-            _other("GET", f"{PREFIX}/extensions", "List extensions", many("extensions", extension)),
-            _other("GET", f"{PREFIX}/extensions/{{key}}", "Show an extension", _object({"extension": extension})),
-            _other("GET", quotas, "Projects with limits of their own", many("quotas", anything)),
-            _other("GET", f"{quotas}/tenant", "The caller's project", project("tenant")),
-            _other("GET", f"{quotas}/project", "The caller's project", project("project")),
-            _other("GET", member, "A project's limits", quota),
-            _other("GET", f"{member}/default", "The default limits", quota),
-            _other("GET", f"{member}/details", "Limits and usage", details),
-            _other("PUT", member, "Set limits; -1 is unlimited", quota, change),
-            _other("DELETE", member, "Reset to the default limits"),
-            _other("GET", networks, "Networks that an agent serves", many("networks", _schema_ref("Network"))),
-            _other("POST", networks, "Add a network to an agent", null, _object({"network_id": STRING})),
-            _other("DELETE", f"{networks}/{{key}}", "Remove a network from an agent"),
-            _other("GET", network_agents, "Agents of a network", many("agents", _schema_ref("Agent"))),
-            _other("GET", routers, "Routers that an agent serves", many("routers", _schema_ref("Router"))),
-            _other("POST", routers, "Add a router to an agent", null, _object({"router_id": STRING})),
-            _other("DELETE", f"{routers}/{{key}}", "Remove a router from an agent"),
-            _other("GET", router_agents, "Agents of a router", many("agents", _schema_ref("Agent"))),
-            _other(
-                *("GET", topology, "The default network of a project, created on first use"),
-                _object({"auto_allocated_topology": topology_schema}),
+            _operation("GET", "/", "The versions of the API", _object(versions=_array(OBJECT))),
+            _operation("GET", "/openapi.json", "This document", OBJECT),
+            _operation("GET", PREFIX, "The core resources", _object(resources=_array(OBJECT))),
+            _operation("GET", extensions, "List extensions", _object(extensions=_array(extension))),
+            _operation("GET", f"{extensions}/{{key}}", "Show an extension", _object(extension=extension)),
+            _operation("GET", quotas, "Projects with limits of their own", _object(quotas=_array(OBJECT))),
+            _operation("GET", f"{quotas}/tenant", "The caller's project", tenant),
+            _operation("GET", f"{quotas}/project", "The caller's project", project),
+            _operation("GET", member, "A project's limits", quota),
+            _operation("GET", f"{member}/default", "The default limits", quota),
+            _operation("GET", f"{member}/details", "Limits and usage", details),
+            _operation("PUT", member, "Set limits; -1 is unlimited", quota, change),
+            _operation("DELETE", member, "Reset to the default limits"),
+            _operation(
+                "GET", networks, "Networks that an agent serves", _object(networks=_array(_schema_ref("Network")))
             ),
-            _other("DELETE", topology, "Delete the topology"),
+            _operation("POST", networks, "Add a network to an agent", NULL, _object(network_id=STRING)),
+            _operation("DELETE", f"{networks}/{{key}}", "Remove a network from an agent"),
+            _operation("GET", network_agents, "Agents of a network", agents),
+            _operation("GET", routers, "Routers that an agent serves", _object(routers=_array(_schema_ref("Router")))),
+            _operation("POST", routers, "Add a router to an agent", NULL, _object(router_id=STRING)),
+            _operation("DELETE", f"{routers}/{{key}}", "Remove a router from an agent"),
+            _operation("GET", router_agents, "Agents of a router", agents),
+            _operation("GET", topology, "The default network of a project, created on first use", topology_schema),
+            _operation("DELETE", topology, "Delete the topology"),
         ]
     )
-    out["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
+    operations["GET", topology]["responses"]["409"] = _ref("responses", ERRORS["409"][0])  # this GET may create objects
     for route in _PUBLIC:
-        out[route]["security"] = []
-    return out
+        operations[route]["security"] = []
+    return operations
 
 
 def lazily(make: Callable[[], Json]) -> Callable[[], msgspec.Raw]:

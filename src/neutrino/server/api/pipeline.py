@@ -9,7 +9,7 @@ same for every resource of every plugin.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from neutrino.server import errors
 from neutrino.server.api.catalog import Served
@@ -24,11 +24,7 @@ Object = dict[str, Any]
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
 
 
-class Quota(Protocol):
-    def check(self, resource: str, projects: Sequence[str]) -> None: ...
-
-
-Notify = Callable[[Context, str, dict[str, Any]], None]
+Notify = Callable[[str, dict[str, Any], Context], None]  # event type, payload, caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +46,22 @@ class Reply:
     body: Any = None  # a JSON value, or its encoding as bytes
 
 
+@dataclass(frozen=True, slots=True)
 class Pipeline:
-    def __init__(self, authorizer: Authorizer, quota: Quota, notify: Notify, max_limit: int | None = None) -> None:
-        self._authorizer = authorizer
-        self._quota = quota
-        self._notify = notify
-        self._max_limit = max_limit
+    authorizer: Authorizer
+    check_quota: Callable[[str, Sequence[str]], None]  # a resource's name, and the project of each new object
+    notify: Notify
+    max_limit: int | None = None
 
     # --- the verbs ------------------------------------------------------------------------------------------------
 
     def index(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        assert served.index is not None
-        query = parse_query(resource, request.pairs, max_limit=self._max_limit)
+        query = parse_query(resource, request.pairs, max_limit=self.max_limit)
         visibility = self._visibility(resource, context)
         if resource.parent:
             target = served.target(context, request.parent, None) if served.target else {}
-            self._authorizer.require(context, self._rule("get", resource), target)
+            self.authorizer.require(context, self._rule("get", resource), target)
         if query.marker is not None and served.show is not None:
             # A marker that the caller may not see is a 404, as if it did not exist.
             every = visible.names_to_fetch(resource, None, visibility)
@@ -101,14 +96,13 @@ class Pipeline:
 
     def create(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        assert served.create is not None
         body = bodies.decode(request.raw)
         items, several = bodies.items_to_create(resource, body, context)
         # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
-            self._quota.check(resource.name, [item.values["project_id"] for item in items])
+            self.check_quota(resource.name, [item.values["project_id"] for item in items])
         self._authorize_create(served, request, items)
-        self._notify(context, f"{resource.name}.create.start", body)
+        self.notify(f"{resource.name}.create.start", body, context)
         parent = _parent(request)
         values = [item.values for item in items]
         if several and served.create_several is not None:
@@ -118,12 +112,11 @@ class Pipeline:
         visibility = self._visibility(resource, context)
         shown = [visible.present_own(resource, one, visibility) for one in made]
         answer = {resource.collection: shown} if several else {resource.name: shown[0]}
-        self._notify(context, f"{resource.name}.create.end", answer)
+        self.notify(f"{resource.name}.create.end", answer, context)
         return Reply(201, answer)
 
     def update(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        assert served.update is not None
         body = bodies.decode(request.raw)
         item = bodies.item_to_update(resource, body)
         visibility = self._visibility(resource, context)
@@ -132,25 +125,24 @@ class Pipeline:
         target = {**found, **item.values}
         rule = self._rule("update", resource)
         self._require_change(resource, context, rule, found)
-        self._authorizer.require_attributes(context, "update", resource, item.given, target)
-        self._notify(context, f"{resource.name}.update.start", {**body, "id": request.key})
+        self.authorizer.require_attributes(context, "update", resource, item.given, target)
+        self.notify(f"{resource.name}.update.start", {**body, "id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
         changed = served.update(context, *_parent(request), request.key, item.values, revision)
         answer = {resource.name: visible.present_own(resource, changed, visibility)}
-        self._notify(context, f"{resource.name}.update.end", answer)
+        self.notify(f"{resource.name}.update.end", answer, context)
         return Reply(200, answer)
 
     def delete(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        assert served.delete is not None
         visibility = self._visibility(resource, context)
         found = self._find_for_change(served, request, visibility)
         self._require_change(resource, context, self._rule("delete", resource), found)
-        self._notify(context, f"{resource.name}.delete.start", {f"{resource.name}_id": request.key})
+        self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
         revision = _expected_revision(request.if_match, found)
         served.delete(context, *_parent(request), request.key, revision)
         payload = {f"{resource.name}_id": request.key, resource.name: visible.present_own(resource, found, visibility)}
-        self._notify(context, f"{resource.name}.delete.end", payload)
+        self.notify(f"{resource.name}.delete.end", payload, context)
         return Reply(204)
 
     def act(self, served: Served, action: str, request: Request) -> Reply:
@@ -159,11 +151,10 @@ class Pipeline:
         body = bodies.decode(request.raw) if request.raw else {}
         visibility = self._visibility(resource, context)
         found = self._find_for_change(served, request, visibility)
-        policy = next(a.policy for a in resource.actions if a.name == action) or action
-        self._require_change(resource, context, policy, found)
-        self._notify(context, f"{resource.name}.{action}.start", {"id": request.key, "body": body})
+        self._require_change(resource, context, action, found)
+        self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
-        self._notify(context, f"{resource.name}.{action}.end", answer)
+        self.notify(f"{resource.name}.{action}.end", answer, context)
         if isinstance(answer, dict) and resource.name in answer:
             answer = {resource.name: visible.present_own(resource, answer[resource.name], visibility)}
         return Reply(200, answer)
@@ -171,26 +162,25 @@ class Pipeline:
     # --- their parts ----------------------------------------------------------------------------------------------
 
     def _require_change(self, resource: Resource, context: Context, rule: str, found: Object) -> None:
-        if not self._authorizer.allows(context, rule, found):
+        if not self.authorizer.allows(context, rule, found):
             if resource.foreign_is_hidden and found.get("project_id") != context.project_id:
                 raise resource.not_found(**_about(resource, found.get("id", "")))
             raise errors.PolicyNotAuthorized(rule=rule)
 
     def _rule(self, action: str, resource: Resource) -> str:
         """The name of a rule. That of a nested resource may contain its parent's name: Neutron has both forms."""
-        name = f"{resource.parent.name}_{resource.name}" if resource.parent else resource.name
+        name = resource.full_name
         for rule in (f"{action}_{name}", f"{action}_{resource.collection}", f"{action}_{resource.name}"):
-            if self._authorizer.has_rule(rule):
+            if self.authorizer.has_rule(rule):
                 return rule
         return f"{action}_{name}"
 
     def _visibility(self, resource: Resource, context: Context) -> Visibility:
-        return self._authorizer.visibility(context, resource, self._rule("get", resource))
+        return self.authorizer.visibility(context, resource, self._rule("get", resource))
 
     def _find(self, served: Served, request: Request, visibility: Visibility, names: Sequence[str] | None) -> Object:
         """The object with these attributes; an error if it does not exist or is hidden from the caller."""
         resource, key = served.resource, request.key
-        assert served.show is not None
         about = _about(resource, key, request.parent)
         # If a hidden object has an error of its own, it is read whoever owns it, and hidden here.
         everyone = visibility.all_rows or resource.hidden is not None
@@ -219,8 +209,8 @@ class Pipeline:
                     where = _parent(request)
                     known[owner] = served.target(context, *where, item.values)
                 target = {**item.values, **known[owner]}
-            self._authorizer.require(context, rule, target)
-            self._authorizer.require_attributes(context, "create", resource, item.given, target)
+            self.authorizer.require(context, rule, target)
+            self.authorizer.require_attributes(context, "create", resource, item.given, target)
 
 
 def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:

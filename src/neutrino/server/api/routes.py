@@ -11,12 +11,21 @@ A path may end in `.json`. Other paths are answered with 404, other methods of a
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from neutrino.server.api.catalog import Served
+from neutrino.server.api.definition import Resource
 from neutrino.server.api.pipeline import Pipeline, Reply, Request
 
 Handler = Callable[[Request], Reply]
 PREFIX = "/v2.0"
+VERBS = (
+    ("index", "GET", ""),
+    ("create", "POST", ""),
+    ("show", "GET", "/{key}"),
+    ("update", "PUT", "/{key}"),
+    ("delete", "DELETE", "/{key}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +42,18 @@ def resource_routes(pipeline: Pipeline, served: Iterable[Served]) -> list[Route]
 def _routes(pipeline: Pipeline, served: Served) -> list[Route]:
     resource = served.resource
     base = f"{PREFIX}/{resource.url}"
-    if resource.parent:
-        base = f"{PREFIX}/{resource.parent.collection.replace('_', '-')}/{{parent}}/{resource.url}"
-    member = f"{base}/{{key}}"
-    routes = []
-    if served.index:
-        routes.append(Route("GET", base, lambda r: pipeline.index(served, r)))
-    if served.create:
-        routes.append(Route("POST", base, lambda r: pipeline.create(served, r)))
-    if served.show:
-        routes.append(Route("GET", member, lambda r: pipeline.show(served, r)))
-    if served.update:
-        routes.append(Route("PUT", member, lambda r: pipeline.update(served, r)))
-    if served.delete:
-        routes.append(Route("DELETE", member, lambda r: pipeline.delete(served, r)))
-    # Not a lambda here: it would see the last action only.
-    for action in served.actions:
-        routes.append(Route("PUT", f"{member}/{action}", _action(pipeline, served, action)))
-    if not resource.parent:  # the id is missing
-        for method in ("PUT", "DELETE"):
-            routes.append(Route(method, base, lambda r: _no_member(served)))
+    routes = [
+        Route(method, f"{base}{member}", partial(getattr(pipeline, verb), served))
+        for verb, method, member in VERBS
+        if verb in resource.verbs
+    ]
+    for action in resource.actions:
+        routes.append(Route("PUT", f"{base}/{{key}}/{action}", partial(pipeline.act, served, action)))
+    if not resource.parent:
+        routes += [Route(method, base, partial(_without_id, resource)) for method in ("PUT", "DELETE")]
     return routes
 
 
-def _action(pipeline: Pipeline, served: Served, action: str) -> Handler:
-    return lambda request: pipeline.act(served, action, request)
-
-
-def _no_member(served: Served) -> Reply:
-    raise served.resource.not_found(id="", object_type=served.resource.name, address_group_id="")
+def _without_id(resource: Resource, request: Request) -> Reply:
+    """PUT and DELETE of a collection: clients expect the 404 of the resource, not a 405."""
+    raise resource.not_found(id="", object_type=resource.name, address_group_id="")

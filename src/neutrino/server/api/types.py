@@ -8,7 +8,8 @@ HTTPBadRequest).
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from neutrino.server import errors
@@ -153,6 +154,9 @@ class Nullable:
         return {"anyOf": [self.of.schema(), {"type": "null"}]}
 
 
+UUID_OR_NONE = Nullable(Uuid())
+
+
 def check_length(value: Any, max_items: int | None) -> None:
     """Refuse a list that is too long before any item is parsed: that takes time, and happens before authorization."""
     if max_items is not None and isinstance(value, list) and len(value) > max_items:
@@ -183,7 +187,7 @@ class ListOf:
 
     of: Type
     nullable: bool = False
-    unique: bool = True
+    min_items: int = 0
     max_items: int | None = None
 
     def parse(self, value: Any) -> list[Any]:
@@ -193,46 +197,48 @@ class ListOf:
             raise Invalid(f"'{value}' is not a list")
         check_length(value, self.max_items)
         out = [self.of.parse(item) for item in value]
-        if self.unique and (twice := first_duplicate(out)) is not None:
+        if (twice := first_duplicate(out)) is not None:
             raise Invalid(f"duplicate items in the list: '{twice}'")
         return out
 
     def schema(self) -> Schema:
         array: Schema = {"type": "array", "items": self.of.schema()}
+        if self.min_items:
+            array["minItems"] = self.min_items
         if self.max_items is not None:
             array["maxItems"] = self.max_items
         return {"anyOf": [array, {"type": "null"}]} if self.nullable else array
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    type: Type
-    required: bool = True
 
 
 @dataclass(frozen=True)
 class Record:
     """A JSON object with known keys."""
 
-    keys: Mapping[str, Key]
+    required: Mapping[str, Type] = field(default_factory=dict)
+    optional: Mapping[str, Type] = field(default_factory=dict)
     others: bool = False  # further keys are ignored
+
+    @cached_property
+    def keys(self) -> Mapping[str, Type]:
+        return {**self.required, **self.optional}
 
     def parse(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise Invalid(f"'{value}' is not a dictionary")
-        unknown = sorted(set(value) - set(self.keys))
+        keys = self.keys
+        unknown = sorted(set(value) - set(keys))
         if unknown and not self.others:
             raise Invalid(f"it has keys it should not have: {', '.join(map(str, unknown))}")
-        missing = sorted(k for k, v in self.keys.items() if v.required and k not in value)
+        missing = sorted(set(self.required) - set(value))
         if missing:
             raise Invalid(f"it lacks {', '.join(missing)}")
-        return {k: self.keys[k].type.parse(v) for k, v in value.items() if k in self.keys}
+        return {name: keys[name].parse(part) for name, part in value.items() if name in keys}
 
     def schema(self) -> Schema:
         return {
             "type": "object",
-            "properties": {k: v.type.schema() for k, v in self.keys.items()},
-            "required": sorted(k for k, v in self.keys.items() if v.required),
+            "properties": {name: type_.schema() for name, type_ in self.keys.items()},
+            "required": sorted(self.required),
             "additionalProperties": self.others,
         }
 
@@ -315,11 +321,7 @@ class DnsName:
     domain: bool = False
 
     def parse(self, value: Any) -> str:
-        if not isinstance(value, str):
-            raise Invalid(f"'{value}' is not a string")
-        text = value.lower()
-        if len(text) > 255:
-            raise Invalid(f"'{value}' is longer than 255 characters")
+        text = Text().parse(value).lower()
         if not text:
             return text
         labels = (text[:-1] if text.endswith(".") else text).split(".")
@@ -337,29 +339,21 @@ class DnsName:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A type that parses with a function, for values with rules of their own. A list needs `max_items`."""
+    """A type that parses with a function, for values with rules of their own.
+
+    `like` describes the values by a type or a JSON schema. The `max_items` of a list is checked before the function runs.
+    """
 
     function: Callable[[Any], Any]
-    json_schema: Schema | None = None
-    max_items: int | None = None
+    like: Type | Schema
 
     def parse(self, value: Any) -> Any:
-        check_length(value, self.max_items)
+        if isinstance(self.like, ListOf):
+            check_length(value, self.like.max_items)
         return self.function(value)
 
     def schema(self) -> Schema:
-        schema = dict(self.json_schema or {})
-        return schema if self.max_items is None else _with_length(schema, self.max_items)
-
-
-def _with_length(schema: Schema, max_items: int) -> Schema:
-    """The schema with the maximum length of its array, which may be one of several alternatives."""
-    if "anyOf" in schema:
-        return {**schema, "anyOf": [_with_length(part, max_items) for part in schema["anyOf"]]}
-    return {**schema, "maxItems": max_items} if schema.get("type") == "array" else schema
-
-
-NAME = Text(255)
+        return self.like if isinstance(self.like, dict) else self.like.schema()
 
 
 def parse_attribute(name: str, type_: Type, value: Any) -> Any:

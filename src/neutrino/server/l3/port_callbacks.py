@@ -17,8 +17,8 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip, revisions_of
+from neutrino.server.l3.floating_ips import floating_ips
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
 
@@ -90,7 +90,7 @@ def _remove_translations(
         raise errors.BadRequest(
             resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is associated with it"
         )
-    found = floating_view.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
+    found = floating_ips.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
     # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
     if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
         raise errors.FipAssociated(port_id=before["id"])
@@ -98,7 +98,7 @@ def _remove_translations(
     for row in rows:
         if row.forwarding_id:
             gone[row.id].add(row.forwarding_id)
-    routers = revisions_of(connection, *(one["router_id"] for one in found))
+    routers = sorted({one["router_id"] for one in found if one["router_id"]})
 
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
@@ -107,8 +107,8 @@ def _remove_translations(
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
-        for router_id, revision in routers:  # hosts get floating IPs as a part of their router
-            tx.record("router", router_id, revision)
+        for router_id in routers:  # hosts get floating IPs as a part of their router
+            tx.record("router", router_id)
 
     return write
 
@@ -124,7 +124,7 @@ def _without(floating_ip: Object, port_id: str, forwardings: set[str]) -> Object
 def _take_back(connection: Connection, port: Object) -> Write | None:
     """A port of a floating IP or a gateway is deleted because a mechanism driver failed to create it: so is its owner."""
     if port["device_owner"] == FLOATING:
-        rows = floating_view.VIEW.load_where(connection, _f.floating_port_id == port["id"])
+        rows = floating_ips.VIEW.load_where(connection, _f.floating_port_id == port["id"])
         return (lambda tx: delete_floating_ip(tx, rows[0])) if rows else None
     if port["device_owner"] == GATEWAY:
         row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.gw_port_id == port["id"])).first()
@@ -135,8 +135,7 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
 
 def _clear_gateway(tx: Transaction, router_id: str, revision: int) -> None:
     router = {"id": router_id, "revision_number": revision}
-    stamp = update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
-    tx.record("router", router_id, stamp["revision_number"])
+    update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
 
 
 def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:

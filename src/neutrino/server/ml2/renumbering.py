@@ -14,9 +14,8 @@ from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.subnet_view import stored
+from neutrino.server.ml2.views import PORTS, stored
 
 Object = dict[str, Any]
 _a = t.ip_allocations.c
@@ -69,7 +68,6 @@ class Renumbering:
         def write(tx: Transaction) -> None:
             update_row(tx, t.subnets, before, stored(now))
             self._extensions.store("subnet", tx, now, before)
-            tx.record("subnet", now["id"], now["revision_number"])
 
         return PendingWrite(DriverContext("update", "subnet", now, before, network=network), write)
 

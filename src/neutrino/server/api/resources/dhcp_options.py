@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from neutrino.server.api.types import Key, ListOf, Nullable, OneOf, Parsed, Record, Text, Unconvertible
+from neutrino.server.api import types as t
 
 # Options that may have an empty value, which means that the option is not sent.
 MAY_BE_EMPTY = ("router", "classless-static-route")
@@ -14,22 +14,22 @@ _PRINTABLE = re.compile("[ -~]*")
 
 def parse_option(option: Any) -> dict[str, Any]:
     if not isinstance(option, dict):
-        raise Unconvertible(f"'{option}' is not a dictionary")
+        raise t.Unconvertible(f"'{option}' is not a dictionary")
     unknown = set(option) - {"opt_name", "opt_value", "ip_version"}
     if unknown or "opt_name" not in option or "opt_value" not in option:
-        raise Unconvertible("a DHCP option has opt_name, opt_value and perhaps ip_version")
+        raise t.Unconvertible("a DHCP option has opt_name, opt_value and perhaps ip_version")
     name, value, version = option["opt_name"], option["opt_value"], option.get("ip_version", 4)
     if not isinstance(name, str) or not name.strip() or len(name) > 64 or "\n" in name:
-        raise Unconvertible(f"opt_name '{name}' is not a line of 1 to 64 characters")
+        raise t.Unconvertible(f"opt_name '{name}' is not a line of 1 to 64 characters")
     if value is not None:  # null removes the option, whatever its name
         if not _PRINTABLE.fullmatch(name):
-            raise Unconvertible(f"opt_name '{name}' has characters other than printable ASCII")
+            raise t.Unconvertible(f"opt_name '{name}' has characters other than printable ASCII")
         if not isinstance(value, str) or len(value) > 255 or not _PRINTABLE.fullmatch(value):
-            raise Unconvertible(f"opt_value '{value}' is not a line of at most 255 printable ASCII characters")
+            raise t.Unconvertible(f"opt_value '{value}' is not a line of at most 255 printable ASCII characters")
         if not value.strip() and name not in MAY_BE_EMPTY:
-            raise Unconvertible(f"opt_value of {name} is empty")
+            raise t.Unconvertible(f"opt_value of {name} is empty")
     if str(version) not in ("4", "6") or isinstance(version, bool | float):
-        raise Unconvertible(f"ip_version '{version}' is neither 4 nor 6")
+        raise t.Unconvertible(f"ip_version '{version}' is neither 4 nor 6")
     return {"opt_name": name, "opt_value": value, "ip_version": int(version)}
 
 
@@ -37,22 +37,17 @@ def parse_options(value: Any) -> list[dict[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Unconvertible(f"'{value}' is not a list")
+        raise t.Unconvertible(f"'{value}' is not a list")
     options = [parse_option(option) for option in value]
     seen = set()
     for option in options:
         key = option["opt_name"], option["ip_version"]
         if key in seen:
-            raise Unconvertible(f"option {key[0]} is given twice for IPv{key[1]}")
+            raise t.Unconvertible(f"option {key[0]} is given twice for IPv{key[1]}")
         seen.add(key)
     return options
 
 
-_OPTION = Record(
-    {
-        "opt_name": Key(Text(64, min=1)),
-        "opt_value": Key(Nullable(Parsed(str, {"type": "string", "maxLength": 255, "pattern": PRINTABLE}))),
-        "ip_version": Key(OneOf((4, 6)), required=False),
-    }
-)
-EXTRA_DHCP_OPTS = Parsed(parse_options, ListOf(_OPTION, nullable=True).schema(), max_items=100)
+_VALUE = t.Parsed(str, {"type": "string", "maxLength": 255, "pattern": PRINTABLE})
+_OPTION = t.Record({"opt_name": t.Text(64, min=1), "opt_value": t.Nullable(_VALUE)}, {"ip_version": t.OneOf((4, 6))})
+EXTRA_DHCP_OPTS = t.Parsed(parse_options, t.ListOf(_OPTION, nullable=True, max_items=100))

@@ -2,44 +2,19 @@
 
 from typing import Any
 
-from neutrino.model.sentinel import UNSET
-from neutrino.server import errors
-from neutrino.server.api.definition import Attribute, Resource, creatable, writable
-from neutrino.server.api.resources.common import (
-    ADMIN_STATE_UP,
-    ID,
-    MAX_ZONE_HINTS,
-    NAME_ATTRIBUTE,
-    PROJECT,
-    STANDARD,
-    STATUS,
-    TAG_FILTERS,
-    shared,
-)
-from neutrino.server.api.resources.dhcp_options import EXTRA_DHCP_OPTS
-from neutrino.server.api.types import (
-    AnyObject,
-    Bool,
-    DnsName,
-    Integer,
-    Invalid,
-    Key,
-    ListOf,
-    Nullable,
-    OneOf,
-    Parsed,
-    Record,
-    Text,
-    Type,
-    Uuid,
-    first_duplicate,
-)
+from msgspec import UNSET
 
-_SEGMENT = Record(
-    {
-        "provider:network_type": Key(Text(32), required=False),
-        "provider:physical_network": Key(Nullable(Text(64)), required=False),
-        "provider:segmentation_id": Key(Nullable(Integer()), required=False),
+from neutrino.server import errors
+from neutrino.server.api import types as t
+from neutrino.server.api.definition import Attribute, Resource, creatable, writable
+from neutrino.server.api.resources.common import ADMIN_STATE_UP, IDENTITY, STATUS, shared, standard, zone_hints
+from neutrino.server.api.resources.dhcp_options import EXTRA_DHCP_OPTS
+
+_SEGMENT = t.Record(
+    optional={
+        "provider:network_type": t.Text(32),
+        "provider:physical_network": t.Nullable(t.Text(64)),
+        "provider:segmentation_id": t.Nullable(t.Integer()),
     }
 )
 
@@ -47,7 +22,7 @@ _SEGMENT = Record(
 def parse_segments(value: Any) -> Any:
     """The segments of a network that has several; each has the provider attributes of a single one."""
     if not isinstance(value, list) or not value:
-        raise Invalid(f"'{value}' is not a list of segments")
+        raise t.Invalid(f"'{value}' is not a list of segments")
     segments = [_SEGMENT.parse(segment) for segment in value]
     full = [
         {
@@ -57,55 +32,48 @@ def parse_segments(value: Any) -> Any:
         }
         for s in segments
     ]
-    if first_duplicate(full) is not None:
+    if t.first_duplicate(full) is not None:
         raise errors.SegmentsContainDuplicateEntry()
     return full
 
 
-def _provider(name: str, type_: Any, filter_as: Type | None = None) -> Attribute:
+def _provider(name: str, type_: Any, filter_as: t.Type | None = None) -> Attribute:
     return writable(f"provider:{name}", type_, filter=True, filter_as=filter_as, guarded=True)
 
 
-_NETWORK_TYPES = OneOf(("local", "flat", "vlan", "vxlan", "gre", "geneve"))
+_SEGMENTS = t.Parsed(parse_segments, t.ListOf(_SEGMENT, min_items=1, max_items=100))
+_NETWORK_TYPES = t.OneOf(("local", "flat", "vlan", "vxlan", "gre", "geneve"))
 
 
 NETWORK = Resource(
     name="network",
-    collection="networks",
     quota=True,
     tagged=True,
     not_found=errors.NetworkNotFound,
-    extra_filters=TAG_FILTERS,
     attributes=(
-        ID,
-        NAME_ATTRIBUTE,
-        Attribute("subnets", ListOf(Uuid()), default=[]),
+        *IDENTITY,
+        Attribute("subnets", t.ListOf(t.Uuid()), default=[]),
         ADMIN_STATE_UP,
         STATUS,
-        PROJECT,
         shared(put=True),
-        writable("router:external", Bool(), default=False, filter=True, guarded=True),
-        writable("is_default", Bool(), default=False, searchable=True, guarded=True),
-        writable("mtu", Integer(min=0), default=0, searchable=True, guarded=True),
-        writable("port_security_enabled", Bool(), default=True, guarded=True),
-        writable("dns_domain", DnsName(domain=True), default=""),
-        Attribute("qos_policy_id", Nullable(Uuid())),
-        Attribute("availability_zones", ListOf(Text())),
-        creatable("availability_zone_hints", ListOf(Text(255), max_items=MAX_ZONE_HINTS), default=[], sort=True),
-        Attribute("ipv4_address_scope", Nullable(Uuid())),
-        Attribute("ipv6_address_scope", Nullable(Uuid())),
-        Attribute("l2_adjacency", Bool()),
+        writable("router:external", t.Bool(), default=False, filter=True, guarded=True),
+        writable("is_default", t.Bool(), default=False, searchable=True, guarded=True),
+        writable("mtu", t.Integer(min=0), default=0, searchable=True, guarded=True),
+        writable("port_security_enabled", t.Bool(), default=True, guarded=True),
+        writable("dns_domain", t.DnsName(domain=True), default=""),
+        Attribute("qos_policy_id", t.UUID_OR_NONE),
+        Attribute("availability_zones", t.ListOf(t.Text())),
+        zone_hints(sort=True),
+        Attribute("ipv4_address_scope", t.UUID_OR_NONE),
+        Attribute("ipv6_address_scope", t.UUID_OR_NONE),
+        Attribute("l2_adjacency", t.Bool()),
         writable("extra_dhcp_opts", EXTRA_DHCP_OPTS, default=None),
-        creatable("ha", Bool(), default=False, visible=False, guarded=True),
-        _provider("network_type", Text(32), _NETWORK_TYPES),
-        _provider("physical_network", Nullable(Text(64))),
-        _provider("segmentation_id", Nullable(Integer())),
-        writable(
-            "segments",
-            Parsed(parse_segments, {"type": "array", "minItems": 1, "items": _SEGMENT.schema()}, max_items=100),
-            guarded=True,
-        ),
-        *STANDARD,
+        creatable("ha", t.Bool(), default=False, visible=False, guarded=True),
+        _provider("network_type", t.Text(32), _NETWORK_TYPES),
+        _provider("physical_network", t.Nullable(t.Text(64))),
+        _provider("segmentation_id", t.Nullable(t.Integer())),
+        writable("segments", _SEGMENTS, guarded=True),
+        *standard(),
     ),
 )
 
@@ -113,18 +81,17 @@ NETWORK_IP_AVAILABILITY = Resource(
     name="network_ip_availability",
     collection="network_ip_availabilities",
     key="network_id",
-    bulk=False,
     verbs=frozenset({"index", "show"}),
     not_found=errors.NetworkNotFound,
     hidden=errors.HTTPNotFound,
     attributes=(
-        Attribute("network_id", Uuid(), filter=True, sort=True),
-        Attribute("network_name", Text(), filter=True),
-        Attribute("project_id", Text(), filter=True),
-        Attribute("total_ips", Integer(min=0, max=2**129)),
-        Attribute("used_ips", Integer(min=0, max=2**129)),
-        Attribute("subnet_ip_availability", ListOf(AnyObject())),
-        Attribute("ip_availability_details", AnyObject()),
-        Attribute("ip_version", OneOf((4, 6)), visible=False, filter=True),
+        Attribute("network_id", t.Uuid(), filter=True, sort=True),
+        Attribute("network_name", t.Text(), filter=True),
+        Attribute("project_id", t.Text(), filter=True),
+        Attribute("total_ips", t.Integer(min=0, max=2**129)),
+        Attribute("used_ips", t.Integer(min=0, max=2**129)),
+        Attribute("subnet_ip_availability", t.ListOf(t.AnyObject())),
+        Attribute("ip_availability_details", t.AnyObject()),
+        Attribute("ip_version", t.OneOf((4, 6)), visible=False, filter=True),
     ),
 )

@@ -3,9 +3,9 @@
 from typing import Any
 
 from neutrino.server import errors
+from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, PROJECT
-from neutrino.server.api.types import Invalid, OneOf, Parsed, Text, Unconvertible, Uuid
 
 # The actions of each object type; the first one is plain sharing.
 ACTIONS = {
@@ -20,14 +20,14 @@ ACTIONS = {
 def parse_object_type(value: Any) -> str:
     kind = value.strip().lower() if isinstance(value, str) else None
     if kind not in ACTIONS:
-        raise Unconvertible(f"'{value}' is not one of {sorted(ACTIONS)}")
+        raise t.Unconvertible(f"'{value}' is not one of {sorted(ACTIONS)}")
     return kind
 
 
 def parse_target(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise Invalid(f"'{value}' is neither a project nor * for all projects")
-    return Text(255).parse(value)
+        raise t.Invalid(f"'{value}' is neither a project nor * for all projects")
+    return t.Text().parse(value)
 
 
 RBAC_POLICY = Resource(
@@ -40,16 +40,16 @@ RBAC_POLICY = Resource(
         PROJECT,
         creatable(
             "object_type",
-            Parsed(parse_object_type, {"enum": sorted(ACTIONS)}),
+            t.Parsed(parse_object_type, {"enum": sorted(ACTIONS)}),
             default=REQUIRED,
             filter=True,
-            filter_as=OneOf(tuple(ACTIONS)),
+            filter_as=t.OneOf(tuple(ACTIONS)),
         ),
-        creatable("object_id", Uuid(), default=REQUIRED, filter=True),
-        creatable("action", Text(255), default=REQUIRED, filter=True),
+        creatable("object_id", t.Uuid(), default=REQUIRED, filter=True),
+        creatable("action", t.Text(), default=REQUIRED, filter=True),
         writable(
             "target_tenant",
-            Parsed(parse_target, {"type": "string", "minLength": 1, "maxLength": 255}),
+            t.Parsed(parse_target, {"type": "string", "minLength": 1, "maxLength": 255}),
             default=REQUIRED,
             filter=True,
             guarded=True,

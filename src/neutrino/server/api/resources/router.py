@@ -3,43 +3,22 @@
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Action, Attribute, Parent, Resource, creatable, writable
+from neutrino.server.api import types as t
+from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
     ADMIN_STATE_UP,
-    ID,
-    MAX_ZONE_HINTS,
-    NAME_ATTRIBUTE,
-    PROJECT,
+    CHILD_IDENTITY,
+    IDENTITY,
     PROTOCOLS,
     ROUTE,
-    STANDARD,
-    TAG_FILTERS,
+    standard,
+    zone_hints,
 )
 from neutrino.server.api.resources.port import FIXED_IPS
-from neutrino.server.api.types import (
-    AnyObject,
-    Bool,
-    Integer,
-    Invalid,
-    Key,
-    ListOf,
-    Nullable,
-    OneOf,
-    Parsed,
-    Record,
-    Text,
-    Uuid,
-)
 
 # The limit of one request; the limit of a router is the quota router_route.
-ROUTES = ListOf(ROUTE, nullable=True, max_items=1000)
-_GATEWAY = Record(
-    {
-        "network_id": Key(Uuid()),
-        "enable_snat": Key(Bool(), required=False),
-        "external_fixed_ips": Key(FIXED_IPS, required=False),
-    }
-)
+ROUTES = t.ListOf(ROUTE, nullable=True, max_items=1000)
+_GATEWAY = t.Record({"network_id": t.Uuid()}, {"enable_snat": t.Bool(), "external_fixed_ips": FIXED_IPS})
 _BY_NUMBER = {str(number): name for name, number in PROTOCOLS.items() if name not in ("hopopt", "icmpv6")}
 
 
@@ -53,62 +32,47 @@ def parse_protocol(value: Any) -> str:
     text = str(value).lower() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     name = _BY_NUMBER.get(text, text)
     if name not in PROTOCOLS:
-        raise Invalid(f"'{value}' is not one of {sorted(PROTOCOLS)}")
+        raise t.Invalid(f"'{value}' is not one of {sorted(PROTOCOLS)}")
     return name
 
 
-PROTOCOL = Parsed(parse_protocol, {"enum": sorted(PROTOCOLS)})
-PROTOCOL_WORDS = OneOf(tuple(sorted(PROTOCOLS)))
+_GATEWAY_OR_NONE = t.Parsed(parse_gateway, t.Nullable(_GATEWAY))
+PROTOCOL = t.Parsed(parse_protocol, {"enum": sorted(PROTOCOLS)})
+PROTOCOL_WORDS = t.OneOf(tuple(sorted(PROTOCOLS)))
 
 ROUTER = Resource(
     name="router",
-    collection="routers",
     quota=True,
     tagged=True,
     not_found=errors.RouterNotFound,
-    extra_filters=TAG_FILTERS,
-    actions=tuple(
-        Action(name)
-        for name in ("add_router_interface", "remove_router_interface", "add_extraroutes", "remove_extraroutes")
-    ),
+    actions=("add_router_interface", "remove_router_interface", "add_extraroutes", "remove_extraroutes"),
     attributes=(
-        ID,
-        NAME_ATTRIBUTE,
+        *IDENTITY,
         ADMIN_STATE_UP,
-        Attribute("status", Text(16), sort=True),
-        PROJECT,
-        writable(
-            "external_gateway_info",
-            Parsed(parse_gateway, {"anyOf": [{"type": "null"}, _GATEWAY.schema()]}),
-            default=None,
-            guarded=True,
-        ),
-        Attribute("enable_snat", Bool(), filter=True, sort=True),
+        Attribute("status", t.Text(16), sort=True),
+        writable("external_gateway_info", _GATEWAY_OR_NONE, default=None, shown_null=True, guarded=True),
+        Attribute("enable_snat", t.Bool(), filter=True, sort=True),
         Attribute("routes", ROUTES, put=True),
-        writable("distributed", Nullable(Bool()), guarded=True),
-        writable("ha", Nullable(Bool()), guarded=True),
-        Attribute("availability_zones", ListOf(Text())),
-        creatable("availability_zone_hints", ListOf(Text(255), max_items=MAX_ZONE_HINTS), default=[]),
-        creatable("flavor_id", Nullable(Text(36)), sort=True),
-        Attribute("conntrack_helpers", ListOf(AnyObject())),
-        Attribute("enable_ndp_proxy", Bool()),
-        *STANDARD,
+        writable("distributed", t.Nullable(t.Bool()), guarded=True),
+        writable("ha", t.Nullable(t.Bool()), guarded=True),
+        Attribute("availability_zones", t.ListOf(t.Text())),
+        zone_hints(),
+        creatable("flavor_id", t.Nullable(t.Text(36)), sort=True),
+        Attribute("conntrack_helpers", t.ListOf(t.AnyObject())),
+        Attribute("enable_ndp_proxy", t.Bool()),
+        *standard(),
     ),
 )
 
 CONNTRACK_HELPER = Resource(
     name="conntrack_helper",
-    collection="conntrack_helpers",
     path="conntrack_helpers",
-    parent=Parent("router", "routers"),
-    owned=False,
-    bulk=False,
+    parent=ROUTER,
     not_found=errors.ConntrackHelperNotFound,
     attributes=(
-        ID,
-        creatable("project_id", Text(255), visible=False),
+        *CHILD_IDENTITY,
         writable("protocol", PROTOCOL, default=REQUIRED, searchable=True, filter_as=PROTOCOL_WORDS),
-        writable("port", Integer(1, 65535), default=REQUIRED, searchable=True),
-        writable("helper", Text(64), default=REQUIRED, searchable=True),
+        writable("port", t.Integer(1, 65535), default=REQUIRED, searchable=True),
+        writable("helper", t.Text(64), default=REQUIRED, searchable=True),
     ),
 )

@@ -1,29 +1,18 @@
 """Security groups, their rules, and address groups: lists of CIDRs that rules refer to."""
 
+import contextlib
 import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
 from neutrino.server import errors
-from neutrino.server.api.definition import REQUIRED, Action, Attribute, Resource, creatable, writable
-from neutrino.server.api.resources.common import (
-    ID,
-    NAME_ATTRIBUTE,
-    PROJECT,
-    PROTOCOLS,
-    REVISION,
-    STANDARD,
-    STANDARD_BUT_DESCRIPTION,
-    TAG_FILTERS,
-    TIMESTAMPS,
-    UUID_OR_NONE,
-    description,
-)
-from neutrino.server.api.types import Anything, Bool, Cidr, ListOf, Nullable, OneOf, Parsed, Text
+from neutrino.server.api import types as t
+from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
+from neutrino.server.api.resources.common import ID, IDENTITY, PROJECT, PROTOCOLS, standard
 
 
 def parse_name(value: Any) -> str:
-    name = Text(255).parse(value)
+    name = t.Text().parse(value)
     if name.lower() == "default":
         raise errors.SecurityGroupDefaultAlreadyExists()
     return name
@@ -31,17 +20,13 @@ def parse_name(value: Any) -> str:
 
 def parse_protocol(value: Any) -> str | None:
     """A protocol by name or number, as given but in lower case; `any` means all protocols."""
-    if value is None or (isinstance(value, str) and value.lower() == "any"):
+    name = value.lower() if isinstance(value, str) else None
+    if value is None or name == "any":
         return None
-    try:
-        if isinstance(value, bool | float):
-            raise ValueError
-        number = int(value)
-        if 0 <= number <= 255:
-            return str(number)
-    except (ValueError, TypeError):
-        if isinstance(value, str) and value.lower() in PROTOCOLS:
-            return value.lower()
+    if name in PROTOCOLS:
+        return name
+    with contextlib.suppress(t.Invalid, t.Unconvertible):
+        return str(t.Integer(0, 255).parse(value))
     raise errors.SecurityGroupRuleInvalidProtocol(protocol=value, values=sorted(PROTOCOLS))
 
 
@@ -53,17 +38,10 @@ def parse_ethertype(value: Any) -> str:
 
 
 def parse_port(value: Any) -> int | None:
-    if value is None:
-        return None
     try:
-        if isinstance(value, bool | float):
-            raise ValueError
-        number = int(value)
-    except (ValueError, TypeError):
+        return None if value is None else t.Integer(0, 65535).parse(value)
+    except (t.Invalid, t.Unconvertible):
         raise errors.SecurityGroupInvalidPortValue(port=value) from None
-    if not 0 <= number <= 65535:
-        raise errors.SecurityGroupInvalidPortValue(port=value)
-    return number
 
 
 def parse_prefix(value: Any) -> str | None:
@@ -83,31 +61,28 @@ _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
 def _rule(name: str, type_: Any, default: Any = None, words: Iterable[str] = ()) -> Attribute:
-    filter_as = OneOf(tuple(words)) if words else None
+    filter_as = t.OneOf(tuple(words)) if words else None
     return creatable(name, type_, default=default, searchable=True, filter_as=filter_as)
 
 
 SECURITY_GROUP = Resource(
     name="security_group",
-    collection="security_groups",
     quota=True,
     tagged=True,
     not_found=errors.SecurityGroupNotFound,
-    extra_filters=TAG_FILTERS,
     attributes=(
         ID,
-        writable("name", Parsed(parse_name, {"type": "string", "maxLength": 255}), default="", searchable=True),
+        writable("name", t.Parsed(parse_name, {"type": "string", "maxLength": 255}), default="", searchable=True),
         PROJECT,
-        Attribute("security_group_rules", ListOf(Anything())),
-        writable("stateful", Bool(), default=True, filter=True),
-        Attribute("shared", Bool(), filter=True),
-        *STANDARD,
+        Attribute("security_group_rules", t.ListOf(t.Anything())),
+        writable("stateful", t.Bool(), default=True, filter=True),
+        Attribute("shared", t.Bool(), filter=True),
+        *standard(),
     ),
 )
 
 SECURITY_GROUP_RULE = Resource(
     name="security_group_rule",
-    collection="security_group_rules",
     quota=True,
     not_found=errors.SecurityGroupRuleNotFound,
     hidden=errors.HTTPNotFound,
@@ -115,23 +90,22 @@ SECURITY_GROUP_RULE = Resource(
     attributes=(
         ID,
         PROJECT,
-        _rule("security_group_id", Text(36), REQUIRED),
-        _rule("direction", OneOf(("ingress", "egress")), REQUIRED),
-        _rule("ethertype", Parsed(parse_ethertype, {"enum": ["IPv4", "IPv6"]}), "IPv4", words=("IPv4", "IPv6")),
+        _rule("security_group_id", t.Text(36), REQUIRED),
+        _rule("direction", t.OneOf(("ingress", "egress")), REQUIRED),
+        _rule("ethertype", t.Parsed(parse_ethertype, {"enum": ["IPv4", "IPv6"]}), "IPv4", words=("IPv4", "IPv6")),
         _rule(
             "protocol",
-            Parsed(parse_protocol, {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}),
+            t.Parsed(parse_protocol, {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}),
             words=PROTOCOLS,
         ),
-        _rule("port_range_min", Parsed(parse_port, _PORT_SCHEMA)),
-        _rule("port_range_max", Parsed(parse_port, _PORT_SCHEMA)),
-        _rule("remote_ip_prefix", Parsed(parse_prefix, _STRING_OR_NULL)),
-        _rule("remote_group_id", Nullable(Text(255))),
-        _rule("remote_address_group_id", UUID_OR_NONE),
-        Attribute("normalized_cidr", Nullable(Text(64)), filter=True, sort=True),
-        Attribute("belongs_to_default_sg", Bool(), filter=True),
-        description(Nullable(Text(255))),
-        *STANDARD_BUT_DESCRIPTION,
+        _rule("port_range_min", t.Parsed(parse_port, _PORT_SCHEMA)),
+        _rule("port_range_max", t.Parsed(parse_port, _PORT_SCHEMA)),
+        _rule("remote_ip_prefix", t.Parsed(parse_prefix, _STRING_OR_NULL)),
+        _rule("remote_group_id", t.Nullable(t.Text())),
+        _rule("remote_address_group_id", t.UUID_OR_NONE),
+        Attribute("normalized_cidr", t.Nullable(t.Text(64)), filter=True, sort=True),
+        Attribute("belongs_to_default_sg", t.Bool(), filter=True),
+        *standard(description=t.Nullable(t.Text())),
     ),
 )
 
@@ -139,19 +113,14 @@ MAX_ADDRESSES = 1000  # in one request
 
 ADDRESS_GROUP = Resource(
     name="address_group",
-    collection="address_groups",
     not_found=errors.AddressGroupNotFound,
     quota=True,
     foreign_is_hidden=True,
-    actions=(Action("add_addresses"), Action("remove_addresses")),
+    actions=("add_addresses", "remove_addresses"),
     attributes=(
-        ID,
-        NAME_ATTRIBUTE,
-        description(Text(255)),
-        PROJECT,
-        creatable("addresses", ListOf(Cidr(), nullable=True, max_items=MAX_ADDRESSES)),
-        Attribute("shared", Bool()),
-        *TIMESTAMPS,
-        *REVISION,
+        *IDENTITY,
+        creatable("addresses", t.ListOf(t.Cidr(), nullable=True, max_items=MAX_ADDRESSES)),
+        Attribute("shared", t.Bool()),
+        *standard(tags=None),
     ),
 )

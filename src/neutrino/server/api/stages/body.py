@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 
-MAX_BULK = (
-    500  # objects of a bulk create: all are parsed before the policy is evaluated, and written in one transaction
-)
+# Objects of a bulk create: all are parsed before the policy is evaluated, and written in one transaction.
+MAX_BULK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
     """The objects to create, and whether it is a bulk create."""
     if not isinstance(body, dict):
         raise errors.HTTPBadRequest("The body is not a JSON object.")
-    if resource.collection in body and resource.bulk:
+    if resource.collection in body and resource.owned:
         several = body[resource.collection]
         if not isinstance(several, list) or not several:
             raise errors.HTTPBadRequest(f"'{resource.collection}' is not a list of objects to create.")

@@ -27,11 +27,10 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContex
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.port_view import RENAMED, VIEW
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac, new_or_same
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -72,11 +71,11 @@ class Ports:
         check_groups: Callable[[Connection, Context, Sequence[str], str], None],
         options: PortOptions,
     ) -> None:
-        self._db = db
+        self.db = db
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
-        self.view = extensions.attributes.view("port", VIEW)
+        self.view = extensions.attributes.view("port", PORTS)
         self._quotas = quotas
         self._binder = binder
         self._ensure_default_group = ensure_default_group
@@ -92,14 +91,14 @@ class Ports:
 
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             if query.reverse:
                 yield from self.view.many(connection, query, context.project_id)
             else:
                 yield from self.view.stream(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def load(self, connection: Connection, key: str) -> Object:
@@ -124,7 +123,7 @@ class Ports:
         attempts = itertools.count()
 
         def attempt() -> list[Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 defaults = self._defaults(connection, context, several, default_groups)
                 # A single port guesses its address without a lookup; if the guess was taken, the next attempt looks.
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
@@ -139,7 +138,7 @@ class Ports:
                 self._insert(tx, made, limits)
             return [api_port(port) for port, _ in made]
 
-        created = self._db.retrying(attempt)
+        created = self.db.retrying(attempt)
         for port in created:
             self.notify(None, port)
         return created
@@ -203,13 +202,12 @@ class Ports:
             requested.add(mac)
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
-        tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
+        tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made])
         _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self._binder.store(tx, port, binding)
             self._extensions.store("port", tx, port)
             tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
-            tx.record("port", port["id"], port["revision_number"])
 
     def prepare_create(
         self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
@@ -228,7 +226,7 @@ class Ports:
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
@@ -242,7 +240,7 @@ class Ports:
                     write(tx)
             return before, dict(pending.context.current)
 
-        before, after = self._db.retrying(attempt)
+        before, after = self.db.retrying(attempt)
         if after is not before:
             self.notify(before, after)
         return api_port(after)
@@ -327,12 +325,11 @@ class Ports:
         now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
 
         def write(tx: Transaction) -> None:
-            update_row(tx, t.ports, before, now, renamed=RENAMED)
+            update_row(tx, t.ports, before, now, renamed=PORT_RENAMED)
             _replace_parts(tx, before, now)
             if binding is not None:
                 self._binder.store(tx, now, binding)
             self._extensions.store("port", tx, now, before)
-            tx.record("port", now["id"], now["revision_number"])
 
         return PendingWrite(DriverContext("update", "port", now, before, network=network), write)
 
@@ -342,7 +339,7 @@ class Ports:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
@@ -355,7 +352,7 @@ class Ports:
                     write(tx)
             return before
 
-        self.notify(self._db.retrying(attempt), None)
+        self.notify(self.db.retrying(attempt), None)
 
     def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
@@ -363,7 +360,6 @@ class Ports:
             if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
             tx.use("port", before["project_id"], -1)
-            tx.record("port", before["id"], before["revision_number"], deleted=True)
 
         return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 
