@@ -36,7 +36,7 @@ class RealNft:
         self._run(namespace, ["-f", "-"], f"table {path}\ndelete table {path}\n")
 
     def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
-        given = [change for change in changes if change.add or change.remove]
+        given = [*filter(None, changes)]
         if not given:
             return
         # Deleting an element that is missing fails the whole transaction, unlike adding one that exists.
@@ -47,8 +47,8 @@ class RealNft:
             state = self.read(namespace).get(path)
             if state is None:
                 raise
-            left = [_still_missing(change, state) for change in given]
-            if any(change.add or change.remove for change in left):
+            left = [*filter(None, (_still_missing(change, state) for change in given))]
+            if left:
                 self._run(namespace, ["-f", "-"], _element_text(path, left))
 
     def _run(self, namespace: str, arguments: list[str], text: str = "") -> str:

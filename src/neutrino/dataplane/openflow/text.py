@@ -200,7 +200,6 @@ def _take_keyword(fields: dict[str, _Field]) -> list[str]:
 
 # --- actions ---
 
-_LONG = 200  # characters: a text that lists every port of a network changes with each port, so it is not cached
 _BOUNDARY = re.compile(r"[(),]")
 _LEARN_SETTINGS = ("table", "idle_timeout", "hard_timeout", "priority", "cookie", "limit")
 _LEARN_FLAGS = ("delete_learned",)
@@ -237,20 +236,23 @@ def parse_set_field(action: str) -> tuple[str, int]:
     return field, parse_number(field, value)
 
 
+def _cached(canonical: Callable[[str], str]) -> Callable[[str], str]:
+    """Caches short texts. A long one lists every port of a network and changes with each port."""
+    cached = lru_cache(maxsize=16384)(canonical)
+    return lambda text: cached(text) if len(text) <= 200 else canonical(text)
+
+
+@_cached
 def canonical_actions(text: str) -> str:
-    return _canonical_list(text) if len(text) > _LONG else _cached_list(text)
-
-
-def _canonical_list(text: str) -> str:
     if text in ("", "drop"):
         return "drop"
-    actions = split_actions(text)
-    parts = [_canonical_action(each) if len(each) > _LONG else _cached_action(each) for each in actions]
+    parts = [_canonical_action(each) for each in split_actions(text)]
     if all(part.startswith("conjunction(") for part in parts):
         parts.sort()
     return ",".join(parts)
 
 
+@_cached
 def _canonical_action(action: str) -> str:
     if action.startswith("set_field:"):
         field, number = parse_set_field(action)
@@ -283,7 +285,3 @@ def _canonical_learn(action: str) -> str:
     given = [f"{name}={settings[name]}" for name in _LEARN_SETTINGS if settings.get(name)]
     flags = [part for part in rest if part in _LEARN_FLAGS]
     return f"learn({','.join(given + flags + [part for part in rest if part not in flags])})"
-
-
-_cached_action = lru_cache(maxsize=16384)(_canonical_action)
-_cached_list = lru_cache(maxsize=16384)(_canonical_list)

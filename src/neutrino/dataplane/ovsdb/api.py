@@ -107,9 +107,7 @@ class Snapshot:
 
     bridges: Mapping[str, Bridge] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     managers: frozenset[str] = frozenset()  # addresses where the database is served, or connects to
-    unused: frozenset[str] = (
-        frozenset()
-    )  # QoS and Queue rows of ours that no port uses: the switch does not collect them
+    unused: frozenset[str] = frozenset()  # QoS and Queue rows of ours that no port uses: nothing collects them
 
     def interfaces(self) -> dict[str, tuple[str, Port, Interface]]:
         """Every interface by name, with its bridge and its port."""
