@@ -1,6 +1,6 @@
 """The switch's connection tracker, over its control socket.
 
-The switch takes no prefixes, and for a partial tuple it goes through all its connections with each command. So the
+The switch takes no prefixes, and for a partial tuple it searches all its connections with each command. So the
 connections of a zone are read once, those to flush are selected here, and each is flushed by its exact tuple.
 """
 

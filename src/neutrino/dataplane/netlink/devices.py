@@ -15,6 +15,7 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.values import HOST, Device
 
 _LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
+# Counters are the largest part of a message about a device, and nobody reads them.
 _NO_STATISTICS = nl.number(linux.IFLA_EXT_MASK, linux.RTEXT_FILTER_SKIP_STATS)
 _SIOCETHTOOL = 0x8946
 _GET_TX_CHECKSUM, _SET_TX_CHECKSUM = 0x16, 0x17
@@ -117,7 +118,8 @@ class Devices:
     # --- changing ---
 
     def apply(self, change: Change) -> None:
-        self._indices.clear()  # a device of the same name may be another from now on
+        # A device of the same name may be another one from now on: an address would be set on the wrong index.
+        self._indices.clear()
         match change:
             case SetVeth():
                 self._set_veth(change)
@@ -155,6 +157,7 @@ class Devices:
             attributes += nl.number(linux.IFLA_MTU, change.mtu)
         if change.alias is not None:
             attributes += nl.attribute(linux.IFLA_IFALIAS, change.alias.encode())
+        # With an empty mask the device stays up or down as it is.
         flags, mask = linux.IFF_UP if change.up else 0, linux.IFF_UP if change.up is not None else 0
         index = self.index(change.name)
         if attributes or mask:
@@ -176,7 +179,7 @@ class Devices:
 
     def _ethtool(self, device: str, command: int, value: int = 0) -> int:
         name = device.encode()
-        if len(name) > 15:
+        if len(name) > 15:  # the ioctl would take the first 15 bytes for the name of another device
             raise _no_device(device)
         words = ctypes.create_string_buffer(struct.pack("=II", command, value), 8)
         # The kernel takes ioctls of devices on sockets of any family.

@@ -118,6 +118,7 @@ def _encode_address(address: Address, index: Index, delete: bool) -> bytes:
 def _decode_address(content: bytes, devices: Devices) -> Address | None:
     family, length, _, scope, index = _ADDRESS.unpack_from(content)
     found = nl.read_attributes(content, _ADDRESS.size)
+    # On a point-to-point device IFA_ADDRESS is the other end; IPv6 has no IFA_LOCAL elsewhere.
     type_ = linux.IFA_LOCAL if linux.IFA_LOCAL in found else linux.IFA_ADDRESS
     if type_ not in found or index not in devices or family not in _VERSIONS:
         return None
@@ -231,7 +232,7 @@ def _encode_neighbour(neighbour: Neighbour, index: Index, delete: bool) -> bytes
 
 
 def _decode_neighbour(content: bytes, devices: Devices) -> Neighbour | None:
-    """Permanent ones only: the kernel resolves the others itself."""
+    """Permanent ones only: the kernel resolves the others by ARP and ND itself."""
     family, index, state, _, _ = _NEIGHBOUR.unpack_from(content)
     if not state & linux.NUD_PERMANENT or index not in devices or family not in _VERSIONS:
         return None
@@ -266,7 +267,7 @@ def _qdisc_options(qdisc: tc.Qdisc) -> bytes:
             parameters = struct.pack("=III", qdisc.limit, qdisc.burst, 0)
             return nl.attribute(linux.TCA_TBF_PARMS, _spec(qdisc.rate) + bytes(_RATE.size) + parameters)
         case "htb":
-            # Version 3, and a tenth of its rate for each class at a time.
+            # Version 3 of the struct; in its turn a class may send a tenth of its rate.
             return nl.attribute(linux.TCA_HTB_INIT, struct.pack("=IIIII", 3, 10, qdisc.default, 0, 0))
     return b""
 
@@ -330,6 +331,7 @@ def _decode_tc(content: bytes, devices: Devices) -> tuple[str, tuple[int, ...], 
 
 # --- all types ---
 
+# EINVAL: the device has another qdisc now, such as the kernel's default.
 _TC_MISSING = (errno.ENOENT, errno.EINVAL)
 
 _TYPES: Mapping[type, _ItemType] = {

@@ -22,6 +22,7 @@ class RealNft:
 
     def read(self, namespace: str) -> dict[str, TableState]:
         by_path: dict[str, list[dict[str, Any]]] = {}
+        # All tables at once: listing one that does not exist is an error, and each run costs 3 ms.
         for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
             ((what, value),) = item.items()
             table = value.get("name" if what == "table" else "table")

@@ -13,7 +13,7 @@ from typing import Protocol
 NO_TAG = 0
 """As the tag of a change: remove the tag."""
 MARK = "neutrino"
-"""The key in `external_ids` that marks a row as ours; its value says what the row is for."""
+"""The key in `external_ids` that marks a row as ours; its value is the purpose of the row."""
 EXTENSION = "extension"
 """The mark of rows that extensions contribute."""
 COLUMNS_KEY = "neutrino-columns"

@@ -125,6 +125,7 @@ class RealOvsdb:
         except Exception as error:
             raise api.OvsdbError(f"{address}: {error}") from error
         with self._connection.lock:  # the library's thread may be applying an update
+            # Read before changes are reported: events are differences from this snapshot.
             self._last = self._replica.read()
             self._replica.on_change = self._changed
 
@@ -146,6 +147,7 @@ class RealOvsdb:
                     self._add(transaction, change)
         except (exceptions.OvsdbAppException, RuntimeError, idlutils.RowNotFound) as error:
             raise api.OvsdbError(str(error)) from error
+        # The switch copies next_cfg, which the transaction has incremented, to cur_cfg once it has applied the rows.
         if settle:
             with self._progress:
                 self._progress.wait_for(lambda: self._replica.carried_out() >= transaction.number, settle)
@@ -157,6 +159,7 @@ class RealOvsdb:
         with self._progress:
             self._progress.notify_all()
         events = api.compare(before, self._last)
+        # In the library's thread, which holds the replica's lock: a listener that waited would stop all transactions.
         for listener in list(self._listeners) if events else []:
             listener(events)
 
@@ -191,6 +194,7 @@ class RealOvsdb:
                 transaction.add(_Write(commands, change))
 
     def _check_place(self, change: api.SetPort) -> None:
+        # With may_exist the library leaves a port of that name on another bridge where it is, without an error.
         for bridge in self.read().bridges.values():
             if bridge.name != change.bridge and change.name in bridge.ports:
                 raise api.OvsdbError(f"port {change.name} is on bridge {bridge.name}")
