@@ -590,7 +590,7 @@ def test_a_router_is_planned_once_from_any_state_to_any_other(seed):
 
 
 def test_an_announcement_makes_others_send_to_the_new_mac(real):
-    """A neighbour that another MAC had is heard to be ours; for IPv4 and IPv6."""
+    """After an announcement, others resolve an address to our MAC, for IPv4 and IPv6."""
     far = "far"
     real.netlink.apply(
         real.other, [SetItem(address(far, "10.0.0.2/24")), SetItem(address(far, "2001:db8::2/64", nodad=True))]
@@ -611,15 +611,15 @@ def test_announcements_on_the_wire(real):
     def listener() -> socket.socket:
         return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(every))
 
-    with namespaces.run(real.other, listener) as heard:
-        heard.bind(("far", every))
-        heard.settimeout(0.5)
+    with namespaces.run(real.other, listener) as received:
+        received.bind(("far", every))
+        received.settimeout(0.5)
         RealAnnouncer().announce(real.router, "qr", ["10.0.0.1"])
         operations: list[int] = []
         deadline = time.monotonic() + 10
         while len(operations) < 2:
             try:
-                frame = heard.recv(2000)
+                frame = received.recv(2000)
             except TimeoutError:  # the kernel drops frames until it has activated the new link
                 assert time.monotonic() < deadline
                 operations.clear()

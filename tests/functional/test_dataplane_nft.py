@@ -307,7 +307,7 @@ def connect(router: Place, outside: str, inside: str) -> None:
 
 
 def reaches(outside: str, inside: str, ip: str) -> bool:
-    """Whether a datagram to the address comes to the machine inside."""
+    """Whether a datagram to the address reaches the machine inside."""
     namespaces = Namespaces()
 
     def open_socket() -> socket.socket:

@@ -154,7 +154,7 @@ def test_an_exit_is_notified(place):
         place.kill(process)
         assert await asyncio.wait_for(waiting, 5) == ExitStatus(signal=signal.SIGKILL)
         assert place.processes.running() == {}
-        assert await place.processes.wait(process) == ExitStatus()  # told once
+        assert await place.processes.wait(process) == ExitStatus()  # the status is returned once
 
     asyncio.run(run())
 
@@ -408,7 +408,7 @@ def test_the_daemons_of_a_network_stay_in_the_foreground_and_are_found(real, pro
         eventually(lambda: ready[program] in (directory / "log").read_text())
         assert real.again().running() == {program: process}
         assert real.processes.send(process, signal.SIGHUP)
-        if program == "keepalived":  # it forgets a SIGTERM that comes while it reads its configuration again
+        if program == "keepalived":  # it forgets a SIGTERM that arrives while it reads its configuration again
             eventually(lambda: "Reload complete" in (directory / "log").read_text())
         assert real.again().find(program, daemon.pid_file) == process
         real.processes.stop(process)
