@@ -141,12 +141,13 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
 
 
 def feed(conf: cfg.ConfigOpts) -> int:
+    from oslo_log import log
+
     from neutrino.server.db.schema import WrongSchema
     from neutrino.server.feed.main import run
-    from neutrino.server.logs import set_up
 
     try:
-        set_up(conf)
+        log.setup(conf, "neutrino")
         run(conf)
     except (cfg.Error, config.RefusedToStart, WrongSchema) as error:
         raise CommandError(str(error), INVALID) from None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import (
@@ -85,8 +85,7 @@ class OpenVSwitch:
         it; tests that count lost packets would count that one.
         """
         try:
-            path = control_socket(str(host_file(self.holder, RUN)))
-            with ControlConnection(path, SECONDS) as switch:
+            with control_connection(str(host_file(self.holder, RUN)), SECONDS) as switch:
                 for arguments in render_neighbours(self.host, self.peers):
                     switch.call(*arguments)
         except ControlError as error:

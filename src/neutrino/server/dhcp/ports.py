@@ -30,10 +30,9 @@ from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.port_view import VIEW
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.service_ports import service_port
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.views import PORTS, subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -118,7 +117,7 @@ class DhcpPorts:
             return []
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
-        found = VIEW.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
+        found = PORTS.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
         ports = sorted(found, key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
         # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.

@@ -14,7 +14,7 @@ from neutrino.server.l3.lookups import check_external
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, RouterWrites
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.views import subnets_of
 
 Object = dict[str, Any]
 _f = t.floatingips.c
