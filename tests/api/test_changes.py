@@ -49,12 +49,9 @@ def log(server: Server, api: Api) -> Log:
 def test_networks_subnets_and_ports(api: Api, log: Log) -> None:
     point = log.last()
     network = api.network()
-    assert [(r.kind, r.object_id, r.revision) for r in log.since(point)] == [
-        ("network", network["id"], network["revision_number"])
-    ]
+    assert [(r.kind, r.object_id) for r in log.since(point)] == [("network", network["id"])]
     with log.leaves(("network", network["id"], False)):
-        changed = api.change("network", network["id"], name="x")
-    assert log.since(point)[-1].revision == changed["revision_number"]
+        api.change("network", network["id"], name="x")
     point = log.last()
     subnet = api.subnet(network)
     assert {(r.kind, r.object_id) for r in log.since(point)} == {("subnet", subnet["id"]), ("network", network["id"])}

@@ -441,7 +441,5 @@ def test_every_change_is_in_the_log(api: Api, server: Server, external: dict[str
     api.delete(f"/routers/{router['id']}").expect(204)
     c = t.changes.c
     with server.db.read() as connection:
-        rows = connection.execute(
-            sa.select(c.revision, c.deleted).where(c.kind == "router", c.object_id == router["id"]).order_by(c.id)
-        ).all()
-    assert [tuple(row) for row in rows] == [(n, False) for n in range(1, 6)] + [(5, True)]
+        of_router = sa.select(c.deleted).where(c.kind == "router", c.object_id == router["id"]).order_by(c.id)
+        assert connection.execute(of_router).scalars().all() == [False] * 5 + [True]

@@ -8,24 +8,18 @@ import itertools
 import threading
 from collections.abc import Iterable
 
-from neutrino.dataplane.netlink.api import NamespaceMissing, NetlinkError, check_sysctl
-from neutrino.dataplane.netlink.changes import (
+from neutrino.dataplane.netlink.api import (
     Change,
-    DeleteAddress,
     DeleteDevice,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    DeleteTc,
+    DeleteItem,
     MoveDevice,
-    SetAddress,
+    NamespaceMissing,
+    NetlinkError,
     SetDevice,
-    SetNeighbour,
-    SetRoute,
-    SetRule,
+    SetItem,
     SetSysctl,
-    SetTc,
     SetVeth,
+    check_sysctl,
 )
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from tests.fakes.netlink_stack import FakeDevice, FakeStack
@@ -94,27 +88,10 @@ class FakeNetlink:
 
     def _carry_out(self, stack: FakeStack, change: Change) -> None:
         match change:
-            case SetAddress(address):
-                stack.set_address(address)
-            case DeleteAddress(address):
-                stack.delete_address(address)
-            case SetRoute(route):
-                stack.set_route(route)
-            case DeleteRoute(route):
-                stack.delete_route(route)
-            case SetRule(rule):
-                stack.rules.add(rule)
-            case DeleteRule(rule):
-                stack.rules.discard(rule)
-            case SetNeighbour(neighbour):
-                stack.get(neighbour.device)
-                stack.neighbours[neighbour.device, neighbour.address] = neighbour
-            case DeleteNeighbour(neighbour):
-                stack.neighbours.pop((neighbour.device, neighbour.address), None)
-            case SetTc(item):
-                stack.set_tc(item)
-            case DeleteTc(item):
-                stack.delete_tc(item)
+            case SetItem(item):
+                stack.set_item(item)
+            case DeleteItem(item):
+                stack.delete_item(item)
             case SetSysctl(name, value):
                 stack.set_sysctl(check_sysctl(name), value)
             case _:

@@ -13,8 +13,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 
-from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.netlink.reading import link_local
+from neutrino.dataplane.netlink.api import Item, NetlinkError
 from neutrino.dataplane.netlink.tc import Qdisc, TcItem
 from neutrino.dataplane.netlink.values import (
     KERNEL,
@@ -28,6 +27,7 @@ from neutrino.dataplane.netlink.values import (
     address,
     route,
 )
+from neutrino.model.link_local import link_local
 
 _SETTINGS = (
     "net/ipv4/(ip_forward|ip_nonlocal_bind)",
@@ -138,9 +138,38 @@ class FakeStack:
         for key in gone:
             del self.routes[key]
 
+    # --- items ---
+
+    def set_item(self, new: Item) -> None:
+        match new:
+            case Address():
+                self._set_address(new)
+            case Route():
+                self._set_route(new)
+            case Rule():
+                self.rules.add(new)
+            case Neighbour():
+                self.get(new.device)
+                self.neighbours[new.device, new.address] = new
+            case _:
+                self._set_tc(new)
+
+    def delete_item(self, old: Item) -> None:
+        match old:
+            case Address():
+                self._delete_address(old)
+            case Route():
+                self._delete_route(old)
+            case Rule():
+                self.rules.discard(old)
+            case Neighbour():
+                self.neighbours.pop((old.device, old.address), None)
+            case _:
+                self._delete_tc(old)
+
     # --- addresses ---
 
-    def set_address(self, new: Address) -> None:
+    def _set_address(self, new: Address) -> None:
         self.get(new.device)
         for position, each in enumerate(self.addresses):
             if (each.device, each.address) == (new.device, new.address):
@@ -149,7 +178,7 @@ class FakeStack:
                 return
         self.addresses.append(new)
 
-    def delete_address(self, old: Address) -> None:
+    def _delete_address(self, old: Address) -> None:
         gone = [each for each in self.addresses if (each.device, each.address) == (old.device, old.address)]
         if not gone:
             return
@@ -172,12 +201,12 @@ class FakeStack:
                 yield _by_kernel(address("lo", "127.0.0.1/8", scope="host"))
                 yield _by_kernel(address("lo", "::1/128"))
             elif device.carrier and self.sysctls.get(f"net/ipv6/conf/{device.name}/disable_ipv6") != "1":
-                text = f"{ipaddress.ip_address(link_local(device.mac))}/64"
+                text = f"{link_local(device.mac)}/64"
                 yield _by_kernel(address(device.name, text))
 
     # --- routes ---
 
-    def set_route(self, new: Route) -> None:
+    def _set_route(self, new: Route) -> None:
         if not new.device and new.via:
             reached = (each.device for each in self._reaching() if _covers(each.destination, new.via))
             new = dataclasses.replace(new, device=next(reached, ""))
@@ -191,7 +220,7 @@ class FakeStack:
             raise NetlinkError("Invalid prefsrc address")
         self.routes[new.key] = new
 
-    def delete_route(self, old: Route) -> None:
+    def _delete_route(self, old: Route) -> None:
         there = self.routes.get(old.key)
         if there is not None and there.via == old.via and old.device in ("", there.device):
             del self.routes[old.key]
@@ -219,19 +248,19 @@ class FakeStack:
 
     # --- traffic control ---
 
-    def set_tc(self, new: TcItem) -> None:
+    def _set_tc(self, new: TcItem) -> None:
         self.get(new.device)
         above = [each for each in self.tc.values() if isinstance(each, Qdisc) and each.device == new.device]
         if isinstance(new, Qdisc):
             # A device has one root qdisc and one for ingress: another one takes its place.
             slot = [each for each in above if (each.handle == 0xFFFF) == (new.handle == 0xFFFF) and each.key != new.key]
             for each in slot:
-                self.delete_tc(each)
+                self._delete_tc(each)
         elif not any(each.handle == new.handle and each.kind == "htb" for each in above):
             raise NetlinkError("Invalid argument")
         self.tc[new.key] = new
 
-    def delete_tc(self, old: TcItem) -> None:
+    def _delete_tc(self, old: TcItem) -> None:
         there = self.tc.pop(old.key, None)
         if isinstance(there, Qdisc):
             below = [key for key, each in self.tc.items() if (each.device, each.handle) == (old.device, old.handle)]

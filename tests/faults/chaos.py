@@ -1,14 +1,14 @@
-"""A cloud that is changed at random while everything in it is killed: packets go where they should, and nowhere else.
+"""Random API changes and random faults in a lab: connectivity always converges to the desired state.
 
   python -m tests.faults.chaos [--rounds N] [--seed N] [--hosts N]
                                [--firewall openvswitch|iptables_hybrid] [--distributed-dhcp]
 
-A lab with all roles. A round is some changes (networks, machines, routers of every kind, floating IPs) and some faults
-(agents, switches, the server, its feed, daemons, hosts), in any order. After it every machine tries to reach every address,
-asks for its lease and for its metadata; that must come to agree with what was asked for, ports and floating IPs must have
-their status, and `verify` must find nothing on any host. At the end everything is deleted, and nothing may be left. Repairs
-by time are off: what is put right is put right because somebody heard of it. The seed that is printed repeats the choices,
-not the times.
+A lab with all roles. A round is some changes (networks, instances, routers of every kind, floating IPs) and some faults
+(agents, switches, the server, its feed, daemons, hosts), in any order. After it every instance tries to reach every
+address, requests a lease and its metadata. The results must converge to those that the model predicts, ports and floating
+IPs must have their status, and `verify` must find no drift on any host. At the end everything is deleted, and nothing may
+be left. The periodic resync is off: repairs must be triggered by events. The printed seed repeats the choices, not the
+timing.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Chaos:
         return f"switch of {host} killed"
 
     def lose_host(self) -> str:
-        """Agent, switch and all daemons, for long enough that others take over what they can."""
+        """Agent, switch and all daemons, for long enough that other hosts take over."""
         host = self.rng.choice(self.lab.hosts)
         self.lab.stop_agent(host, kill=True)
         self.lab.stop_ovs(host, kill=True)
@@ -137,7 +137,7 @@ class Chaos:
                 os.kill(int(pid), signal.SIGKILL)
         return len(pids)
 
-    # --- what must come of it ---------------------------------------------------------------------------------------
+    # --- expected results ------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         began = time.monotonic()
@@ -145,14 +145,12 @@ class Chaos:
         while wrong:
             wrong = self._wrong()
             if wrong and time.monotonic() - began > SETTLE_SECONDS:
-                raise LabError("not as it should be:\n  " + "\n  ".join(wrong))
+                raise LabError("actual and desired state differ:\n  " + "\n  ".join(wrong))
         text = f"{len(self.cloud.machines)} machines, {len(self.cloud.routers)} routers"
-        progress(
-            f"as it should be after {time.monotonic() - began:.1f} s: {text}, {len(self.cloud.floating)} floating IPs"
-        )
+        progress(f"converged after {time.monotonic() - began:.1f} s: {text}, {len(self.cloud.floating)} floating IPs")
 
     def _wrong(self) -> list[str]:
-        """Everything that differs, the quick questions first."""
+        """All differences, the quick checks first."""
         return self._statuses() or self._ways() or self._leases() or self._identities() or self._drift()
 
     def _statuses(self) -> list[str]:
@@ -188,14 +186,14 @@ class Chaos:
         ]
 
     def _leases(self) -> list[str]:
-        """Each machine asks for a lease, of which it makes no use."""
+        """Each machine requests a lease without configuring it."""
         up = [machine for machine in self.cloud.machines.values() if machine.up]
         asking = {machine.name: self.lab.popen(machine.name, LEASE, stderr=subprocess.STDOUT) for machine in up}
-        told = {name: one.communicate()[0] for name, one in asking.items()}
+        output = {name: one.communicate()[0] for name, one in asking.items()}
         return [
-            f"{machine.name} gets no lease: {told[machine.name].strip()}"
+            f"{machine.name} gets no lease: {output[machine.name].strip()}"
             for machine in up
-            if not any(f"lease of {address} obtained" in told[machine.name] for address in machine.addresses)
+            if not any(f"lease of {address} obtained" in output[machine.name] for address in machine.addresses)
         ]
 
     def _identities(self) -> list[str]:
@@ -204,17 +202,17 @@ class Chaos:
             machine.name: self.lab.popen(machine.name, ["curl", "-s", "-m", "3", url])
             for machine in self.cloud.asking()
         }
-        told = {name: one.communicate()[0] for name, one in asking.items()}
+        output = {name: one.communicate()[0] for name, one in asking.items()}
         return [
-            f"{name} is told that it is {identity!r}"
-            for name, identity in told.items()
+            f"{name} receives the identity {identity!r}"
+            for name, identity in output.items()
             if identity != self.cloud.machines[name].device_id
         ]
 
     def _drift(self) -> list[str]:
         verifying = {host: self.lab.popen(host, self.lab.agent_command(host, "verify")) for host in self.lab.hosts}
-        said = {host: (one.communicate()[0], one.returncode) for host, one in verifying.items()}
-        return [f"{host}: {text.strip()}" for host, (text, status) in said.items() if status != 0]
+        verified = {host: (one.communicate()[0], one.returncode) for host, one in verifying.items()}
+        return [f"{host}: {text.strip()}" for host, (text, status) in verified.items() if status != 0]
 
     def _left(self) -> list[str]:
         lines = [line for host in self.lab.hosts for line in self.lab.run(host, ["ip", "netns"]).stdout.splitlines()]

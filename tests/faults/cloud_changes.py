@@ -1,4 +1,4 @@
-"""Changes of a cloud in a lab, chosen at random: each is made through the API, as a user would, and kept in the model."""
+"""Random changes of a cloud in a lab: each is made through the API and recorded in the model."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Changes:
             return None
         subnets = self.cloud.nets[machine.net].made["by_version"]
         self.lab.api.update("port", machine.port_id, fixed_ips=[])
-        wish = [{"subnet_id": subnet["id"]} for subnet in subnets.values()]
-        self.lab.api.update("port", machine.port_id, fixed_ips=wish)
+        wanted = [{"subnet_id": subnet["id"]} for subnet in subnets.values()]
+        self.lab.api.update("port", machine.port_id, fixed_ips=wanted)
         self._address(machine)
         return f"{machine.name} has {' '.join(machine.addresses)} now"
 
@@ -98,7 +98,7 @@ class Changes:
         machine.open = not machine.open
         group = self.group if machine.open else self.closed
         self.lab.api.update("port", machine.port_id, security_groups=[group])
-        return f"{machine.name} {'lets others in' if machine.open else 'lets nobody in'}"
+        return f"{machine.name} {'accepts all' if machine.open else 'accepts nothing'}"
 
     def move_machine(self) -> str | None:
         machine, host = self._any(self.cloud.machines), self.rng.choice(self.lab.hosts)
@@ -182,8 +182,8 @@ class Changes:
         if router is None or self.cloud.is_held(router):
             return None
         router.gateway = not router.gateway
-        wish = self._gateway() if router.gateway else {"external_gateway_info": None}
-        self.lab.api.update("router", router.made["id"], **wish)
+        wanted = self._gateway() if router.gateway else {"external_gateway_info": None}
+        self.lab.api.update("router", router.made["id"], **wanted)
         return f"{router.name} {'with' if router.gateway else 'without'} a gateway"
 
     def set_router(self) -> str | None:
@@ -213,7 +213,7 @@ class Changes:
         made = self.lab.api.create("floatingip", floating_network_id=self.out["id"], **port)
         name = None if machine is None else machine.name
         self.cloud.floating[made["id"]] = FloatingIp(made["id"], made["floating_ip_address"], name)
-        return f"{made['floating_ip_address']} for {name or 'nobody'}"
+        return f"{made['floating_ip_address']} for {name or 'no machine'}"
 
     def move_floating_ip(self) -> str | None:
         floating, machine = self._any(self.cloud.floating), self._without_floating_ip()
@@ -222,7 +222,7 @@ class Changes:
         port_id = None if machine is None else machine.port_id
         self.lab.api.update("floatingip", floating.id, port_id=port_id)
         floating.machine = None if machine is None else machine.name
-        return f"{floating.address} goes to {floating.machine or 'nobody'}"
+        return f"{floating.address} goes to {floating.machine or 'no machine'}"
 
     def _without_floating_ip(self) -> Machine | None:
         """A machine behind a router to the outside, as one with a floating IP has to be."""

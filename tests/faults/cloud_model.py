@@ -1,4 +1,4 @@
-"""A small cloud as it should be: what was asked for, and who must therefore reach whom. Pure."""
+"""Model of a small cloud: its desired state, and which machine must therefore reach which address. Pure."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Cloud:
         return next((each for each in self.floating.values() if each.machine == machine), None)
 
     def is_held(self, router: Router) -> bool:
-        """Whether floating IPs keep its gateway, and the interfaces of their networks."""
+        """Whether floating IPs use its gateway, so that it and the interfaces of their networks cannot be removed."""
         return any(each.machine and self.machines[each.machine].net in router.nets for each in self.floating.values())
 
     def ways(self, outside: str) -> dict[tuple[str, str], bool]:
-        """From whom to which address there is a way; and from whom to which there is none. `outside`: its address."""
+        """Pairs of machine and address that must be reachable, and pairs that must not. `outside`: its address."""
         found: dict[tuple[str, str], bool] = {}
         for one in self.machines.values():
             router = self.router_of(one.net)
@@ -90,12 +90,12 @@ class Cloud:
         return machine.up and machine.open and router is not None and router.up and router.gateway
 
     def asking(self) -> list[Machine]:
-        """The machines that find their metadata behind a router."""
+        """The machines that reach the metadata service through a router."""
         routers = ((machine, self.router_of(machine.net)) for machine in self.machines.values())
         return [machine for machine, router in routers if machine.up and router is not None and router.up]
 
 
 def _answerable(one: Machine, other: Machine) -> list[str]:
-    """The addresses of another machine whose answers find their way: both have the version."""
+    """The addresses of another machine of IP versions that both have."""
     versions = {":" in address for address in one.addresses}
     return [address for address in other.addresses if (":" in address) in versions]

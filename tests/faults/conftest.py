@@ -1,4 +1,4 @@
-"""The servers of the API tests, here for writers that get in each other's way."""
+"""The servers of the API tests, for concurrent writers."""
 
 from tests.api.conftest import admin, another_server, api, database, server
 

@@ -1,4 +1,4 @@
-"""An application that passes each request on to one of several real servers, and to another when that one is killed."""
+"""A WSGI application that forwards each request to one of several real servers, and to another if that one is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SECONDS = 60.0  # how long a request is tried
-AGAIN = (500, 502, 503)  # a server that goes down, or has lost the same race twenty times
+AGAIN = (500, 502, 503)  # a server that stops, or a write that was retried to its limit
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Counts:
 class Forward:
     """A WSGI application for tests that otherwise call the server's own. Each thread has connections of its own.
 
-    A request that was broken off may have been carried out: when it is sent again, what was to be deleted may be gone.
+    An interrupted request may have been carried out: when a delete is repeated, the object may not exist any more.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
@@ -54,7 +54,7 @@ class Forward:
                 break
             if time.monotonic() - started > SECONDS:
                 raise TimeoutError(
-                    f"{method} {target}: no server took it within {SECONDS:.0f} s, the last said {status}"
+                    f"{method} {target}: no server took it within {SECONDS:.0f} s, the last status was {status}"
                 )
             time.sleep(random.random() * 0.1)
         if tries > 1 and method == "DELETE" and status == 404:

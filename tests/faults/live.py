@@ -1,4 +1,4 @@
-"""A live server with worker processes that a test may kill, and clients that try again."""
+"""A server with worker processes that a test may kill, and clients that retry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.ports import free_port
 from tests.support.process import TemporaryServer, wait_until
 
 WORKERS = 2
-SECONDS = 30.0  # how long a client goes on trying
+SECONDS = 30.0  # how long a client retries
 
 
 class LiveServer(TemporaryServer):
@@ -38,11 +38,11 @@ class LiveServer(TemporaryServer):
         config = self.write("neutrino.conf", text)
         program = Path(sys.executable).with_name("neutrino")
         env = {"PYTHONPATH": self._python_path} if self._python_path else {}
-        # A worker that is asked to end before it serves does not hear it: so all of them are waited for.
+        # A worker that receives SIGTERM before it serves ignores it: wait for all of them.
         self.spawn([program, "server", "--config-file", config], env, ready=lambda: self.started() == WORKERS)
 
     def started(self) -> int:
-        """How many workers have come to serve since the start."""
+        """How many workers have begun to serve since the start."""
         return (self.directory / "neutrino-0.log").read_text(errors="replace").count("Started worker-")
 
     def workers(self) -> list[int]:
@@ -61,7 +61,7 @@ class LiveServer(TemporaryServer):
         return sorted(found)
 
     def kill_worker(self, pid: int | None = None) -> int:
-        """Kill one worker at once, and wait until another has taken its place; gives the killed one's number."""
+        """Kill one worker and wait until another has replaced it; gives the process id of the killed one."""
         before, count = self.workers(), self.started()
         victim = before[0] if pid is None else pid
         assert victim in before
@@ -95,7 +95,7 @@ class Client:
         return Answer(response.status, json.loads(data) if data else None)
 
     def call(self, method: str, path: str, body: Any = None) -> Answer:
-        """Try again while the server is not there or breaks off; every answer counts."""
+        """Retry while the connection fails; any response is returned."""
         give_up = time.monotonic() + SECONDS
         while True:
             try:

@@ -1,10 +1,10 @@
-"""The server is away for a while, and nobody on the hosts notices.
+"""An outage of the server: traffic on the hosts continues without loss.
 
   python -m tests.faults.outage [--minute | --seconds N]
 
 A lab of two hosts with a hundred pings a second on four paths. The server is stopped; a device is plugged meanwhile, whose
-port the host knew before; the server comes back, and many changes are made to the same things. Not a ping may be lost, the
-new device must be wired without the server, and in the end the hosts must be as the last change says.
+port the host has in its cache; the server is started again, and the same objects are changed many times. No ping may be
+lost, the new device must be wired without the server, and in the end the hosts must have the state of the last change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MINUTE = 60.0
 
 
 def without_server(site: Site, seconds: float) -> Traffic:
-    """What came of the pings; anything else that is not as it should be is an error."""
+    """The results of the pings; any other deviation raises an error."""
     lab = site.lab
     late = lab.define_vm("late", network=site.networks["vxlan"]["id"], host="h1", security_groups=[site.group])
     port, subnets = lab.api.show("port", late.port_id), lab.api.list("subnet")
@@ -53,7 +53,7 @@ def without_server(site: Site, seconds: float) -> Traffic:
         time.sleep(max(back - time.monotonic(), 0))
         lab.start_server()
         lab.wait_for_port(late)
-        # Many changes of the same things: the last one is what counts, whatever was said before.
+        # Many changes of the same objects: only the last one counts.
         for number in range(1, CHANGES):
             with extra_rule(site, 8000 + number):
                 lab.api.update("port", late.port_id, admin_state_up=number % 2 == 0)

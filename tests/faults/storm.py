@@ -1,11 +1,11 @@
-"""The storm: many writers, several servers that are killed now and then, hosts that move between them. In the end every
-host has exactly what the database says.
+"""Load test with faults: many writers, several servers that are killed at random, hosts that reconnect to other servers. In
+the end the state of every host equals that of the database.
 
   python -m tests.faults.storm [--changes 100000] [--writers 8] [--servers 3] [--hosts 12] [--seconds 7200] [--seed 1]
 
 The servers are `neutrino server` with its feed, on one PostgreSQL that is started for the purpose. Changes are counted as
-positions of the change log: one for each object that a transaction changed. Hosts say of their ports what an agent would,
-so they write too. The exit status is 1 if a host is not right in the end, 2 if there was no time for all changes.
+positions of the change log: one for each object that a transaction changed. Hosts report on their ports as an agent would,
+so they write too. The exit status is 1 if the state of a host differs in the end, 2 if time ran out before all changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.support.process import wait_until
 
 UNLIMITED = {f"quota_{name}": "-1" for name in ("network", "subnet", "port", "security_group", "security_group_rule")}
 MOST_PORTS = 80  # of one writer: its subnets have room for some more
-STAY_SECONDS = (2.0, 15.0)  # how long a host stays with a server before it goes to another
+STAY_SECONDS = (2.0, 15.0)  # how long a host stays with a server before it connects to another
 KILL_SECONDS = (8.0, 20.0)  # between two kills
 SETTLE_SECONDS = 300.0
 
@@ -100,14 +100,14 @@ class Storm:
         self._over.set()
 
     def _watch(self) -> None:
-        """Until there are as many changes as wanted, or the time is over."""
-        told = time.monotonic()
+        """Wait until there are as many changes as wanted, or the time is over."""
+        printed = time.monotonic()
         while not self._over.is_set():
             position = self._log.head().position
             if position >= self._plan.changes or time.monotonic() > self._give_up:
                 self._over.set()
-            if time.monotonic() - told > 30:
-                told = time.monotonic()
+            if time.monotonic() - printed > 30:
+                printed = time.monotonic()
                 progress(f"{position} changes, {self.tally.kills} servers killed, {self.tally.moves} moves")
             self._over.wait(0.5)
 
@@ -142,7 +142,7 @@ class Storm:
     # --- hosts ----------------------------------------------------------------------------------------------------
 
     async def _roam(self, client: FeedClient, make: Any, over: asyncio.Event) -> FeedClient:
-        """Stay with a server for a while, then go to another with what was heard so far; the last one stays."""
+        """Connect to one server after the other, each time with the state received so far."""
         rng = random.Random(f"{self._plan.seed} {client._settings.host}")
         while True:
             async with living(client):
@@ -151,12 +151,12 @@ class Storm:
                 if over.is_set():
                     return await self._right(client)
             self.tally.moves += 1
-            known, said = client.state, client._reports
+            known, reports = client.state, client._reports
             client = make()
-            client.state, client._reports = known, said
+            client.state, client._reports = known, reports
 
     async def _right(self, client: FeedClient) -> FeedClient:
-        """Until the host has what the database says, or far too long."""
+        """Wait until the state of the host equals that of the database, or for far too long."""
         host, give_up = client._settings.host, time.monotonic() + SETTLE_SECONDS
         while True:
             wanted = await asyncio.to_thread(self._needed, host)
@@ -171,7 +171,7 @@ class Storm:
             return scope_in_database(connection, host)
 
     async def _hosts(self, keys: dict[str, str]) -> int:
-        """Let the hosts live until the storm is over and all of them are right; how many objects they have."""
+        """Run the hosts until the writers are done and all states are equal; gives the number of their objects."""
         addresses = [Address(path=str(one.directory / "feed.sock")) for one in self._running]
         over = asyncio.Event()
 
@@ -181,7 +181,7 @@ class Storm:
             return FeedClient(how)
 
         async def until_over() -> None:
-            while not self._over.is_set():  # set by a thread, or by nobody when we are told to end
+            while not self._over.is_set():  # set by a thread; not set after Ctrl-C
                 await asyncio.sleep(0.2)
             over.set()
 
@@ -223,7 +223,7 @@ class Storm:
 
 @contextlib.asynccontextmanager
 async def living(client: FeedClient) -> Any:
-    """The host is there: connected, and its ports are wired as soon as it hears of them."""
+    """A connected host that reports its ports as wired as soon as it receives them."""
 
     async def wire() -> None:
         async for change in client.changes():

@@ -1,4 +1,4 @@
-"""Many writers at once: nothing is given twice, no limit is passed, nothing is lost, and nobody fails for a lock."""
+"""Concurrent writers: nothing is allocated twice, no quota is exceeded, nothing is lost, no lock fails a request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def at_once(action: Callable[[int], Response], number: int = WRITERS) -> list[Response]:
-    """The answers to `number` requests by eight writers; none may be a failure of the server."""
+    """The responses to `number` requests by eight writers; none may have a status of 500 or above."""
     with ThreadPoolExecutor(WRITERS) as pool:
         answers = list(pool.map(action, range(number)))
     assert [a.body for a in answers if a.status >= 500] == []
@@ -37,7 +37,7 @@ def statuses(answers: list[Response]) -> Counter[int]:
     return Counter(answer.status for answer in answers)
 
 
-def test_no_address_and_no_mac_twice(api: Api, server: Server) -> None:
+def test_no_address_and_no_mac_is_allocated_twice(api: Api, server: Server) -> None:
     network = api.network()
     api.subnet(network, "10.0.0.0/25")
     api.subnet(network, "fd00::/64")
@@ -50,7 +50,7 @@ def test_no_address_and_no_mac_twice(api: Api, server: Server) -> None:
     integrity.check(server.db)
 
 
-def test_one_address_is_given_once(api: Api, server: Server) -> None:
+def test_one_address_is_allocated_once(api: Api, server: Server) -> None:
     network = api.network()
     api.subnet(network)
     body = {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.77"}]}}
@@ -60,7 +60,7 @@ def test_one_address_is_given_once(api: Api, server: Server) -> None:
     integrity.check(server.db)
 
 
-def test_no_quota_is_passed(api: Api, server: Server) -> None:
+def test_no_quota_is_exceeded(api: Api, server: Server) -> None:
     limits = {"port": 20, "network": 10, "security_group": 5}
     api.as_admin().put(f"/quotas/{api.project}", {"quota": limits}).expect(200)
     network = api.network()
@@ -111,7 +111,7 @@ def test_subnets_on_one_network(api: Api, server: Server) -> None:
     integrity.check(server.db)
 
 
-def test_vlans_run_out_exactly(api: Api, server: Server) -> None:
+def test_every_vlan_of_a_range_is_allocated_once(api: Api, server: Server) -> None:
     admin = api.as_admin()
     body = {"network": {"provider:network_type": "vlan", "provider:physical_network": "physnet2"}}
     answers = at_once(lambda _: admin.post("/networks", body), 16)
@@ -124,7 +124,7 @@ def test_vlans_run_out_exactly(api: Api, server: Server) -> None:
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_ports_on_a_network_that_goes(api: Api, server: Server, round_: int) -> None:
+def test_ports_on_a_network_that_is_deleted(api: Api, server: Server, round_: int) -> None:
     network = api.network()
     api.subnet(network)
 
@@ -141,7 +141,7 @@ def test_ports_on_a_network_that_goes(api: Api, server: Server, round_: int) -> 
         api.get(f"/networks/{network['id']}").expect(200)
 
 
-def test_subnets_on_a_network_that_goes(api: Api, server: Server) -> None:
+def test_subnets_on_a_network_that_is_deleted(api: Api, server: Server) -> None:
     network = api.network()
 
     def act(i: int) -> Response:
@@ -156,7 +156,7 @@ def test_subnets_on_a_network_that_goes(api: Api, server: Server) -> None:
     integrity.check(server.db)
 
 
-def test_changes_of_one_port_all_survive(api: Api, server: Server) -> None:
+def test_concurrent_updates_of_one_port_are_all_kept(api: Api, server: Server) -> None:
     admin = api.as_admin()
     network = api.network()
     subnet = api.subnet(network)
@@ -193,7 +193,7 @@ def test_if_match_lets_one_through(api: Api) -> None:
     assert statuses(answers) == {200: 1, 412: 7}
 
 
-def test_slaac_comes_while_ports_do(api: Api, server: Server) -> None:
+def test_a_slaac_subnet_is_created_while_ports_are(api: Api, server: Server) -> None:
     network = api.network()
     api.subnet(network)
 

@@ -1,4 +1,4 @@
-"""A prefix that comes while ports, the interface and the gateway come and go: nothing is left on a prefix of the past."""
+"""A prefix is delegated while ports, the interface and the gateway change: no address is left on an earlier prefix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def external(server: Server) -> Object:
     return outside(Api(server.app).as_admin(), "172.24.0.0/22")
 
 
-def test_everything_at_once(server: Server, api: Api, external: Object) -> None:
+def test_prefix_ports_interface_and_gateway_change_concurrently(server: Server, api: Api, external: Object) -> None:
     delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
     network = api.network()
     subnet = api.make("subnet", network_id=network["id"], **ASKING)

@@ -1,4 +1,4 @@
-"""Subnets, agents and failover at once: whoever is last, the ports that agents serve from are what is asked for."""
+"""Concurrent changes of subnets and agents, and failover: in the end each DHCP agent of a network has its port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(server: Server, api: Api, network: dict[str, Any]) -> None:
     integrity.check(server.db)
 
 
-def test_ports_follow_what_changes_at_once(another_server: Any) -> None:
+def test_dhcp_ports_follow_concurrent_changes(another_server: Any) -> None:
     server = another_server({"DEFAULT": {"dhcp_agents_per_network": "2"}})
     api = Api(server.app).as_admin()
     for host in ("h1", "h2", "h3"):

@@ -1,4 +1,4 @@
-"""Drivers that fail: a refused precommit leaves nothing, a failed postcommit takes a create back and tells of the rest."""
+"""Drivers that fail: a failed precommit rolls back, a failed postcommit deletes a new object and is logged otherwise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.faults import integrity
 
 @pytest.fixture
 def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Both test drivers on the Python path; gives the directory that the faulty one looks at."""
+    """Both test drivers on the Python path; gives the directory that controls the failing one."""
     for name in ("logger", "faulty"):
         monkeypatch.syspath_prepend(str(install(name, tmp_path)))
     ExtensionManager.ENTRY_POINT_CACHE.clear()  # it remembers entry points by their group alone
@@ -47,7 +47,7 @@ def rows(server: Server, table: sa.Table) -> int:
         return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
 
 
-def test_the_logger_hears_everything(faulty: Server, tmp_path: Path) -> None:
+def test_a_driver_is_notified_of_every_operation(faulty: Server, tmp_path: Path) -> None:
     api = Api(faulty.app)
     network = api.network()
     subnet = api.subnet(network)
@@ -56,7 +56,7 @@ def test_the_logger_hears_everything(faulty: Server, tmp_path: Path) -> None:
     for path in (f"/ports/{port['id']}", f"/subnets/{subnet['id']}", f"/networks/{network['id']}"):
         api.delete(path).expect(204)
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    heard = [(line["phase"], line["operation"], line["kind"], line["id"]) for line in lines]
+    calls = [(line["phase"], line["operation"], line["kind"], line["id"]) for line in lines]
     expected = [
         ("create", "network", network["id"]),
         ("create", "subnet", subnet["id"]),
@@ -66,7 +66,7 @@ def test_the_logger_hears_everything(faulty: Server, tmp_path: Path) -> None:
         ("delete", "subnet", subnet["id"]),
         ("delete", "network", network["id"]),
     ]
-    assert heard == [(phase, *one) for one in expected for phase in ("precommit", "postcommit")]
+    assert calls == [(phase, *one) for one in expected for phase in ("precommit", "postcommit")]
     assert all(line["in_transaction"] == (line["phase"] == "precommit") for line in lines)
     assert lines[0]["segments"] == ["vxlan"]
     assert rows(faulty, t.journal) == 0
@@ -81,7 +81,7 @@ def test_a_create_that_a_driver_fails_leaves_nothing(faulty: Server, drivers: Pa
     api = Api(faulty.app)
     network = api.network()
     api.subnet(network)
-    kept = ("changes", "quota_usages")  # what was undone is still news, and a counter at nought stays
+    kept = ("changes", "quota_usages")  # the change log keeps the rolled back create, and a counter of zero stays
     before = {table.name: rows(faulty, table) for table in t.metadata.sorted_tables if table.name not in kept}
     (drivers / f"fail-create_{kind}_{phase}").touch()
     body = {**BODIES[kind], **({} if kind == "network" else {"network_id": network["id"]})}
@@ -94,7 +94,7 @@ def test_a_create_that_a_driver_fails_leaves_nothing(faulty: Server, drivers: Pa
     api.post(f"/{kind}s", {kind: body}).expect(201)
 
 
-def test_of_several_none_stays(faulty: Server, drivers: Path) -> None:
+def test_a_failed_bulk_create_leaves_nothing(faulty: Server, drivers: Path) -> None:
     api = Api(faulty.app)
     network = api.network()
     (drivers / "fail-create_port_postcommit").touch()
@@ -104,7 +104,7 @@ def test_of_several_none_stays(faulty: Server, drivers: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["network", "subnet", "port"])
-def test_a_failed_postcommit_of_a_change_is_told(faulty: Server, drivers: Path, kind: str) -> None:
+def test_a_failed_postcommit_of_an_update_is_logged(faulty: Server, drivers: Path, kind: str) -> None:
     api = Api(faulty.app)
     network = api.network()
     one = {"network": network, "subnet": api.subnet(network), "port": api.port(network)}[kind]
@@ -122,7 +122,7 @@ def test_a_failed_postcommit_of_a_change_is_told(faulty: Server, drivers: Path, 
 
 
 @pytest.mark.parametrize("kind", ["network", "subnet", "port"])
-def test_a_failed_precommit_of_a_change_refuses_it(faulty: Server, drivers: Path, kind: str) -> None:
+def test_a_failed_precommit_of_an_update_rejects_it(faulty: Server, drivers: Path, kind: str) -> None:
     api = Api(faulty.app)
     network = api.network()
     one = {"network": network, "subnet": api.subnet(network), "port": api.port(network)}[kind]
@@ -135,13 +135,13 @@ def test_a_failed_precommit_of_a_change_refuses_it(faulty: Server, drivers: Path
     integrity.check(faulty.db)
 
 
-def test_an_unknown_driver_is_refused_by_name(another_server: Any) -> None:
+def test_an_unknown_driver_is_rejected_by_name(another_server: Any) -> None:
     with pytest.raises(ValueError, match="kitchen"):
         another_server({"ml2": {"mechanism_drivers": "kitchen"}})
 
 
-def test_a_routers_ports_that_fail_are_taken_back(faulty: Server, drivers: Path) -> None:
-    """With the port goes what was made for it: the router, the gateway, the interface, the floating IP."""
+def test_failed_ports_of_routers_are_rolled_back(faulty: Server, drivers: Path) -> None:
+    """The object that the port was created for is rolled back with it: router, gateway, interface, floating IP."""
     admin = Api(faulty.app).as_admin()
     outside = admin.network(router__external=True)
     admin.subnet(outside, "172.24.0.0/24", enable_dhcp=False)

@@ -1,4 +1,4 @@
-"""Workers killed in the middle of their work: no object is left half made, and clients only have to try again."""
+"""Workers killed during requests: no object is left incomplete, and clients only have to retry."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_killed_under_load(live: LiveServer, url: str) -> None:
     # A request that was carried out before its worker died is answered 404 when it is put again: a delete.
     assert set(seen) <= {200, 204, 404}
     assert seen[200] >= 5 * KILLS / 2
-    live.kill_worker()  # the new one finishes what the others have left
+    live.kill_worker()  # the new one replays the journal of the others
     await_empty_journal(url)
     with opened(url) as db:
         integrity.check(db)
@@ -174,7 +174,7 @@ def test_killed_between_commit_and_postcommit(live: LiveServer, url: str, faults
 
 
 @pytest.mark.parametrize("operation", ["create_network", "update_port", "delete_port"])
-def test_other_changes_are_finished_too(live: LiveServer, url: str, faults: Path, operation: str) -> None:
+def test_updates_and_deletes_are_replayed_too(live: LiveServer, url: str, faults: Path, operation: str) -> None:
     client = Client(live.port, uuid.uuid4().hex)
     network = client.make("network")
     port = client.make("port", network_id=network["id"])
@@ -201,7 +201,7 @@ def test_other_changes_are_finished_too(live: LiveServer, url: str, faults: Path
 
 
 def _kill_then_unblock(live: LiveServer, worker: int, block: Path) -> None:
-    """The new worker waits at the same place until the file goes, and then serves."""
+    """The new worker blocks at the same point until the file is removed, and then serves."""
     count = live.started()
     os.kill(worker, signal.SIGKILL)
     wait_until(lambda: worker not in live.workers(), timeout=SECONDS, what="its end", failed=lambda: None)

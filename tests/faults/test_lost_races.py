@@ -1,4 +1,4 @@
-"""A transaction that the database takes back because another writer was faster is tried again, wherever it is."""
+"""A transaction that the database aborts because of a concurrent writer is retried, everywhere."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TIMEOUT = pymysql.err.OperationalError(1205, "Lock wait timeout exceeded", sqlst
 CHANGED = pymysql.err.OperationalError(1020, "Record has changed since last read in table 'ports'", sqlstate="HY000")
 
 
-class EveryFirstTry:
-    """Takes back every transaction once, at its end: its second try is let through."""
+class AbortFirstAttempts:
+    """Aborts the first attempt of every transaction at its commit."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -49,20 +49,20 @@ class EveryFirstTry:
 
 
 @pytest.fixture(params=[DEADLOCK, TIMEOUT, CHANGED], ids=["deadlock", "lock wait timeout", "record has changed"])
-def races(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EveryFirstTry:
-    made = EveryFirstTry(request.param)
+def races(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AbortFirstAttempts:
+    made = AbortFirstAttempts(request.param)
     monkeypatch.setattr(Transaction, "flush", made.flush(Transaction.flush))
     return made
 
 
 @pytest.fixture
-def server(tmp_path: Path, races: EveryFirstTry) -> Any:
+def server(tmp_path: Path, races: AbortFirstAttempts) -> Any:
     made = start(tmp_path, f"sqlite:///{tmp_path}/one.sqlite", {"DEFAULT": {"l3_ha_net_cidr": "169.254.192.0/18"}})
     yield made
     made.close()
 
 
-def test_what_clients_ask_for_is_done(server: Server, races: EveryFirstTry) -> None:
+def test_requests_of_clients_are_retried(server: Server, races: AbortFirstAttempts) -> None:
     api = Api(server.app)
     admin = api.as_admin()
     external = outside(admin, is_default=True)
@@ -116,7 +116,7 @@ def test_what_clients_ask_for_is_done(server: Server, races: EveryFirstTry) -> N
     integrity.check(server.db)
 
 
-def test_what_hosts_and_operators_do_is_done(server: Server, races: EveryFirstTry) -> None:
+def test_writes_of_hosts_and_operators_are_retried(server: Server, races: AbortFirstAttempts) -> None:
     switch(server, "h1")
     credentials = Credentials(server.db)
     credentials.add("h1")
@@ -128,7 +128,7 @@ def test_what_hosts_and_operators_do_is_done(server: Server, races: EveryFirstTr
     assert races.taken_back >= 6
 
 
-def test_an_error_that_is_no_lost_race_is_told_at_once(tmp_path: Path) -> None:
+def test_other_database_errors_are_not_retried(tmp_path: Path) -> None:
     db = Database(f"sqlite:///{tmp_path}/one.sqlite")
     tries = []
 

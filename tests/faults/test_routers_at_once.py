@@ -1,4 +1,4 @@
-"""Many writers on one router or one floating IP at once: of what cannot both be, one is, and nothing is left half made."""
+"""Concurrent writers on one router or floating IP: of conflicting requests one succeeds, and nothing is left incomplete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_one_subnet_is_attached_once(api: Api, admin: Api, external: Object) -> 
     assert len(admin.get(f"/routers/{router['id']}/l3-agents").body["agents"]) == 1
 
 
-def test_of_overlapping_subnets_one_is_attached(api: Api, admin: Api) -> None:
+def test_one_of_two_overlapping_subnets_is_attached(api: Api, admin: Api) -> None:
     router = api.make("router")
     subnets = [inside(api, f"10.0.0.0/{24 + i % 4}")[1] for i in range(8)]
     assert statuses(at_once(lambda i: attach(api, router, subnet_id=subnets[i]["id"]))) == {200: 1, 400: 7}
@@ -73,8 +73,8 @@ def test_a_port_gets_one_floating_ip(api: Api, external: Object) -> None:
     assert statuses(at_once(lambda i: api.put(f"/floatingips/{floating[i]}", body))) == {200: 1, 409: 7}
 
 
-def test_a_way_does_not_go_while_it_is_taken(api: Api, external: Object) -> None:
-    """Associating against clearing the gateway and removing the interface: whoever is first, the other is refused."""
+def test_association_against_removal_of_gateway_or_interface(api: Api, external: Object) -> None:
+    """The first request wins, the other is rejected."""
     network, subnet = inside(api)
     router = api.make("router", external_gateway_info=gateway(external))
     attach(api, router, subnet_id=subnet["id"]).expect(200)
@@ -117,7 +117,7 @@ def test_ports_are_forwarded_once(api: Api, external: Object) -> None:
     assert statuses(at_once(forward)) == {201: 1, 400: 7}
 
 
-def test_routes_of_several_requests_add_up(api: Api) -> None:
+def test_concurrently_added_routes_are_all_kept(api: Api) -> None:
     router = api.make("router")
     attach(api, router, subnet_id=inside(api)[1]["id"]).expect(200)
 
@@ -129,7 +129,7 @@ def test_routes_of_several_requests_add_up(api: Api) -> None:
     assert len(api.show("router", router["id"])["routes"]) == 8
 
 
-def test_an_ha_network_is_made_once(api: Api, admin: Api) -> None:
+def test_an_ha_network_is_created_once(api: Api, admin: Api) -> None:
     answers = at_once(lambda _: admin.post("/routers", {"router": {"ha": True}}))
     assert statuses(answers) == {201: 8}
     assert len(admin.all("/networks", {"name": f"HA network tenant {admin.project}"})) == 1

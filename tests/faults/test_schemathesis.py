@@ -1,8 +1,8 @@
-"""Schemathesis reads the OpenAPI document and tries what comes to its mind: nothing may end in a 5xx.
+"""Schemathesis generates requests from the OpenAPI document: no response may have a 5xx status.
 
-Also, what is answered is in the form that the document tells. It runs against a server of its own, with real workers
-behind real sockets; on PostgreSQL and MariaDB, which are stricter than SQLite about what a column takes, with fewer
-requests, because what a value is refused for does not depend on the database (`tests/api/test_odd_values.py` does).
+Responses must also match their schema. It runs against a server of its own, with real workers and sockets. PostgreSQL and
+MariaDB, which are stricter than SQLite about column values, get fewer requests: validation does not depend on the database
+(`tests/api/test_odd_values.py` covers what does).
 """
 
 from __future__ import annotations

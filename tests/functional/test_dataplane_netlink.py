@@ -18,22 +18,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from neutrino.dataplane.netlink.announce import Announcer, RealAnnouncer
-from neutrino.dataplane.netlink.api import NamespaceMissing, Netlink, NetlinkError
-from neutrino.dataplane.netlink.changes import (
-    DeleteAddress,
+from neutrino.dataplane.netlink.api import (
     DeleteDevice,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    DeleteTc,
+    DeleteItem,
     MoveDevice,
-    SetAddress,
+    NamespaceMissing,
+    Netlink,
+    NetlinkError,
     SetDevice,
-    SetNeighbour,
-    SetRoute,
-    SetRule,
+    SetItem,
     SetSysctl,
-    SetTc,
     SetVeth,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -184,7 +178,7 @@ def test_many_threads_make_and_read_at_once():
 
     def work(name: str) -> set[str]:
         netlink.create_namespace(name)
-        netlink.apply(name, [SetVeth("a", "b", name), SetDevice("a", up=True), SetAddress(address("a", "10.0.0.1/24"))])
+        netlink.apply(name, [SetVeth("a", "b", name), SetDevice("a", up=True), SetItem(address("a", "10.0.0.1/24"))])
         return {each.address for each in netlink.read(name).addresses if not each.by_kernel}
 
     try:
@@ -271,7 +265,7 @@ def test_one_device_alone(place):
 
 
 def test_a_device_is_moved_to_another_namespace(link):
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")))
     link.apply(MoveDevice("qr", link.other), MoveDevice("qr", link.other))
     assert set(link.read().devices) == {"lo"}
     there = link.netlink.read(link.other)
@@ -301,14 +295,14 @@ def test_addresses(link):
         address("qr", "2001:DB8::1/64", nodad=True),
         address("qr", "fe80::a9fe:a9fe/64", nodad=True),
     ]
-    link.apply(*map(SetAddress, every))
-    link.apply(*map(SetAddress, every))
+    link.apply(*map(SetItem, every))
+    link.apply(*map(SetItem, every))
     assert wanted(link.read()) == set(every)
-    link.apply(*map(DeleteAddress, every[:2]), *map(DeleteAddress, every[:2]))
+    link.apply(*map(DeleteItem, every[:2]), *map(DeleteItem, every[:2]))
     assert wanted(link.read()) == set(every[2:])
     with pytest.raises(NetlinkError, match=r"qx.*10\.0\.0\.1/24"):
-        link.apply(SetAddress(address("qx", "10.0.0.1/24")))
-    link.apply(DeleteAddress(address("qr", "192.0.2.1/24")))
+        link.apply(SetItem(address("qx", "10.0.0.1/24")))
+    link.apply(DeleteItem(address("qr", "192.0.2.1/24")))
 
 
 def test_what_the_kernel_makes_itself_says_so(link):
@@ -319,9 +313,9 @@ def test_what_the_kernel_makes_itself_says_so(link):
 
 def test_secondary_addresses_go_with_the_first_unless_promoted(link):
     pair = [address("qr", "10.0.0.1/24"), address("qr", "10.0.0.2/24")]
-    link.apply(SetSysctl(PROMOTE, "0"), *map(SetAddress, pair), DeleteAddress(pair[0]))
+    link.apply(SetSysctl(PROMOTE, "0"), *map(SetItem, pair), DeleteItem(pair[0]))
     assert wanted(link.read()) == set()
-    link.apply(SetSysctl(PROMOTE, "1"), *map(SetAddress, pair), DeleteAddress(pair[0]))
+    link.apply(SetSysctl(PROMOTE, "1"), *map(SetItem, pair), DeleteItem(pair[0]))
     assert wanted(link.read()) == {pair[1]}
 
 
@@ -338,30 +332,30 @@ def test_routes(link):
         route("::/0", "qr", "2001:db8::fe"),
         route("2001:db8:1::/64", "qr", "fe80::1", table=16),
     }
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")), SetAddress(address("qr", "2001:db8::1/64", nodad=True)))
-    link.apply(*map(SetRoute, every))
-    link.apply(*map(SetRoute, every))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(address("qr", "2001:db8::1/64", nodad=True)))
+    link.apply(*map(SetItem, every))
+    link.apply(*map(SetItem, every))
     state = link.read()
     assert {each for each in state.routes if each.protocol == OURS} == every
     by_kernel = {(each.destination, each.device) for each in state.routes if each.protocol == KERNEL}
     assert {("10.0.0.0/24", "qr"), ("2001:db8::/64", "qr")} <= by_kernel
-    link.apply(*map(DeleteRoute, every), *map(DeleteRoute, every))
+    link.apply(*map(DeleteItem, every), *map(DeleteItem, every))
     assert ours(link.read()) == set()
 
 
 def test_a_route_takes_the_place_of_another(link):
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")), SetAddress(address("qr", "2001:db8::1/64", nodad=True)))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(address("qr", "2001:db8::1/64", nodad=True)))
     for first, second in [("10.0.0.254", "10.0.0.253"), ("2001:db8::fe", "2001:db8::fd")]:
         everywhere = "::/0" if ":" in first else "0.0.0.0/0"
-        link.apply(SetRoute(route(everywhere, "qr", first)), SetRoute(route(everywhere, "qr", second)))
+        link.apply(SetItem(route(everywhere, "qr", first)), SetItem(route(everywhere, "qr", second)))
         found = [each for each in link.read().routes if each.destination == everywhere]
         assert found == [route(everywhere, "qr", second)]
-        link.apply(DeleteRoute(route(everywhere, "qr", first)))
+        link.apply(DeleteItem(route(everywhere, "qr", first)))
         assert everywhere in ours(link.read())
 
 
 def test_a_route_that_leads_nowhere_is_refused(link):
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")))
     for refused in [
         route("192.0.2.0/24", "qr", "203.0.113.1"),
         route("192.0.2.0/24", "qx"),
@@ -369,41 +363,41 @@ def test_a_route_that_leads_nowhere_is_refused(link):
         route("192.0.2.0/24", "qr", source="10.0.0.77"),
     ]:
         with pytest.raises(NetlinkError, match=r"192\.0\.2\.0/24"):
-            link.apply(SetRoute(refused))
+            link.apply(SetItem(refused))
     assert ours(link.read()) == set()
 
 
 def test_of_several_changes_those_before_the_refused_one_are_in_force(link):
     with pytest.raises(NetlinkError):
         link.apply(
-            SetAddress(address("qr", "10.0.0.1/24")),
-            SetRoute(route("192.0.2.0/24", "qr", "203.0.113.1")),
-            SetAddress(address("qr", "10.0.0.2/24")),
+            SetItem(address("qr", "10.0.0.1/24")),
+            SetItem(route("192.0.2.0/24", "qr", "203.0.113.1")),
+            SetItem(address("qr", "10.0.0.2/24")),
         )
     assert wanted(link.read()) == {address("qr", "10.0.0.1/24")}
 
 
 def test_a_gateway_is_found_without_naming_the_device(link):
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")), SetRoute(route("192.0.2.0/24", via="10.0.0.9")))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(route("192.0.2.0/24", via="10.0.0.9")))
     assert route("192.0.2.0/24", "qr", "10.0.0.9") in link.read().routes
 
 
 def test_a_device_that_goes_down_loses_its_routes(link):
     both = [address("qr", "10.0.0.1/24"), address("qr", "2001:db8::1/64", nodad=True)]
     routes = [route("192.0.2.0/24", "qr", "10.0.0.9"), route("2001:db8:1::/64", "qr", "2001:db8::9")]
-    link.apply(*map(SetAddress, both), *map(SetRoute, routes), SetDevice("qr", up=False))
+    link.apply(*map(SetItem, both), *map(SetItem, routes), SetDevice("qr", up=False))
     state = link.read()
     assert (ours(state), wanted(state)) == (set(), {both[0]})  # IPv6 addresses go too
     with pytest.raises(NetlinkError):
-        link.apply(SetRoute(routes[0]))
+        link.apply(SetItem(routes[0]))
     link.apply(SetDevice("qr", up=True))
     assert ("10.0.0.0/24", KERNEL) in {(each.destination, each.protocol) for each in link.read().routes}
 
 
 def test_the_last_address_of_a_device_takes_its_routes_and_neighbours_along(link):
     both = {neighbour("qr", "10.0.0.9", MAC), neighbour("qr", "2001:db8::9", MAC)}
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")), SetRoute(route("192.0.2.0/24", "qr", "10.0.0.9")))
-    link.apply(*map(SetNeighbour, both), DeleteAddress(address("qr", "10.0.0.1/24")))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")), SetItem(route("192.0.2.0/24", "qr", "10.0.0.9")))
+    link.apply(*map(SetItem, both), DeleteItem(address("qr", "10.0.0.1/24")))
     assert ours(link.read()) == set()
     assert link.read().neighbours == {neighbour("qr", "2001:db8::9", MAC)}
 
@@ -419,33 +413,33 @@ def test_rules(place):
         rule(40000, version=6, iif="qr", mark=0x4000000, mask=0xFFFF0000, table=18),
         rule(40001, mark=7, table=19),
     }
-    place.apply(*map(SetRule, every))
-    place.apply(*map(SetRule, every))
+    place.apply(*map(SetItem, every))
+    place.apply(*map(SetItem, every))
     found = place.read().rules
     assert {each for each in found if each.protocol == OURS} == every
     assert {(each.priority, each.version) for each in found if each.protocol == KERNEL} >= {(0, 4), (32766, 4), (0, 6)}
-    place.apply(*map(DeleteRule, every), *map(DeleteRule, every))
+    place.apply(*map(DeleteItem, every), *map(DeleteItem, every))
     assert {each for each in place.read().rules if each.protocol != KERNEL} == set()
 
 
 def test_neighbours(link):
-    link.apply(SetAddress(address("qr", "10.0.0.1/24")))
+    link.apply(SetItem(address("qr", "10.0.0.1/24")))
     both = {neighbour("qr", "10.0.0.9", "FA:16:3E:00:00:09"), neighbour("qr", "2001:db8::9", "fa:16:3e:00:00:09")}
-    link.apply(*map(SetNeighbour, both), *map(SetNeighbour, both))
+    link.apply(*map(SetItem, both), *map(SetItem, both))
     assert link.read().neighbours == both
     moved = neighbour("qr", "10.0.0.9", "fa:16:3e:00:00:0a")
-    link.apply(SetNeighbour(moved))
+    link.apply(SetItem(moved))
     assert moved in link.read().neighbours
-    link.apply(*map(DeleteNeighbour, both), *map(DeleteNeighbour, both))
+    link.apply(*map(DeleteItem, both), *map(DeleteItem, both))
     assert link.read().neighbours == frozenset()
     with pytest.raises(NetlinkError, match="qx"):
-        link.apply(SetNeighbour(neighbour("qx", "10.0.0.9", MAC)))
+        link.apply(SetItem(neighbour("qx", "10.0.0.9", MAC)))
 
 
 def shape(place, *desired) -> tuple[int, int]:
     """Plan and apply; a second plan is empty. How many items were deleted and set."""
     delete, new = plan_tc(desired, place.read().tc)
-    place.apply(*map(DeleteTc, delete), *map(SetTc, new))
+    place.apply(*map(DeleteItem, delete), *map(SetItem, new))
     assert place.read().tc == frozenset(desired)
     assert plan_tc(desired, place.read().tc) == ((), ())
     return len(delete), len(new)
@@ -481,8 +475,8 @@ def test_traffic_control_is_read_back_as_it_was_set(link):
 
 def test_a_class_without_its_qdisc_is_refused(link):
     with pytest.raises(NetlinkError, match="set class qr handle=1 minor=16"):
-        link.apply(SetTc(htb_class("qr", 0x10, kbit=100)))
-    link.apply(DeleteTc(htb("qr")))
+        link.apply(SetItem(htb_class("qr", 0x10, kbit=100)))
+    link.apply(DeleteItem(htb("qr")))
 
 
 def test_what_a_filter_and_a_rate_may_be():
@@ -513,9 +507,9 @@ def test_changes_can_be_printed():
     texts = [
         SetVeth("ns-1", "tap-1", "", MAC, 1450).text(),
         SetDevice("ns-1", up=True, tx_checksum=False, alias="").text(),
-        SetAddress(address("ns-1", "fd00::1/64", nodad=True)).text(),
-        SetRoute(route("0.0.0.0/0", "ns-1", "10.0.0.1", onlink=True)).text(),
-        SetRule(rule(100, source="10.0.0.5", table=16)).text(),
+        SetItem(address("ns-1", "fd00::1/64", nodad=True)).text(),
+        SetItem(route("0.0.0.0/0", "ns-1", "10.0.0.1", onlink=True)).text(),
+        SetItem(rule(100, source="10.0.0.5", table=16)).text(),
     ]
     assert texts == [
         f"set veth ns-1 peer=tap-1 mac={MAC} mtu=1450",
@@ -558,8 +552,8 @@ def real() -> Iterator[Place]:
 
 
 def test_packets_flow_and_neighbours_are_learned(real):
-    real.apply(SetAddress(address("qr", "10.0.0.1/24")), SetDevice("qr", tx_checksum=False))
-    real.netlink.apply(real.other, [SetAddress(address("far", "10.0.0.2/24"))])
+    real.apply(SetItem(address("qr", "10.0.0.1/24")), SetDevice("qr", tx_checksum=False))
+    real.netlink.apply(real.other, [SetItem(address("far", "10.0.0.2/24"))])
     namespaces = Namespaces()
     with (
         namespaces.run(real.router, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as receiver,
@@ -599,7 +593,7 @@ def test_an_announcement_makes_others_send_to_the_new_mac(real):
     """A neighbour that another MAC had is heard to be ours; for IPv4 and IPv6."""
     far = "far"
     real.netlink.apply(
-        real.other, [SetAddress(address(far, "10.0.0.2/24")), SetAddress(address(far, "2001:db8::2/64", nodad=True))]
+        real.other, [SetItem(address(far, "10.0.0.2/24")), SetItem(address(far, "2001:db8::2/64", nodad=True))]
     )
     for ip in ("10.0.0.1", "2001:db8::1"):
         subprocess.run(
@@ -640,7 +634,7 @@ def test_announcements_on_the_wire(real):
 
 
 def test_others_routes_are_read_with_their_mark(real):
-    real.apply(SetAddress(address("qr", "10.0.0.1/24")))
+    real.apply(SetItem(address("qr", "10.0.0.1/24")))
     subprocess.run(
         ["ip", "-n", real.router, "route", "add", "192.0.2.0/24", "via", "10.0.0.9", "proto", "18"], check=True
     )
@@ -649,13 +643,13 @@ def test_others_routes_are_read_with_their_mark(real):
     found = {each.destination: each for each in real.read().routes}
     assert (found["192.0.2.0/24"].protocol, found["192.0.2.0/24"].via) == (18, "10.0.0.9")
     assert (found["198.51.100.0/24"].via, found["198.51.100.0/24"].device) == ("", "")
-    real.apply(SetRoute(route("198.51.100.0/24", "qr", "10.0.0.9")))
+    real.apply(SetItem(route("198.51.100.0/24", "qr", "10.0.0.9")))
     assert route("198.51.100.0/24", "qr", "10.0.0.9") in real.read().routes
 
 
 def test_a_large_namespace_is_read_whole(real):
     addresses = {address("qr", f"10.1.{number // 250}.{number % 250 + 1}/32") for number in range(1000)}
-    real.apply(*map(SetAddress, addresses), SetRoute(route("10.2.0.0/24", "qr")))
+    real.apply(*map(SetItem, addresses), SetItem(route("10.2.0.0/24", "qr")))
     assert wanted(real.read()) == addresses
 
 
@@ -666,7 +660,7 @@ def test_a_hundred_namespaces_are_read_and_nothing_stays_open():
         for name in names:
             netlink.create_namespace(name)
             netlink.apply(
-                name, [SetVeth("a", "b", name), SetDevice("a", up=True), SetAddress(address("a", "10.0.0.1/24"))]
+                name, [SetVeth("a", "b", name), SetDevice("a", up=True), SetItem(address("a", "10.0.0.1/24"))]
             )
         before = len(os.listdir("/proc/self/fd"))
         for name in names:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetRoute, SetSysctl, SetVeth
+from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetSysctl, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address, route
@@ -299,11 +299,11 @@ def connect(router: Place, outside: str, inside: str) -> None:
     ]:
         netlink.create_namespace(name)
         netlink.apply(name, [SetVeth("eth0", near, router.name), SetDevice("eth0", up=True)])
-        netlink.apply(name, [SetAddress(address("eth0", ip)), SetRoute(route("0.0.0.0/0", "eth0", gateway))])
-        netlink.apply(router.name, [SetDevice(near, up=True), SetAddress(address(near, f"{gateway}/24"))])
+        netlink.apply(name, [SetItem(address("eth0", ip)), SetItem(route("0.0.0.0/0", "eth0", gateway))])
+        netlink.apply(router.name, [SetDevice(near, up=True), SetItem(address(near, f"{gateway}/24"))])
     forward = SetSysctl("net/ipv4/ip_forward", "1")
     arp = SetSysctl("net/ipv4/conf/qg-1/proxy_arp", "1")
-    netlink.apply(router.name, [forward, arp, SetAddress(address("qg-1", "203.0.113.5/32"))])
+    netlink.apply(router.name, [forward, arp, SetItem(address("qg-1", "203.0.113.5/32"))])
 
 
 def reaches(outside: str, inside: str, ip: str) -> bool:

@@ -282,7 +282,7 @@ def test_repair_and_removal(twin):
     foreign = flow(200, 7, "in_port=9", "drop", cookie=THEIRS)
     real.apply_flows("br-int", add=[foreign], delete=some)
     planned = {entry.bridge: entry for entry in host.plans(host.desired, real)}["br-int"]
-    assert (planned.add, planned.change, planned.delete) == (tuple(some), (), ())
+    assert (planned.set, planned.flows.change, planned.delete) == (some, {}, [])
     real.apply_flows("br-int", add=planned.set, delete=planned.delete)
     assert not any(host.plans(host.desired, real))
     host.ofports, kept = {}, host.ofports

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.agent.supervisor import Service, Supervisor
-from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
+from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError, Processes
@@ -402,7 +402,7 @@ def test_the_daemons_of_a_network_stay_in_the_foreground_and_are_found(real, pro
     try:
         netlink.apply(name, [SetDevice("lo", up=True), SetVeth("v0", "v1", name)])
         netlink.apply(name, [SetDevice("v0", up=True), SetDevice("v1", up=True)])
-        netlink.apply(name, [SetAddress(address("v0", "192.0.2.1/24"))])
+        netlink.apply(name, [SetItem(address("v0", "192.0.2.1/24"))])
         process = real.processes.start(daemon)
         ready = {"dnsmasq": "started", "keepalived": "Startup complete", "radvd": "version"}
         eventually(lambda: ready[program] in (directory / "log").read_text())

@@ -203,7 +203,7 @@ def test_a_restart_by_the_agent_is_no_unexpected_exit(host: Host, caplog: pytest
             first = host.pid(network)
             await host.call(host.api.subnet, network, "10.0.1.0/24")
             await until(lambda: host.pid(network) not in (None, first), "started anew, with the subnet's range")
-            await until(lambda: len(role._queue) == 0, "nothing waits")
+            await until(lambda: len(role._loop.queue) == 0, "nothing waits")
             assert "exited" not in caplog.text
             second = host.pid(network)
             assert second is not None
@@ -226,7 +226,7 @@ def test_with_action_exit_the_agent_exits_with_a_dnsmasq(host: Host) -> None:
             await until(lambda: host.pid(network) is not None, "served")
             first = host.pid(network)
             await host.call(host.api.subnet, network, "10.0.1.0/24")
-            await until(lambda: host.pid(network) not in (None, first) and len(role._queue) == 0, "started anew")
+            await until(lambda: host.pid(network) not in (None, first) and len(role._loop.queue) == 0, "started anew")
             second = host.pid(network)
             assert second is not None
             assert host.life is not None
@@ -280,7 +280,7 @@ def test_without_a_server_a_missing_dnsmasq_is_started_from_the_cache(host: Host
         write_file(path, "fa:16:3e:77:77:77,10.0.0.77\n", mode=0o644)
         async with host.agent() as role:
             await until(lambda: host.pid(network) not in (None, first), "served again, with no server")
-            await until(lambda: len(role._queue) == 0, "nothing waits")
+            await until(lambda: len(role._loop.queue) == 0, "nothing waits")
             assert host.pid(running) == other
             assert "77:77:77" in (host.lab.dnsmasq.read(running["id"], "host") or ""), "left alone"
             async with host.feed():
@@ -298,12 +298,12 @@ def test_failures_are_reported_and_retried(host: Host, monkeypatch: pytest.Monke
             good = os.environ["PATH"]
             monkeypatch.setenv("PATH", "/nowhere")
             network, _ = await host.network()
-            await until(lambda: network["id"] in role._problems, "the reason is listed")
+            await until(lambda: network["id"] in role._loop.problems, "the reason is listed")
             (state,) = role.describe()
             assert "dnsmasq" in state.configurations["problems"][network["id"]]
             monkeypatch.setenv("PATH", good)
             await until(lambda: host.pid(network) is not None, "served after all")
-            await until(lambda: not role._problems, "nothing is wrong any more")
+            await until(lambda: not role._loop.problems, "nothing is wrong any more")
 
     within(60, test())
 
@@ -354,12 +354,12 @@ def test_lines_that_are_left_out_are_reported(host: Host, monkeypatch: pytest.Mo
             port = await host.vm(network)
             options = [{"opt_name": "wpad", "opt_value": "x" * 255}]
             await host.call(host.api.put, f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": options}})
-            await until(lambda: network["id"] in role._problems, "the reason is listed")
-            assert f"port {port['id']}: a line of opts is left out" in role._problems[network["id"]]
-            assert role._problems[network["id"]] == (await role.find()).problems[network["id"]]
+            await until(lambda: network["id"] in role._loop.problems, "the reason is listed")
+            assert f"port {port['id']}: a line of opts is left out" in role._loop.problems[network["id"]]
+            assert role._loop.problems[network["id"]] == (await role.find()).problems[network["id"]]
             assert (await host.lease(port))["ip"] == address_of(port)
             gone = [{"opt_name": "wpad", "opt_value": None}]
             await host.call(host.api.put, f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": gone}})
-            await until(lambda: not role._problems, "nothing is wrong any more")
+            await until(lambda: not role._loop.problems, "nothing is wrong any more")
 
     within(60, test())

@@ -34,13 +34,13 @@ def log(db: Database) -> ChangeLog:
 
 
 def row(key: str) -> dict[str, Any]:
-    return {"kind": "port", "object_id": key, "revision": 1, "deleted": False, "at": "2026-01-01T00:00:00Z"}
+    return {"kind": "port", "object_id": key, "deleted": False, "at": "2026-01-01T00:00:00Z"}
 
 
 def write(db: Database, *keys: str) -> None:
     with db.transaction() as tx:
         for key in keys:
-            tx.record("port", key, 1)
+            tx.record("port", key)
 
 
 def read(db: Database, log: ChangeLog, after: int = 0) -> list[Row]:

@@ -67,7 +67,7 @@ def write(server: Server, key: str, max_kbps: int | None) -> None:
         tx.execute(sa.delete(POLICIES).where(POLICIES.c.id == key))
         if max_kbps is not None:
             tx.insert(POLICIES, [{"id": key, "max_kbps": max_kbps}])
-        tx.record("qos_policy", key, 0, deleted=max_kbps is None)
+        tx.record("qos_policy", key, deleted=max_kbps is None)
 
 
 def test_a_host_receives_updates_and_loses_objects_of_a_new_kind(server: Server, tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def tracked(host: HybridHost, port_id: str) -> list:
     zones = [
         rule.text.split()[-1]
         for rule in rules
-        if f" {render.tap_device(port_id)} " in rule.text and "--zone" in rule.text
+        if f" {render.port_device('tap', port_id)} " in rule.text and "--zone" in rule.text
     ]
     return [entry for zone in zones for entry in host.conntrack.read([int(zone)])]
 
@@ -386,7 +386,7 @@ def foreign(saved: str) -> list[str]:
         ("iptables", "-F", render.GROUPS),
         ("iptables", "-D", "FORWARD", "1"),
         ("iptables", "-I", render.GROUPS, "1", "-j", "ACCEPT"),
-        ("iptables", "-D", render.ingress_chain(IDS[SERVER]), "1"),
+        ("iptables", "-D", render.port_chain("i", IDS[SERVER]), "1"),
         ("ip6tables", "-t", "raw", "-F"),
         ("ipset", "add", "NIPv4friends", "10.0.0.3"),
         ("tee", "/proc/sys/net/bridge/bridge-nf-call-iptables"),
@@ -418,7 +418,7 @@ def test_zones_outlive_the_agent(bench):
 def test_chains_of_the_same_names_are_taken_over(bench):
     """As another agent leaves them: its rules are replaced, its zones are kept."""
     bench.host.apply(NET)
-    inside, tap = bench.host.namespace, render.tap_device(IDS[SERVER])
+    inside, tap = bench.host.namespace, render.port_device("tap", IDS[SERVER])
     inside.run(
         "iptables-restore",
         "--noflush",

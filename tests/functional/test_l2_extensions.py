@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.extension_api import FIRST_METER, LAST_METER
+from neutrino.agent.l2.extension_api import METER_IDS
 from neutrino.dataplane.openflow.api import Meter
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, Queue
@@ -48,7 +48,7 @@ def qos(bits: int, dscp: int | None = None) -> Qos:
 
 def settled(host: ExtensionHost, *objects: object) -> None:
     """Nothing is left to do, for this agent and for one without memory."""
-    host.until(lambda: host.find(*objects).text() == "")  # type: ignore[arg-type]
+    host.until(lambda: host.find(*objects).plan == "")  # type: ignore[arg-type]
     assert host.reconcile(*objects).changed == 0  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ def test_a_limit_is_added_updated_and_deleted(host: ExtensionHost) -> None:
     limited = (*PORTS, Limit("p1", 100, 1_000_000))
     assert host.reconcile(*limited).wired.keys() == {"p1", "p2"}
     ((number, meter),) = host.meters().items()
-    assert FIRST_METER <= number <= LAST_METER
+    assert number in METER_IDS
     assert meter == Meter(100)
     ofport = host.port("p1").interfaces[0].ofport
     assert host.limited() == {ofport: f"meter:{number},resubmit(,60)"}
@@ -119,6 +119,6 @@ def test_drift_of_a_meter_is_found_and_repaired(host: ExtensionHost) -> None:
     host.openflow.apply_meters("br-int", add={}, change={number: Meter(9)}, delete=())
     assert host.reconciler.drift() == {"br-int": (1, 0)}
     host.reconciler.forget("br-int")
-    assert "meter" in host.find(*limited).text()
+    assert "meter" in host.find(*limited).plan
     host.reconcile(*limited)
     assert host.meters() == {number: Meter(100)}

@@ -13,10 +13,10 @@ from oslo_config import cfg
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
-from neutrino.agent.l3.routers import DesiredState, Routers
-from neutrino.dataplane.netlink.api import Netlink
-from neutrino.dataplane.netlink.changes import DeleteTc
+from neutrino.agent.l3.routers import Routers
+from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.tc import tbf
 from neutrino.dataplane.nft.api import Nft
@@ -27,7 +27,7 @@ from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
-from tests.support.l3_host import Flushes
+from tests.support.l3_host import Feed, Flushes
 from tests.support.l3_rate_limit import RateLimit
 from tests.support.routing import GATEWAY, floating, interface, router
 
@@ -49,7 +49,7 @@ class RouterHost:
         ovsdb.apply([SetBridge("br-int")])
         drivers = Drivers(netlink, nft, lambda: ovsdb, FakeAnnouncer(), lambda namespace: Flushes())
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        self.routers = Routers(drivers, options, DesiredState(lambda: ()), [self.extension])
+        self.routers = Routers(drivers, options, DesiredRouters(Feed()), [self.extension])
 
     def router(self, *numbers: int) -> Router:
         several = tuple(floating(number, f"10.0.1.{number}") for number in numbers)
@@ -104,7 +104,7 @@ def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> No
     host.settle(9)
     shaper = tbf(host.outside, kbit=10_000, burst=65_536, limit=262_144)
     assert shaper in host.netlink.read(host.namespace).tc
-    host.netlink.apply(host.namespace, [DeleteTc(shaper)])
+    host.netlink.apply(host.namespace, [DeleteItem(shaper)])
     host.nft.delete(host.namespace, "ip neutrino")
     plan = host.routers.plan(host.router(9))
     assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan

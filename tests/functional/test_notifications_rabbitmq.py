@@ -24,7 +24,8 @@ from cryptography.x509.oid import NameOID
 from kombu import Connection, Exchange, Queue
 
 from neutrino.server.context import Context
-from neutrino.server.events.amqp import AmqpNotifier, TLSFiles, parse_transport_url
+from neutrino.server.events.amqp import AmqpNotifier, AmqpOptions, parse_transport_url
+from neutrino.server.events.delivery import DeliveryOptions
 from tests.support.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.rabbitmq
@@ -90,12 +91,13 @@ def url(rabbitmq: RabbitMQ) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def notifying(url: str, **options: Any) -> Iterator[AmqpNotifier]:
-    notifier = AmqpNotifier(url, publisher_id="network.h1", first_retry=0.05, slowest_retry=0.2, **options)
+def notifying(url: str, limit: int = 10_000, **options: Any) -> Iterator[AmqpNotifier]:
+    delivery = DeliveryOptions(limit, first_retry=0.05, slowest_retry=0.2)
+    notifier = AmqpNotifier(url, AmqpOptions("network.h1", **options), delivery)
     try:
         yield notifier
     finally:
-        notifier.close(PATIENCE)
+        notifier.queue.close(PATIENCE)
 
 
 class Wire:
@@ -189,7 +191,7 @@ def test_order_is_kept_and_nothing_is_lost(url: str) -> None:
         for number in range(500):
             notifier.notify("port.update.end", {"number": number}, CALLER)
     assert [message["payload"]["number"] for message in consume(url, 500)] == list(range(500))
-    assert notifier.counts.delivered == 500
+    assert notifier.queue.counts.delivered == 500
 
 
 def test_every_topic_gets_its_copy(url: str) -> None:
@@ -236,12 +238,12 @@ def test_a_lost_connection_neither_blocks_nor_logs_the_password(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wire.cut()
-    with notifying(wire.url, queue_limit=10) as notifier:
+    with notifying(wire.url, limit=10) as notifier:
         began = time.monotonic()
         for number in range(200):
             notifier.notify("network.create.start", {"number": number}, CALLER)
         assert time.monotonic() - began < 1.0
-    counts = notifier.counts
+    counts = notifier.queue.counts
     assert counts.delivered == 0
     assert counts.waiting == 0
     assert counts.dropped + counts.failed == 200
@@ -253,7 +255,7 @@ def test_a_wrong_password_is_an_outage_and_is_not_logged(url: str, caplog: pytes
     broker = parse_transport_url(url).brokers[0]
     with notifying(f"rabbit://{broker.username}:not-this-one@{broker}//") as notifier:
         notifier.notify("network.create.start", {}, CALLER)
-    assert notifier.counts.failed == 1
+    assert notifier.queue.counts.failed == 1
     assert "not-this-one" not in caplog.text
 
 
@@ -293,10 +295,10 @@ def test_tls_connects_only_to_a_broker_with_a_trusted_certificate(url: str, cert
     try:
         with notifying(f"{wire.url}?ssl=1") as stranger:
             stranger.notify("network.create.start", {}, CALLER)
-        assert stranger.counts.failed == 1
-        with notifying(wire.url, tls=True, tls_files=TLSFiles(ca_file=str(certificate))) as notifier:
+        assert stranger.queue.counts.failed == 1
+        with notifying(wire.url, tls=True, ca_file=str(certificate)) as notifier:
             notifier.notify("network.create.start", {}, CALLER)
-        assert notifier.counts.delivered == 1
+        assert notifier.queue.counts.delivered == 1
         assert len(consume(url, 1)) == 1
     finally:
         wire.close()
@@ -304,14 +306,14 @@ def test_tls_connects_only_to_a_broker_with_a_trusted_certificate(url: str, cert
 
 def test_a_silent_broker_blocks_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        notifier = AmqpNotifier(f"rabbit://127.0.0.1:{silent.getsockname()[1]}/")
+        notifier = AmqpNotifier(f"rabbit://127.0.0.1:{silent.getsockname()[1]}/", AmqpOptions("network.h1"))
         began = time.monotonic()
         notifier.notify("network.create.start", {}, CALLER)
         with silent.accept()[0]:
             notifier.notify("network.create.end", {}, CALLER)
-            notifier.close(0.1)
+            notifier.queue.close(0.1)
         assert time.monotonic() - began < 5.0
-    assert notifier.counts.delivered == 0
+    assert notifier.queue.counts.delivered == 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Every flow that the renderers can make, on the kernel's datapath: taken, and read back equal."""
+"""Every flow that the renderers can produce is accepted by the kernel datapath and read back equal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def openflow() -> Iterator[OvsOfctl]:
 
 
 def test_the_kernel_cannot_answer_for_neighbours(openflow: OvsOfctl) -> None:
-    """When it can, this test says so: then its hosts answer too."""
+    """If a later kernel can, this test fails, and the responder can be used there too."""
     assert openflow.read_features(BRIDGE) == DatapathFeatures(nd_extension=False)
     answer = flow(21, 1, "icmp6,icmp_type=135", "set_field:2->nd_options_type,IN_PORT", cookie=COOKIE)
     with pytest.raises(FlowsRejected) as caught:
@@ -35,7 +35,7 @@ def test_the_kernel_cannot_answer_for_neighbours(openflow: OvsOfctl) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_flows_are_taken_and_read_back_equal(openflow: OvsOfctl, name: str) -> None:
+def test_flows_are_accepted_and_read_back_equal(openflow: OvsOfctl, name: str) -> None:
     host = hosts(openflow.read_features(BRIDGE))[name]
     assert host.desired is not None
     for wanted in host.renderer.render(host.desired).flows.values():

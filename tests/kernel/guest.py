@@ -1,8 +1,8 @@
-"""A guest with a Debian kernel, for what this machine's kernel may not have: the Open vSwitch datapath.
+"""A QEMU guest with a Debian kernel, which has the Open vSwitch datapath that this machine's kernel may lack.
 
-The guest sees the machine's own root file system, read-only over 9p, under a file system in memory that takes what it
-writes: so every program, and this checkout with its .venv, are there as they are here. It has no network. It runs one
-command as root and ends. With /dev/kvm it is as quick as the machine; otherwise it is emulated, some forty times slower.
+The guest's root is the machine's own root file system, read-only over 9p, below a writable overlay in memory: every
+program, and this checkout with its .venv, are available. It has no network. It runs one command as root and powers off.
+With /dev/kvm it is as fast as the machine; otherwise it is emulated, about forty times slower.
 
 `kernel_files` downloads and unpacks the kernel and a static busybox; neither is installed. `Guest.run` boots.
 """
@@ -28,9 +28,9 @@ from pathlib import Path
 
 Say = Callable[[str], None]
 MEMORY = os.environ.get("KERNEL_GUEST_MEMORY", "3G")
-# What the first root file system needs to reach the second one.
+# Modules that the initramfs needs to mount the root file system.
 BOOT_MODULES = ("virtio_mmio", "virtio_pci", "9pnet_virtio", "9p", "overlay")
-# Loaded before the command: a guest in which one is missing is of no use.
+# Loaded before the command; a missing one is an error.
 MODULES = (
     *("openvswitch", "vport-vxlan", "vport-gre", "vport-geneve", "vxlan", "geneve", "ip_gre", "ip6_gre", "veth"),
     *("8021q", "bridge", "br_netfilter", "nf_tables", "nf_conntrack", "ip_set"),
@@ -70,12 +70,12 @@ sleep 60
 
 
 class GuestError(Exception):
-    """The guest could not be made, or did not end as it should."""
+    """The guest could not be built, or failed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Processor:
-    """What depends on the processor: names of packages, and how QEMU is called."""
+    """Settings by processor: package names and QEMU options."""
 
     debian: str
     qemu: str
@@ -152,11 +152,11 @@ def _kernel_package(debian: str) -> str:
         kind, _, name = line.strip().partition(": ")
         if kind == "Depends" and name.startswith("linux-image-"):
             return name
-    raise GuestError(f"apt knows no kernel of linux-image-{debian}: apt-get update")
+    raise GuestError(f"apt has no package linux-image-{debian}: apt-get update")
 
 
 def initramfs(files: KernelFiles) -> bytes:
-    """busybox and the modules that the root file system is behind, in the order in which they are loaded."""
+    """busybox and the modules that the root file system needs, in load order."""
     archive = _Archive()
     for name in ("bin", "modules", "proc", "sys", "dev", "ro", "up", "new"):
         archive.add(name, b"", stat.S_IFDIR | 0o755)
@@ -182,7 +182,7 @@ def initramfs(files: KernelFiles) -> bytes:
 
 
 class _Archive:
-    """An archive of the kind that the kernel unpacks at its start: cpio, "newc"."""
+    """A cpio archive in the "newc" format of an initramfs."""
 
     def __init__(self) -> None:
         self._out = io.BytesIO()
@@ -227,7 +227,7 @@ class Guest:
         return not os.access("/dev/kvm", os.R_OK | os.W_OK)
 
     def run(self, command: Sequence[str], directory: Path, seconds: float, output: Say) -> int:
-        """Boot, run a command, power off; its output comes line by line. The command's exit status."""
+        """Boot, run a command, power off; output is passed on line by line. Gives the command's exit status."""
         with tempfile.TemporaryDirectory(prefix="neutrino-kernel-") as name:
             here = Path(name)
             (here / "initrd").write_bytes(initramfs(self._files))
@@ -295,14 +295,14 @@ class Guest:
             if (share / "status").exists():
                 ended = ended or now
                 if now > ended + POWEROFF_SECONDS:
-                    return  # it has done its work: it is ended from outside
+                    return  # the command is done: QEMU is terminated
             elif now > deadline:
                 raise GuestError("the guest did not end in time")
             time.sleep(0.5)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m tests.kernel.guest COMMAND …` runs a command of one's own in the guest."""
+    """`python -m tests.kernel.guest COMMAND …` runs any command in the guest."""
     root = Path(__file__).resolve().parents[2]
     files = kernel_files(root / "build" / "kernel", print)
     return Guest(files).run(arguments, Path.cwd(), 24 * 3600, print)

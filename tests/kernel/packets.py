@@ -1,4 +1,4 @@
-"""Packets on the kernel's datapath, between machines on two hosts that are wired as the agent does it."""
+"""Packets on the kernel datapath, between stand-in instances on two hosts that are wired as the agent does it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kernel.switch import TUNNELS, KernelHost, inside, kernel_hosts
 from tests.support.l2 import OPEN, OUT, Cloud, group, network, port, rule
 
 TCP = 6
-WEB, SHUT = 80, 81  # a port that the security group lets in, and one that it does not
+WEB, SHUT = 80, 81  # a port that the security group accepts, and one that it drops
 WEB_GROUP = group(
     "web",
     *(rule("ingress", family, protocol=TCP, port_min=WEB, port_max=WEB) for family in ("IPv4", "IPv6")),
@@ -87,7 +87,7 @@ def connect(source: state.Port, target: state.Port, number: int, version: int, t
 
 
 def carries(source: state.Port, target: state.Port, number: int, version: int, size: int = 200_000) -> bool:
-    """Whether bytes arrive over TCP as they were sent: so many that checksums and segments are left to the device."""
+    """Whether TCP data arrives unchanged: enough of it to use checksum and segmentation offload."""
     sent = bytes(range(256)) * (size // 256)
     received = bytearray()
     with listening(target, number) as server:
@@ -109,7 +109,7 @@ def carries(source: state.Port, target: state.Port, number: int, version: int, s
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_machines_on_two_hosts_reach_each_other(place: Place, kind: str, version: int) -> None:
-    """Which need ARP, that their hosts answer, and neighbour discovery, that these do not."""
+    """This needs ARP, which their hosts answer, and neighbour discovery, which they do not."""
     here, there = MACHINES[kind]
     assert pings(here, there, version)
     assert pings(there, here, version)
@@ -130,7 +130,7 @@ def test_a_device_that_the_switch_makes_is_reached_from_both_hosts(place: Place,
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_security_groups_hold_and_a_removed_rule_ends_connections(place: Place, version: int) -> None:
+def test_security_groups_filter_and_a_removed_rule_ends_connections(place: Place, version: int) -> None:
     assert not pings(NEAR, SERVER, version)
     assert carries(NEAR, SERVER, WEB, version)
     with listening(SERVER, SHUT), pytest.raises(TimeoutError):
@@ -148,8 +148,8 @@ def test_security_groups_hold_and_a_removed_rule_ends_connections(place: Place, 
             place.apply(*OBJECTS)
 
 
-def test_a_rejected_flow_costs_nobody_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Should the agent take the datapath for one that can do more, or a later renderer make such a flow."""
+def test_a_rejected_flow_affects_only_its_port(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the agent overestimates the datapath, or a later renderer produces an unsupported flow."""
     host = place.hosts["h1"]
     monkeypatch.setattr(OvsOfctl, "read_features", lambda self, bridge: DatapathFeatures(nd_extension=True))
     host.reconciler.forget()

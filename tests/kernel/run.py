@@ -1,4 +1,4 @@
-"""`make kernel`: what we ask of the kernel's Open vSwitch datapath, in a guest that has it.
+"""`make kernel`: tests of the kernel's Open vSwitch datapath, in a guest that has it.
 
 Takes a quarter of an hour where the guest is emulated, a minute with /dev/kvm. Arguments are pytest's.
 """
@@ -15,7 +15,7 @@ from tests.kernel.guest import Guest, GuestError, kernel_files
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 3600.0
-# Without what these tests do not need: an emulated guest takes minutes to import it.
+# Without plugins that these tests do not need: an emulated guest takes minutes to import them.
 PYTEST = (
     *("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTHONDONTWRITEBYTECODE=1"),
     *(sys.executable, "-m", "pytest", "--verbose", "--noconftest", "-p", "no:cacheprovider", "--durations=5"),

@@ -1,4 +1,4 @@
-"""Open vSwitch on the kernel's datapath, one in each of some network namespaces, and machines plugged into them."""
+"""Open vSwitch with the kernel datapath in several network namespaces, and stand-in instances plugged into them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.l2 import Cloud
 from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import wait_until
 
-SECONDS = 300.0  # an emulated guest takes its time
+SECONDS = 300.0  # an emulated guest is slow
 TUNNELS = ("vxlan", "gre", "geneve")
 MTU = 1400  # what every kind of tunnel leaves of 1500
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def ip(*arguments: str) -> None:
 
 
 def ip_batch(lines: Iterable[str], *options: str) -> None:
-    """Many commands of `ip` as one process, which is what takes time in an emulated guest."""
+    """Runs many `ip` commands in one process: starting processes is slow in an emulated guest."""
     done = subprocess.run(
         ["ip", *options, "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, check=False
     )
@@ -54,7 +54,7 @@ def underlay(host: str) -> str:
 
 
 class KernelSwitch(OpenVSwitch):
-    """In the named network namespace, which then has a datapath of its own."""
+    """A switch in the named network namespace, which has a datapath of its own."""
 
     options = ("-vconsole:off",)
     seconds = 300
@@ -70,7 +70,7 @@ class KernelSwitch(OpenVSwitch):
 
 
 class KernelHost:
-    """A host as the agent wires it, without agent and server: `wire` gives it the state of a cloud."""
+    """A host wired by the agent's reconciler, without agent and server: `wire` sets its desired state."""
 
     def __init__(self, name: str, switch: KernelSwitch) -> None:
         self.name, self.switch = name, switch
@@ -84,7 +84,7 @@ class KernelHost:
         self._ovsdb.close()
 
     def plug(self, ports: Collection[state.Port], internal: Collection[state.Port] = ()) -> None:
-        """A machine of each port's name: a veth pair as for an instance, or a device that the switch makes, as for DHCP."""
+        """Plugs a device for each port: a veth pair as for an instance, or an internal port, as for DHCP."""
         ip_batch(f"netns add {port.id}" for port in ports)  # not with -n, which has mounts of its own
         lines, added = [], []
         for port in ports:
@@ -110,7 +110,7 @@ class KernelHost:
             ip_batch(lines, "-n", port.id)
 
     def reconcile(self, cloud: Cloud, *objects: state.Object) -> Outcome:
-        """Rounds until there is nothing to change."""
+        """Reconcile until the plan is empty."""
         host_state = cloud.state_for(self.name, objects)
         peers = {name: structs.replace(peer, tunneling_ip=underlay(name)) for name, peer in host_state.hosts.items()}
         host_state = dataclasses.replace(host_state, hosts=peers)
@@ -126,7 +126,7 @@ class KernelHost:
 
 @contextlib.contextmanager
 def kernel_hosts(*names: str) -> Iterator[dict[str, KernelHost]]:
-    """Hosts h1, h2 and so on, on one wire."""
+    """Hosts h1, h2 and so on, on one underlay network."""
     with contextlib.ExitStack() as stack:
         ip("link", "add", "wire", "type", "bridge")
         stack.callback(ip, "link", "delete", "wire")

@@ -200,6 +200,21 @@ def test_a_floating_ip_of_a_host_that_does_not_reach_the_outside(site: Site) -> 
     lab.api.delete("floatingip", fip["id"])
 
 
+def test_the_address_of_a_deleted_floating_ip_is_used_again_on_another_host(site: Site) -> None:
+    """Until the new MAC is announced, the outside sends to the gateway, which must not replace the source."""
+    lab, fip = site.lab, floating_ip(site.lab, site.out)
+    inner = {"internal_port_id": site["c"].port_id, "internal_ip_address": site.four("c")}
+    ports = {"protocol": "tcp", "external_port": 2000, "internal_port": 3000}
+    path, address = f"/v2.0/floatingips/{fip['id']}/port_forwardings", fip["floating_ip_address"]
+    forwarding = lab.api.request("POST", path, {"port_forwarding": {**ports, **inner}})["port_forwarding"]
+    assert seen_as(lab, EXTERNAL, "c", address, 2000, 3000) == MACHINE
+    lab.api.request("DELETE", f"{path}/{forwarding['id']}")
+    lab.api.delete("floatingip", fip["id"])
+    fip = floating_ip(lab, site.out, site["c"].port_id, floating_ip_address=address)
+    assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
+    lab.api.delete("floatingip", fip["id"])
+
+
 def test_a_route_through_an_instance(site: Site) -> None:
     check_route_through(site.lab, site.router, site["c"], site["b"], site["d"])
 

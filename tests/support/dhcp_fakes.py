@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import tempfile
 from collections.abc import Collection, Sequence
@@ -13,6 +14,7 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
+from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange
 from neutrino.model.agents import DHCP, AgentState
@@ -73,12 +75,16 @@ class DhcpHost:
         """The actual state of the host, a line for each thing."""
         argv = {daemon.name: daemon.argv for daemon in self.processes.started}
         found = {f"running {name} {argv[name]}" for name in self.processes.running()}
-        for path in self.directory.glob("*/*"):
-            if path.name not in NOTES:
-                with contextlib.suppress(FileNotFoundError):  # the role, in its thread, removes files meanwhile
+        # The role, in its thread, removes files and directories meanwhile; os.walk passes over a removed directory.
+        for directory, _, names in os.walk(self.directory):
+            for path in (Path(directory, name) for name in names if name not in NOTES):
+                with contextlib.suppress(FileNotFoundError):
                     found |= {f"{path.parent.name} {path.name} {line}" for line in path.read_text().splitlines()}
         for name in self.netlink.namespaces():
-            state = self.netlink.read(name)
+            try:
+                state = self.netlink.read(name)
+            except NetlinkError:
+                continue  # removed meanwhile, as above
             found |= {f"{name} device {each}" for each in state.devices}
             found |= {f"{name} address {each.device} {each.address}" for each in state.addresses}
             found |= {f"{name} {each}" for each in state.routes}

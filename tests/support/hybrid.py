@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 
 from neutrino.agent.l2.desired import Desired
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.hybrid.plan import HybridPlan
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.model import state

@@ -122,9 +122,8 @@ class FakeHost:
         for name in host_state.ports:
             self.ofports.setdefault(name, 100 + len(self.ofports))
         plugged = self.plugged()
-        allocation = allocate(wanted_segments(host_state, plugged), self.vlans)
-        self.vlans = dict(allocation.vlans)
-        return resolve(host_state, plugged, allocation, self.options)
+        self.vlans = allocate(wanted_segments(host_state, plugged), self.vlans)
+        return resolve(host_state, plugged, self.vlans, self.options)
 
     def plans(self, desired: Desired, openflow: OpenFlow | None = None) -> list[BridgePlan]:
         openflow = openflow or self.switch

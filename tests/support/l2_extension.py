@@ -12,7 +12,8 @@ from typing import Any
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, L2Extension
 from neutrino.agent.l2.extensions import BUILT_IN
-from neutrino.agent.l2.reconciler import HostPlan, Outcome, Reconciler
+from neutrino.agent.l2.reconciler import Outcome, Reconciler
+from neutrino.agent.role import Drift
 from neutrino.dataplane.openflow.api import Meter, OpenFlow
 from neutrino.dataplane.ovsdb.api import DeletePort, Ovsdb, Port, SetPort
 from neutrino.model import state
@@ -65,7 +66,7 @@ class ExtensionHost:
     def reconcile(self, *objects: state.Object | Limit, complete: bool = True) -> Outcome:
         return self.reconciler.reconcile(self._state(objects), complete=complete)
 
-    def find(self, *objects: state.Object | Limit) -> HostPlan:
+    def find(self, *objects: state.Object | Limit) -> Drift:
         return self.reconciler.find(self._state(objects), complete=True)
 
     def _state(self, objects: Sequence[state.Object | Limit]) -> Any:

@@ -9,9 +9,10 @@ from pathlib import Path
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.conntrack.api import ConntrackFlush
@@ -80,7 +81,7 @@ class Silent:
 
 
 class Host:
-    def __init__(self, state_path: Path, repair: float = 0.0) -> None:
+    def __init__(self, state_path: Path, repair: float = 3600.0) -> None:
         self.feed, self.netlink, self.ovsdb, self.flushes = Feed(), FakeNetlink(), FakeOvsdb(), Flushes()
         self.nft, self.processes, self.extension = FakeNft(self.netlink), FakeProcesses(), Recorder()
         self.ovsdb.apply([SetBridge("br-int")])
@@ -94,24 +95,18 @@ class Host:
         options = L3Options(host="h1", state_path=str(self.state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, Silent(), lambda namespace: self.flushes)
         supervisor = Supervisor(self.processes)
-        desired = DesiredState(self._served, is_synced=lambda: self.feed.is_synced)
-        routers = Routers(drivers, options, desired, [self.extension])
+        desired = DesiredRouters(self.feed, lambda router: self.refusals.get(router.id))
         self.role = L3Role(
-            self.feed,
-            routers,
-            RouterDaemons(supervisor, options, failover=routers.failover),
+            desired,
+            Routers(drivers, options, desired, [self.extension]),
+            RouterDaemons(supervisor, options),
             supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,
             extensions=[self.extension],
-            refuses=lambda router: self.refusals.get(router.id),
             repair=lambda: self.repair,
             port_holds=self.port_holds,
         )
-
-    def _served(self) -> list[Router]:
-        routers = [each for each in self.feed.state.objects["router"].values() if isinstance(each, Router)]
-        return [each for each in routers if each.admin_state_up and each.id not in self.refusals]
 
     def tell(self, new: Router | None, key: str = "r1") -> None:
         known = self.feed.state.objects["router"]

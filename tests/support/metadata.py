@@ -21,7 +21,7 @@ from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
 from neutrino.agent.supervisor import Supervisor
-from neutrino.dataplane.netlink.changes import SetAddress, SetDevice, SetVeth
+from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST as MACHINE
@@ -39,7 +39,7 @@ HOST = "h1"
 SECRET = "a secret that is shared"
 MAC_OF_DHCP = "fa:16:3e:00:00:01"
 ADDRESSES = ("10.0.0.2/24", "169.254.169.254/32")  # of a DHCP namespace
-TIMES = Timeouts(connect=2, client=5, server=2, request=5, keep_alive=5)
+TIMES = Timeouts(2, 5, 2, 5, 5)
 
 
 class Feed:
@@ -189,7 +189,7 @@ class Host:
         self.run(name, "ip", "link", "add", bridge, "type", "bridge")
         self.run(name, "ip", "link", "set", bridge, "address", MAC_OF_DHCP)
         self.netlink.apply(name, [SetDevice(bridge, up=True)])
-        self.netlink.apply(name, [SetAddress(address(bridge, text, nodad=True)) for text in addresses])
+        self.netlink.apply(name, [SetItem(address(bridge, text, nodad=True)) for text in addresses])
 
     def instance(self, name: str, at: str, this: DhcpPort, *routes: str, bridge: str = "br0") -> None:
         """A namespace with the port's MAC and addresses, on the bridge of another; routes lead to that."""
@@ -201,7 +201,7 @@ class Host:
         self.netlink.apply(name, [SetDevice("eth0", up=True)])
         for fixed in this.fixed_ips:
             length = 64 if ":" in fixed.ip_address else 24
-            self.netlink.apply(name, [SetAddress(address("eth0", f"{fixed.ip_address}/{length}", nodad=True))])
+            self.netlink.apply(name, [SetItem(address("eth0", f"{fixed.ip_address}/{length}", nodad=True))])
         for route in routes or ("169.254.169.254/32 dev eth0",):
             self.run(name, "ip", "route", "add", *route.split())
 
@@ -281,8 +281,16 @@ def router_of(*networks: str, router_id: str = "r1", ipv6: bool = False, **more:
 
 
 def settings_for(server: NovaMetadata, **more: Any) -> ProxySettings:
-    limit = more.pop("limit", RateLimit())
-    return ProxySettings(nova_port=server.server_address[1], secret=SECRET, timeouts=TIMES, limit=limit, **more)
+    return settings_for_port(server.server_address[1], **more)
+
+
+def settings_for_port(number: int, **more: Any) -> ProxySettings:
+    return ProxySettings(nova_metadata_port=number, metadata_proxy_shared_secret=SECRET, **({"timeouts": TIMES} | more))
+
+
+def rate_limit(versions: tuple[int, ...], base: tuple[int, int], burst: tuple[int, int]) -> RateLimit:
+    """Each limit as requests and seconds."""
+    return RateLimit(True, versions, base[1], base[0], burst[1], burst[0])
 
 
 def descriptors(pid: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension, Position
+from neutrino.agent.l3.parts.ha import Failover
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.dhcp import DhcpPort
@@ -77,6 +78,12 @@ def find_rendered(
     objects = {"dhcp_port": {each.id: each for each in ports}}
     several = router_namespaces(wanted, options, objects, link)
     return next((render(each, extensions) for each in several if each.kind == kind), None)
+
+
+def failover(wanted: Router, options: L3Options) -> Failover | None:
+    """What keepalived sets for a router on the active host."""
+    several = (render(each) for each in router_namespaces(wanted, options))
+    return next((each.failover for each in several if each.failover is not None), None)
 
 
 def table(desired: DesiredRouterNamespace, family: str = "ip") -> Table | None:

@@ -69,13 +69,11 @@ def counted(db: Database, table: sa.Table, *conditions: Any) -> int:
         return int(connection.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one())
 
 
-def last_change(db: Database, key: str) -> tuple[int, bool]:
+def logged(db: Database, key: str) -> list[bool]:
+    """The change log's rows of an object: whether each is a deletion."""
     c = t.changes.c
     with db.read() as connection:
-        statement = sa.select(c.revision, c.deleted).where(c.object_id == key).order_by(c.id.desc())
-        row = connection.execute(statement).first()
-    assert row is not None
-    return row.revision, row.deleted
+        return list(connection.execute(sa.select(c.deleted).where(c.object_id == key).order_by(c.id)).scalars())
 
 
 def put_on_port(db: Database, group: str) -> str:

@@ -24,7 +24,7 @@ from tests.support.security_groups import (
     BOB,
     Object,
     at_once,
-    last_change,
+    logged,
     make_group,
     make_plugin,
     make_rule,
@@ -69,7 +69,7 @@ def test_group_is_shown_as_made(addresses: AddressGroups, db: Database) -> None:
     decoded = msgspec.json.decode(msgspec.json.encode(found))
     assert decoded == {name: made[name] for name in decoded}
     assert set(decoded) == {*ADDRESS_GROUP.visible, "tenant_id"}
-    assert last_change(db, made["id"]) == (2, False)
+    assert logged(db, made["id"]) == [False]
     assert make(addresses)["revision_number"] == 0
 
 
@@ -81,7 +81,8 @@ def test_addresses_come_and_go(addresses: AddressGroups, db: Database) -> None:
     assert changed["revision_number"] == 4
     changed = addresses.remove_addresses(ALICE, key, {"addresses": ["10.0.0.0/24", "192.0.2.7/32"]})["address_group"]
     assert changed["addresses"] == ["2001:db8::/64", "198.51.100.0/24"]
-    assert last_change(db, key) == (changed["revision_number"], False) == (6, False)
+    assert changed["revision_number"] == 6
+    assert logged(db, key) == [False, False, False]
     assert addresses.add_addresses(ALICE, key, {"addresses": []})["address_group"]["revision_number"] == 6
 
 
@@ -126,7 +127,7 @@ def test_delete(addresses: AddressGroups, plugin: SecurityGroups, db: Database) 
         addresses.delete(ALICE, key, None)
     plugin.delete(ALICE, group, None)
     addresses.delete(ALICE, key, None)
-    assert last_change(db, key)[1] is True
+    assert logged(db, key)[-1] is True
     with pytest.raises(errors.AddressGroupNotFound):
         addresses.delete(ALICE, key, None)
 

@@ -14,18 +14,12 @@ from neutrino.agent.namespaces import (
     plan_namespace,
     sysctls_to_read,
 )
-from neutrino.dataplane.netlink.api import Netlink
-from neutrino.dataplane.netlink.changes import (
-    DeleteAddress,
+from neutrino.dataplane.netlink.api import (
     DeleteDevice,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    SetAddress,
+    DeleteItem,
+    Netlink,
     SetDevice,
-    SetNeighbour,
-    SetRoute,
-    SetRule,
+    SetItem,
     SetSysctl,
     SetVeth,
 )
@@ -94,35 +88,35 @@ def test_drift_is_repaired_and_nothing_else_touched(router):
         NAME,
         [
             SetDevice("qr-1", mtu=1300),
-            DeleteAddress(address("qg-1", "203.0.113.10/32")),
-            SetAddress(address("qr-1", "10.9.9.9/24")),
-            SetRoute(route("198.51.100.0/24", "qr-1", "10.0.0.3", protocol=BOOT)),
-            SetRoute(route("192.0.2.0/24", "qr-1", "10.0.0.78")),
-            SetRule(rule(5, table=99, protocol=0)),
-            DeleteRule(rule(100, source="10.0.0.5/32", table=16)),
-            SetNeighbour(neighbour("qr-1", "10.0.0.6", "fa:16:3e:00:00:06")),
-            SetNeighbour(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:99")),
+            DeleteItem(address("qg-1", "203.0.113.10/32")),
+            SetItem(address("qr-1", "10.9.9.9/24")),
+            SetItem(route("198.51.100.0/24", "qr-1", "10.0.0.3", protocol=BOOT)),
+            SetItem(route("192.0.2.0/24", "qr-1", "10.0.0.78")),
+            SetItem(rule(5, table=99, protocol=0)),
+            DeleteItem(rule(100, source="10.0.0.5/32", table=16)),
+            SetItem(neighbour("qr-1", "10.0.0.6", "fa:16:3e:00:00:06")),
+            SetItem(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:99")),
             SetSysctl("net/ipv4/ip_forward", "0"),
         ],
     )
     assert settle(router, ROUTER).changes == (
         SetSysctl("net/ipv4/ip_forward", "1"),
         SetDevice("qr-1", mtu=1450),
-        SetAddress(address("qg-1", "203.0.113.10/32")),
-        SetRoute(route("192.0.2.0/24", "qr-1", "10.0.0.77")),
-        SetRule(rule(100, source="10.0.0.5/32", table=16)),
-        SetNeighbour(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:05")),
-        DeleteRule(rule(5, table=99)),
-        DeleteRoute(route("198.51.100.0/24", "qr-1", "10.0.0.3")),
-        DeleteNeighbour(neighbour("qr-1", "10.0.0.6", "fa:16:3e:00:00:06")),
-        DeleteAddress(address("qr-1", "10.9.9.9/24")),
+        SetItem(address("qg-1", "203.0.113.10/32")),
+        SetItem(route("192.0.2.0/24", "qr-1", "10.0.0.77")),
+        SetItem(rule(100, source="10.0.0.5/32", table=16)),
+        SetItem(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:05")),
+        DeleteItem(rule(5, table=99)),
+        DeleteItem(route("198.51.100.0/24", "qr-1", "10.0.0.3")),
+        DeleteItem(neighbour("qr-1", "10.0.0.6", "fa:16:3e:00:00:06")),
+        DeleteItem(address("qr-1", "10.9.9.9/24")),
     )
 
 
 def test_state_of_daemons_and_of_the_kernel_stays(router):
     others = [
-        SetRoute(route("198.51.100.0/24", "qr-1", "10.0.0.3", protocol=KEEPALIVED)),
-        SetRule(rule(5, table=99, protocol=KEEPALIVED)),
+        SetItem(route("198.51.100.0/24", "qr-1", "10.0.0.3", protocol=KEEPALIVED)),
+        SetItem(rule(5, table=99, protocol=KEEPALIVED)),
     ]
     router.apply(NAME, others)
     assert settle(router, ROUTER).changes == ()
@@ -133,11 +127,11 @@ def test_state_of_daemons_and_of_the_kernel_stays(router):
 
 
 def test_addresses_that_keepalived_has_set_stay_on_its_devices(router):
-    virtual = SetAddress(address("qg-1", "203.0.113.99/32"))
+    virtual = SetItem(address("qg-1", "203.0.113.99/32"))
     ha = dataclasses.replace(ROUTER, others_addresses=frozenset({"qg-1"}))
-    router.apply(NAME, [virtual, DeleteAddress(address("qg-1", "203.0.113.10/32"))])
-    assert settle(router, ha).changes == (SetAddress(address("qg-1", "203.0.113.10/32")),)
-    assert settle(router, ROUTER).changes == (DeleteAddress(virtual.address),)
+    router.apply(NAME, [virtual, DeleteItem(address("qg-1", "203.0.113.10/32"))])
+    assert settle(router, ha).changes == (SetItem(address("qg-1", "203.0.113.10/32")),)
+    assert settle(router, ROUTER).changes == (DeleteItem(virtual.item),)
 
 
 def test_a_desired_link_local_address_that_the_kernel_has_set(router):
@@ -153,7 +147,7 @@ def test_an_address_takes_over_from_another_in_its_subnet(router):
     new = address("qr-1", "10.0.0.2/24")
     changed = ROUTER.addresses - {address("qr-1", "10.0.0.1/24")} | {new}
     plan = settle(router, dataclasses.replace(ROUTER, addresses=changed))
-    assert plan.changes == (SetAddress(new), DeleteAddress(address("qr-1", "10.0.0.1/24")))
+    assert plan.changes == (SetItem(new), DeleteItem(address("qr-1", "10.0.0.1/24")))
 
 
 def test_a_changed_scope_re_creates_the_address_with_its_routes(router):
@@ -161,10 +155,10 @@ def test_a_changed_scope_re_creates_the_address_with_its_routes(router):
     changed = ROUTER.addresses - {address("qr-1", "10.0.0.1/24")} | {new}
     plan = settle(router, dataclasses.replace(ROUTER, addresses=changed))
     assert plan.changes == (
-        DeleteAddress(address("qr-1", "10.0.0.1/24")),
-        SetAddress(new),
-        SetRoute(route("192.0.2.0/24", "qr-1", "10.0.0.77")),
-        SetNeighbour(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:05")),
+        DeleteItem(address("qr-1", "10.0.0.1/24")),
+        SetItem(new),
+        SetItem(route("192.0.2.0/24", "qr-1", "10.0.0.77")),
+        SetItem(neighbour("qr-1", "10.0.0.5", "fa:16:3e:00:00:05")),
     )
 
 
@@ -196,7 +190,7 @@ def test_stale_devices_go_with_what_is_on_them(router):
 
 def test_a_veth_pair_with_another_peer_is_re_created(router):
     router.apply(HOST, [DeleteDevice("tap-1")])
-    router.apply(NAME, [SetVeth("qr-1", "tap-1", "elsewhere"), SetAddress(address("qr-1", "10.0.0.1/24"))])
+    router.apply(NAME, [SetVeth("qr-1", "tap-1", "elsewhere"), SetItem(address("qr-1", "10.0.0.1/24"))])
     plan = settle(router, ROUTER)
     assert plan.changes[:1] == (DeleteDevice("qr-1"),)
     assert read(router).devices["qr-1"].peer_namespace == HOST
@@ -246,9 +240,9 @@ def test_of_several_routes_of_one_key_the_wanted_one_stays(router):
         rest = frozenset(each for each in state.routes if each != wanted)
         return plan_namespace(ROUTER, dataclasses.replace(state, routes=rest | set(routes))).changes
 
-    assert plan(wanted, other) == (DeleteRoute(other),)
-    assert plan(other) == (SetRoute(wanted),)
-    assert plan(third, other) == (SetRoute(wanted), DeleteRoute(other))
+    assert plan(wanted, other) == (DeleteItem(other),)
+    assert plan(other) == (SetItem(wanted),)
+    assert plan(third, other) == (SetItem(wanted), DeleteItem(other))
 
 
 def test_a_host_without_ipv6(netlink):

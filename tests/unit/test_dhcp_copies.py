@@ -5,7 +5,7 @@ from __future__ import annotations
 from neutrino.agent.dhcp.network import served_network
 from neutrino.agent.dhcp.reconcile import stale_conntrack
 from neutrino.dataplane.conntrack.api import ConntrackFlush
-from neutrino.dataplane.netlink.changes import DeleteAddress, SetAddress
+from neutrino.dataplane.netlink.api import DeleteItem, SetItem
 from neutrino.dataplane.netlink.values import address
 from neutrino.model.dhcp import DhcpNetwork
 from tests.support.dhcp import NETWORK, dhcp_port, port, subnet
@@ -34,7 +34,7 @@ def test_one_that_has_none_takes_the_first_if_it_answers_its_own_ports() -> None
 def test_connections_end_with_their_address() -> None:
     old, new = address("ns-0", "10.0.0.2/24"), address("ns-0", "10.0.0.9/24")
     six = address("ns-0", "2001:db8::2/64")
-    ended = stale_conntrack([SetAddress(new), DeleteAddress(old), DeleteAddress(six)])
+    ended = stale_conntrack([SetItem(new), DeleteItem(old), DeleteItem(six)])
     assert ended == [
         ConntrackFlush(0, 4, "ingress", "10.0.0.2"),
         ConntrackFlush(0, 4, "egress", "10.0.0.2"),

@@ -57,7 +57,7 @@ def test_the_documented_example_contributes_to_files_and_namespace() -> None:
 def test_the_built_in_parts_use_the_contract_and_extensions_follow_them() -> None:
     network_, given = network((V4,), OWN, VM), settings()
     for part in PARTS:
-        assert part.contribute(network_, given) != Contribution(), part.name
+        assert part(network_, given) != Contribution(), part
     first = Fixed(Contribution(arguments=("--first",), options=(Line("tag:a,option:mtu,1", "x"),)))
     second = Fixed(Contribution(arguments=("--second",), options=(Line("tag:b,option:mtu,2", "x"),)))
     made = rendered(first, second)
@@ -107,15 +107,15 @@ def test_contributions_are_applied_verified_changed_and_removed() -> None:
             drift = (await host.role.find()).plan
             assert "ext-0" in drift
             assert "restart dnsmasq" in drift
-            host.role._queue.put(NETWORK)
+            host.role._loop.queue.put(NETWORK)
             await eventually(lambda: "ext-0" in host.netlink.read(inside).devices, "the device is not there")
             await eventually(lambda: "option:mtu,9" in host.file(NETWORK, "opts"), "the option is not there")
-            await host.role._queue.empty()
+            await host.role._loop.queue.empty()
             assert "169.254.169.123/32" not in {a.address for a in host.netlink.read(inside).addresses}
             extension.contribution = Contribution()
-            host.role._queue.put(NETWORK)
+            host.role._loop.queue.put(NETWORK)
             await eventually(lambda: "ext-0" not in host.netlink.read(inside).devices, "the device stays")
-            await host.role._queue.empty()
+            await host.role._loop.queue.empty()
             assert (await host.role.find()).plan == ""
         finally:
             task.cancel()

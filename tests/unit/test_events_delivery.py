@@ -10,7 +10,7 @@ from itertools import islice
 
 import pytest
 
-from neutrino.server.events.delivery import DeliveryCounts, DeliveryQueue, backoff
+from neutrino.server.events.delivery import DeliveryCounts, DeliveryOptions, DeliveryQueue, Outcome, backoff
 
 PATIENCE = 10.0
 
@@ -23,16 +23,16 @@ class Sink:
         self.hold = threading.Event()
         self.busy = threading.Event()
 
-    def deliver(self, batch: Sequence[int]) -> int:
+    def deliver(self, batch: Sequence[int]) -> Outcome[int]:
         self.busy.set()
         assert self.hold.wait(PATIENCE)
         self.batches.append(list(batch))
-        return 0
+        return Outcome()
 
 
 def held_with_one_in_flight(limit: int) -> tuple[Sink, DeliveryQueue[int]]:
     sink = Sink()
-    queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, limit=limit, batch=100)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, DeliveryOptions(limit, 100))
     queue.put(0)
     assert sink.busy.wait(PATIENCE)
     return sink, queue
@@ -63,7 +63,7 @@ def test_a_close_that_times_out_returns_the_number_of_items_left() -> None:
 
 def test_a_closed_queue_drops_items() -> None:
     sink = Sink()
-    queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, limit=3, batch=1)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", sink.deliver, DeliveryOptions(3, 1))
     assert queue.close(PATIENCE) == 0
     queue.put(1)
     assert queue.counts == DeliveryCounts(dropped=1)
@@ -71,7 +71,7 @@ def test_a_closed_queue_drops_items() -> None:
 
 def test_no_thread_before_the_first_item() -> None:
     before = threading.active_count()
-    queue: DeliveryQueue[int] = DeliveryQueue("test", lambda batch: 0, limit=3, batch=1)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", lambda batch: Outcome(), DeliveryOptions(3, 1))
     assert threading.active_count() == before
     queue.close(PATIENCE)
 
@@ -80,14 +80,14 @@ def test_a_delivery_that_raises_loses_its_batch_and_no_other() -> None:
     delivered: list[int] = []
     first_failed = threading.Event()
 
-    def deliver(batch: Sequence[int]) -> int:
+    def deliver(batch: Sequence[int]) -> Outcome[int]:
         if not first_failed.is_set():
             first_failed.set()
             raise RuntimeError("a defect")
         delivered.extend(batch)
-        return 0
+        return Outcome()
 
-    queue: DeliveryQueue[int] = DeliveryQueue("test", deliver, limit=10, batch=10)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", deliver, DeliveryOptions(10, 10))
     queue.put(1)
     assert first_failed.wait(PATIENCE)
     queue.put(2)
@@ -102,16 +102,16 @@ def test_a_forked_child_delivers_its_own_items_only() -> None:
     go = threading.Event()
     busy = threading.Event()
 
-    def deliver(batch: Sequence[int]) -> int:
+    def deliver(batch: Sequence[int]) -> Outcome[int]:
         busy.set()
         if os.getpid() == parent:
             assert go.wait(PATIENCE)
         else:
             os.write(write_end, bytes(batch))
-        return 0
+        return Outcome()
 
     parent = os.getpid()
-    queue: DeliveryQueue[int] = DeliveryQueue("test", deliver, limit=10, batch=10)
+    queue: DeliveryQueue[int] = DeliveryQueue("test", deliver, DeliveryOptions(10, 10))
     queue.put(1)
     assert busy.wait(PATIENCE)
     queue.put(2)

@@ -14,6 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from neutrino.server.events import nova
+from neutrino.server.events.delivery import DeliveryOptions
 from neutrino.server.events.nova import NovaAnswer, NovaEvent, NovaNotifier, NovaUnavailable, keystone_poster
 
 SERVER = "8a9f1a54-3d0b-4c55-9d47-0f2a1e0a7c11"
@@ -130,10 +131,10 @@ def without_keystone(url: str) -> str:
 @pytest.fixture
 def notifier(fake_nova: FakeNova, tmp_path: Any) -> Iterator[NovaNotifier]:
     post = keystone_poster(configured(tmp_path, without_keystone(fake_nova.url)))
-    made = NovaNotifier(post, first_retry=0.001, slowest_retry=0.01)
+    made = NovaNotifier(post, delivery=DeliveryOptions(first_retry=0.001, slowest_retry=0.01))
     yield made
     fake_nova.hold.set()
-    made.close(PATIENCE)
+    made.queue.close(PATIENCE)
 
 
 def changed(tag: str) -> NovaEvent:
@@ -160,9 +161,9 @@ def test_events_are_batched_during_a_request(fake_nova: FakeNova, notifier: Nova
         notifier.send([changed(str(number))])
     fake_nova.hold.set()
     fake_nova.wait_for_requests(2)
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert [tags(request) for request in fake_nova.requests] == [["first"], [str(number) for number in range(50)]]
-    assert notifier.counts.delivered == 51
+    assert notifier.queue.counts.delivered == 51
 
 
 def test_a_request_carries_a_bounded_number_of_events(fake_nova: FakeNova, notifier: NovaNotifier) -> None:
@@ -171,7 +172,7 @@ def test_a_request_carries_a_bounded_number_of_events(fake_nova: FakeNova, notif
     fake_nova.wait_for_requests(1)
     notifier.send(changed(str(number)) for number in range(250))
     fake_nova.hold.set()
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert [len(request) for request in fake_nova.requests] == [1, 100, 100, 50]
     assert [tag for request in fake_nova.requests[1:] for tag in tags(request)] == [str(n) for n in range(250)]
 
@@ -182,7 +183,7 @@ def test_equal_events_merge_and_the_last_one_gives_the_order(fake_nova: FakeNova
     fake_nova.wait_for_requests(1)
     notifier.send([plugged("a"), changed("b"), unplugged("a"), plugged("a"), changed("b")])
     fake_nova.hold.set()
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     sent = [(event["name"], event["tag"]) for event in fake_nova.requests[1]]
     assert sent == [("network-vif-unplugged", "a"), ("network-vif-plugged", "a"), ("network-changed", "b")]
 
@@ -193,9 +194,9 @@ def test_temporary_errors_of_nova_are_retried(fake_nova: FakeNova, notifier: Nov
     fake_nova.answer_next(status)
     notifier.send([plugged("a")])
     fake_nova.wait_for_requests(3)
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert fake_nova.requests == [[plugged("a").as_dict()]] * 3
-    assert notifier.counts.delivered == 1
+    assert notifier.queue.counts.delivered == 1
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
@@ -208,9 +209,9 @@ def test_refused_events_are_dropped_and_later_ones_are_sent(
     fake_nova.wait_for_requests(1)
     notifier.send([changed("next")])
     fake_nova.wait_for_requests(2)
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert [tags(request) for request in fake_nova.requests] == [["gone"], ["next"]]
-    assert (notifier.counts.delivered, notifier.counts.failed) == (1, 1)
+    assert (notifier.queue.counts.delivered, notifier.queue.counts.failed) == (1, 1)
     assert any("Nova" in record.getMessage() for record in caplog.records)
 
 
@@ -224,9 +225,9 @@ def test_one_unknown_server_among_others_is_dropped_alone(
     fake_nova.answer_next(207, {"b": 404})
     notifier.send([changed("a"), changed("b"), changed("c")])
     fake_nova.hold.set()
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert len(fake_nova.requests) == 2
-    assert (notifier.counts.delivered, notifier.counts.failed) == (3, 1)
+    assert (notifier.queue.counts.delivered, notifier.queue.counts.failed) == (3, 1)
     assert any("port b" in record.getMessage() and "404" in record.getMessage() for record in caplog.records)
 
 
@@ -241,10 +242,10 @@ def test_an_unreachable_nova_is_retried() -> None:
         taken.set()
         return NovaAnswer(200)
 
-    notifier = NovaNotifier(post, first_retry=0.001, slowest_retry=0.002)
+    notifier = NovaNotifier(post, delivery=DeliveryOptions(first_retry=0.001, slowest_retry=0.002))
     notifier.send([plugged("a")])
     assert taken.wait(PATIENCE)
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert attempts == [1, 1, 1, 1]
 
 
@@ -257,12 +258,14 @@ def test_events_older_than_nova_would_wait_are_given_up() -> None:
         now[0] += 200.0
         raise NovaUnavailable("connection refused")
 
-    notifier = NovaNotifier(post, first_retry=0.001, slowest_retry=0.002, retry_for=300.0, clock=lambda: now[0])
+    notifier = NovaNotifier(
+        post, delivery=DeliveryOptions(first_retry=0.001, slowest_retry=0.002, retry_for=300.0, clock=lambda: now[0])
+    )
     notifier.send([plugged("a")])
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert set(tried) == {"a"}
     assert len(tried) <= 2
-    assert notifier.counts.failed == 1
+    assert notifier.queue.counts.failed == 1
 
 
 def test_close_ends_a_long_wait_after_one_last_attempt() -> None:
@@ -272,12 +275,12 @@ def test_close_ends_a_long_wait_after_one_last_attempt() -> None:
         tried.release()
         raise NovaUnavailable("connection refused")
 
-    notifier = NovaNotifier(post, first_retry=3600.0, slowest_retry=3600.0, retry_for=1e9)
+    notifier = NovaNotifier(post, delivery=DeliveryOptions(first_retry=3600.0, slowest_retry=3600.0, retry_for=1e9))
     notifier.send([plugged("a")])
     assert tried.acquire(timeout=PATIENCE)
-    notifier.close(PATIENCE)
-    assert notifier.counts.failed == 1
-    assert notifier.counts.waiting == 0
+    notifier.queue.close(PATIENCE)
+    assert notifier.queue.counts.failed == 1
+    assert notifier.queue.counts.waiting == 0
 
 
 @pytest.mark.parametrize(
@@ -293,7 +296,7 @@ def test_each_kind_of_event_has_its_switch(status_changes: bool, data_changes: b
 
     notifier = NovaNotifier(post, status_changes=status_changes, data_changes=data_changes)
     notifier.send([plugged("a"), changed("a")])
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert sent == expected
 
 
@@ -308,7 +311,7 @@ def test_nova_is_found_through_keystones_catalogue(fake_nova: FakeNova, tmp_path
     notifier = nova.nova_notifier_from_conf(conf)
     notifier.send([plugged("a"), changed("a")])
     fake_nova.wait_for_requests(1)
-    notifier.close(PATIENCE)
+    notifier.queue.close(PATIENCE)
     assert fake_nova.requests == [[plugged("a").as_dict()]]
     assert fake_nova.headers[0]["x-auth-token"] == "the-token"
     assert fake_nova.headers[0]["x-openstack-request-id"].startswith("req-")
@@ -326,7 +329,7 @@ def test_an_unreachable_keystone_is_retried_like_nova(tmp_path: Any) -> None:
 def test_without_the_options_nothing_is_sent(tmp_path: Any) -> None:
     notifier = nova.nova_notifier_from_conf(configured(tmp_path, ""))
     notifier.send([NovaEvent(nova.VIF_PLUGGED, "server", "port"), NovaEvent(nova.VIF_DELETED, "server", "port")])
-    assert notifier.counts.waiting == 0
+    assert notifier.queue.counts.waiting == 0
 
 
 def test_options_that_cannot_work_are_refused_at_start(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.feed.messages import FROM_SERVER, Cursor, Reader, Welcome
+from neutrino.feed.messages import FROM_SERVER, Cursor, Entries, Gone, Reader, Synced, Welcome
 from neutrino.feed.state import State
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
 from neutrino.model.kinds import KINDS
@@ -34,7 +34,6 @@ from neutrino.model.state import (
 )
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.kinds import SERVED_KINDS, readers
-from neutrino.server.feed.pending import Pending
 from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records, RouterRecord
 from tests.support.feed_scope import scope
 
@@ -57,9 +56,8 @@ class HostEnd:
         self._connect(fanout)
 
     def _connect(self, fanout: Fanout) -> None:
-        self.pending = Pending(self.host)
         self.state.apply(Welcome(cursor=Cursor("db", fanout.position)))
-        fanout.connect(self.pending, self.state.have())
+        self.pending = fanout.connect(self.host, self.state.have())
 
     def reconnect(self, fanout: Fanout, to: Fanout | None = None) -> int:
         """How much the server finds to differ."""
@@ -338,6 +336,24 @@ def test_members_are_sent_as_differences() -> None:
     assert isinstance(found, GroupMembers)
     assert len(found.members) == 500
     assert Member("10.0.0.7", MAC) not in found.members
+
+
+def test_a_host_without_the_role_receives_neither_members_nor_the_ids_of_forwarding_entries() -> None:
+    fanout = Fanout()
+    pending = fanout.connect("h0", {}, roles=("dhcp",))
+    rule = Rule(id="r", direction="ingress", ethertype="IPv4", remote_group_id="g")
+    fanout.apply({"security_group": {"g": SecurityGroup(id="g", rules=(rule,))}})
+    fanout.apply({"network": {"n": NetworkRecord(Network(id="n", segments=(Segment(id="s", network_type="vxlan"),)))}})
+    for key, host in (("own", "h0"), ("other", "h1")):
+        port = Port(id=key, network_id="n", mac_address=MAC, host=host, security_groups=("g",))
+        entry = Forwarding(id=key, network_id="n", host=host, mac_address=MAC)
+        members = frozenset({Member(f"10.0.0.{len(key)}", MAC)})
+        put_port(fanout, key, PortRecord(key, "n", {host: port}, entry, frozenset({"g"}), members))
+    data, is_last = fanout.next_frame(pending)
+    assert is_last
+    messages = Reader(FROM_SERVER).read(data)
+    assert {type(message) for message in messages} == {Gone, Entries, Synced}
+    assert not any(message.ids for message in messages if isinstance(message, Entries))
 
 
 def test_nothing_is_deleted_before_synced() -> None:

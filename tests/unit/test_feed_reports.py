@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from neutrino.feed.messages import PortDown, PortUp, Problem, Report
-from neutrino.model.agents import FEED_BEHIND, OVS, AgentState, AgentStatus
+from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.reports import HostReport, HostReports, ReportBatches, Reports
+from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
 
-UP = [HostReport(PortUp(serial=1, port_id="p"))]
+UP = [PortUp(serial=1, port_id="p")]
 
 
 def state(host: str, *, started: bool = False, **said: Any) -> AgentState:
     return AgentState(OVS, "neutrino-agent", host, "N/A", configurations=said, start_flag=started)
 
 
-def report(host: str, *, started: bool = False) -> list[HostReport]:
-    return [HostReport(Report(serial=1, states=(state(host, started=started),)))]
+def report(host: str, *, started: bool = False) -> list[Report]:
+    return [Report(serial=1, states=(state(host, started=started),))]
 
 
 class Writer:
@@ -144,10 +144,16 @@ def test_a_host_that_disconnects_does_not_block_the_batch() -> None:
 class Agents:
     def __init__(self) -> None:
         self.written: list[list[AgentState]] = []
+        self.refusals: dict[str, str] = {}
 
     def report_all(self, states: Sequence[AgentState]) -> list[registry.Report]:
         self.written.append(list(states))
-        return [registry.Report(s.host, s.agent_type, s.host, AgentStatus.ALIVE, s.start_flag) for s in states]
+        return [
+            registry.Report(
+                s.host, s.agent_type, s.host, AgentStatus.ALIVE, s.start_flag, refusal=self.refusals.get(s.host, "")
+            )
+            for s in states
+        ]
 
 
 class Ports:
@@ -188,27 +194,23 @@ def reports(agents: Agents, ports: Ports) -> Reports:
 
 def test_port_up_reports_are_written_together_and_in_order(reports: Reports, ports: Ports) -> None:
     first = [
-        HostReport(PortUp(serial=1, port_id="a", revision=3)),
-        HostReport(PortUp(serial=2, port_id="b", revision=4)),
+        PortUp(serial=1, port_id="a", revision=3),
+        PortUp(serial=2, port_id="b", revision=4),
     ]
-    second = [HostReport(PortUp(serial=1, port_id="b", revision=9)), HostReport(PortDown(serial=2, port_id="c"))]
-    third = [HostReport(PortUp(serial=1, port_id="c", revision=1)), HostReport(Problem(serial=2, text="no"))]
+    second = [PortUp(serial=1, port_id="b", revision=9), PortDown(serial=2, port_id="c")]
+    third = [PortUp(serial=1, port_id="c", revision=1), Problem(serial=2, text="no")]
     assert reports.write([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
     assert ports.calls == [[("a", "h1", 3), ("b", "h1", 4), ("b", "h2", 9)], ("c", "h2"), [("c", "h3", 1)]]
 
 
-def test_reports_of_all_hosts_are_one_write_without_the_invalid_ones(reports: Reports, agents: Agents) -> None:
-    behind = [HostReport(Report(serial=1, states=(state("h1", devices=1),)), behind=7)]
-    foreign = [HostReport(Report(serial=1, states=(state("h1"),)))]
-    wrong = [HostReport(Report(serial=1, states=(state("h3", bad=object()),)))]
-    answers = reports.write([("h1", behind), ("h2", foreign), ("h3", wrong), ("h4", report("h4", started=True))])
-    assert [bool(answer) for (answer,) in answers] == [False, True, True, False]
-    assert "h2 cannot report for h1" in answers[1][0]
+def test_agent_states_of_all_hosts_are_one_write_and_each_host_gets_its_refusal(
+    reports: Reports, agents: Agents
+) -> None:
+    agents.refusals["h2"] = "its tunnel address is in use"
+    answers = reports.write([("h1", report("h1")), ("h2", report("h2")), ("h4", report("h4", started=True))])
+    assert answers == [[""], ["its tunnel address is in use"], [""]]
     (written,) = agents.written
-    assert [(s.host, s.configurations[FEED_BEHIND], s.start_flag) for s in written] == [
-        ("h1", 7, False),
-        ("h4", 0, True),
-    ]
+    assert [(s.host, s.start_flag) for s in written] == [("h1", False), ("h2", False), ("h4", True)]
 
 
 def test_the_next_report_does_not_hide_a_start(reports: Reports, agents: Agents) -> None:

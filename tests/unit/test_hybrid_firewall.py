@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from neutrino.agent.l2.connections import ended_connections
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
 from neutrino.agent.l2.hybrid import render as rendering
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall, ended_connections
-from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, allocate_zones, plan_sets, read_zones
+from neutrino.agent.l2.hybrid.firewall import ZONES, HybridFirewall, HybridPlan, plan_sets, read_zones
 from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, render, render_match, render_sets
+from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import Connection
 from neutrino.dataplane.iptables.api import SETTINGS, AddressSet, IptablesError, Rule
 from neutrino.model import state
@@ -61,12 +62,9 @@ def test_matches(given, match):
 
 def test_names_fit():
     port_id = "0123456789-abcdef-0123456789abcdef0123"
-    assert (
-        max(len(make(port_id)) for make in (rendering.ingress_chain, rendering.egress_chain, rendering.source_chain))
-        == 28
-    )
+    assert {len(rendering.port_chain(kind, port_id)) for kind in "ios"} == {28}
     assert max(len(chain) for chain in (rendering.GROUPS, rendering.FALLBACK, rendering.PREROUTING)) <= 28
-    assert {len(make(port_id)) for make in (rendering.tap_device, rendering.veth_device)} == {14}
+    assert {len(rendering.port_device(kind, port_id)) for kind in ("tap", "qvb")} == {14}
     name = rendering.set_name(f"group:{port_id}", 4)
     assert (len(name), name[:10]) == (31, "NIPv401234")
     assert len(rendering.temporary_set(name)) <= 31
@@ -98,8 +96,8 @@ def test_zones_are_read_back():
 
 
 def test_a_port_keeps_its_zone_and_no_two_share_one():
-    held = {"tapa": 4099, "tapb": 4097, "tapc": 4097, "tapd": 7, "gone": 4098}
-    assert allocate_zones("dcba", held) == {"a": 4099, "b": 4097, "c": 4098, "d": 4100}
+    held = {"a": 4099, "b": 4097, "c": 4097, "d": 7, "gone": 4098}
+    assert allocate("dcba", held, numbers=ZONES) == {"a": 4099, "b": 4097, "c": 4098, "d": 4100}
 
 
 # --- sets ---
@@ -332,7 +330,7 @@ def test_one_rule_more_changes_one_chain():
     kernel.apply(*ALL, port_of_out)
     plan = kernel.apply(*(entry for entry in ALL if entry.id != "out"), more, port_of_out)
     chains = [line for line in plan.text().splitlines() if " :" in line]
-    assert chains == [f"iptables :{rendering.ingress_chain('p8')} - [0:0]"]
+    assert chains == [f"iptables :{rendering.port_chain('i', 'p8')} - [0:0]"]
 
 
 # --- connections that have ended ---
@@ -348,7 +346,7 @@ def connection(source: str, destination: str, protocol: int = TCP, to: int = 80,
 def found_ended(rules: Iterable[state.Rule], *connections: Connection) -> set[Connection]:
     friends = members("friends", FAR, "10.9.0.0/16", "2001:db8::8")
     seen = desired(NET, friends, group("s", *rules), hybrid("p1", 1, "s"))
-    return set(ended_connections([Audit(seen.ports[0], 4097)], seen.remotes, connections))
+    return set(ended_connections({4097: seen.ports[0]}, seen.remotes, connections))
 
 
 ONE, FAR = "10.0.0.1", "10.0.0.8"

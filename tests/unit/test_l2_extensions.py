@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from neutrino.agent import extensions as loading
 from neutrino.agent.config import RefusedToStart, configuration
-from neutrino.agent.l2.desired import Desired
+from neutrino.agent.l2.desired import Desired, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers, use_meter
 from neutrino.agent.l2.extensions import BUILT_IN, ENTRY_POINTS, load
 from neutrino.agent.l2.pipeline import TRANSIENT
@@ -34,7 +33,7 @@ class Fixed(L2Extension):
         self.owner = owner
 
     def units(self, desired: Desired) -> Iterable[Unit]:
-        yield Unit(self.owner, self.contribution, lambda: self.contribution)
+        yield Unit(self.owner, (self.contribution,), lambda contribution: contribution)
 
 
 def host_with(*extensions: L2Extension) -> tuple[ExtensionHost, FakeOpenVSwitch]:
@@ -67,10 +66,10 @@ def test_only_the_changed_port_is_rendered_again() -> None:
 
         def units(self, desired: Desired) -> Iterable[Unit]:
             for each in desired.ports:
-                yield Unit(port_owner(each), (each,), partial(self.render, each.id))
+                yield Unit(port_owner(each), (each,), self.render)
 
-        def render(self, port_id: str) -> Contribution:
-            rendered.append(port_id)
+        def render(self, rendered_port: LocalPort) -> Contribution:
+            rendered.append(rendered_port.id)
             return Contribution()
 
     host, _ = host_with(Recording())
@@ -129,10 +128,10 @@ class Failing(L2Extension):
 
     def units(self, desired: Desired) -> Iterable[Unit]:
         for each in desired.ports:
-            yield Unit(port_owner(each), (each, self.fails), partial(self.render, each.id))
+            yield Unit(port_owner(each), (each.id, self.fails), self.render)
 
-    def render(self, port_id: str) -> Contribution:
-        if self.fails and port_id == "p1":
+    def render(self, port_id: str, fails: bool) -> Contribution:
+        if fails and port_id == "p1":
             raise RuntimeError("no idea")
         return Contribution()
 
@@ -181,7 +180,7 @@ def test_rows_are_created_marked_and_removed() -> None:
     assert made.external_ids["neutrino"] == "extension"
     host.reconcile(*PORTS)
     assert extension.seen == {"extra0": made.ports["extra0"].interfaces[0].ofport}
-    assert host.find(*PORTS).text() == ""
+    assert host.find(*PORTS).plan == ""
     switch.ovsdb.apply([SetBridge("br-theirs")])
     host.restart([])
     host.reconcile(*PORTS)
@@ -236,7 +235,7 @@ def test_each_extension_with_a_table_gets_the_next_one() -> None:
             options = desired.options
             table = options.extension_table(self.name)
             contributed = table.flow(1, f"in_port={desired.ports[0].ofport}" if desired.ports else "", then=TRANSIENT)
-            yield Unit(self.name, contributed, lambda: Contribution({"br-int": [contributed]}))
+            yield Unit(self.name, (contributed,), lambda contributed: Contribution({"br-int": [contributed]}))
 
     host, switch = host_with(Table("one"), Table("two"))
     host.reconcile(*PORTS)
@@ -247,8 +246,8 @@ def test_each_extension_with_a_table_gets_the_next_one() -> None:
 
 def test_meter_ids_depend_on_names_alone() -> None:
     names = [f"port-{number}" for number in range(500)]
-    numbers = stable_numbers(names, 1, 1000)
-    assert numbers == stable_numbers(reversed(names), 1, 1000)
+    numbers = stable_numbers(names, range(1, 1001))
+    assert numbers == stable_numbers(reversed(names), range(1, 1001))
     assert len({*numbers.values()}) == 500
     assert {*numbers.values()} <= {*range(1, 1001)}
     assert use_meter("a") == "meter:@a"

@@ -1,7 +1,7 @@
 """Local VLANs: kept over restarts, given back, and what happens when none is left."""
 
 from neutrino.agent.l2.desired import HostState, L2Options, Plugged, resolve, wanted_segments
-from neutrino.agent.l2.local_vlans import LAST, SegmentKey, allocate, merged, restore
+from neutrino.agent.l2.local_vlans import VLANS, SegmentKey, allocate, merged, restore
 from tests.support.l2 import network, port
 
 
@@ -10,12 +10,12 @@ def key(number: int) -> SegmentKey:
 
 
 def test_the_lowest_free_one_is_given():
-    assert allocate([key(1), key(2)], {key(2): 1}).vlans == {key(2): 1, key(1): 2}
-    assert allocate([key(1)], {}, foreign=[1, 2]).vlans == {key(1): 3}
+    assert allocate([key(1), key(2)], {key(2): 1}) == {key(2): 1, key(1): 2}
+    assert allocate([key(1)], {}, foreign=[1, 2]) == {key(1): 3}
 
 
 def test_no_two_networks_are_in_one():
-    assert sorted(allocate([key(1), key(2)], {key(1): 1, key(2): 1}).vlans.values()) == [1, 2]
+    assert sorted(allocate([key(1), key(2)], {key(1): 1, key(2): 1}).values()) == [1, 2]
 
 
 def test_a_vlan_given_away_since_is_the_new_owners():
@@ -28,27 +28,27 @@ def test_a_dead_port_stands_in_none():
 
 
 def test_one_no_longer_wanted_is_given_back():
-    assert allocate([key(3)], {key(1): 1, key(2): 2}).vlans == {key(3): 1}
+    assert allocate([key(3)], {key(1): 1, key(2): 2}) == {key(3): 1}
 
 
 def test_the_order_of_arrival_does_not_matter():
     keys = [key(number) for number in range(20)]
-    assert allocate(keys, {}).vlans == allocate(reversed(keys), {}).vlans
+    assert allocate(keys, {}) == allocate(reversed(keys), {})
 
 
 def test_what_is_held_stays():
-    held = allocate([key(5), key(6)], {}).vlans
-    assert allocate([key(number) for number in range(10)], held).vlans.items() >= held.items()
+    held = allocate([key(5), key(6)], {})
+    assert allocate([key(number) for number in range(10)], held).items() >= held.items()
 
 
 def test_none_left():
-    keys = [key(number) for number in range(1, LAST + 3)]
-    allocation = allocate(keys, {})
-    assert sorted(allocation.vlans.values()) == list(range(1, LAST + 1))
-    assert allocation.exhausted == {key(LAST + 1), key(LAST + 2)}
-    # Those that hold one keep it, whoever else comes.
+    keys = [key(number) for number in range(1, len(VLANS) + 3)]
+    allocated = allocate(keys, {})
+    assert sorted(allocated.values()) == [*VLANS]
+    assert keys[-2:] == [key for key in keys if key not in allocated]
+    # Segments that hold a VLAN keep it, whichever others are new.
     late = key(0)
-    assert allocate([late, *allocation.vlans], allocation.vlans).exhausted == {late}
+    assert late not in allocate([late, *allocated], allocated)
 
 
 def test_restored_from_the_ports():
@@ -80,7 +80,7 @@ def test_a_port_without_a_vlan_fails_and_the_others_work():
     )
     plugged = Plugged(ports={"p1": 10, "p2": 11}, patch_tun=2, patch_int=1)
     wanted = wanted_segments(state, plugged)
-    allocation = allocate(wanted, {}, foreign=range(2, LAST + 1))
+    allocation = allocate(wanted, {}, foreign=range(2, VLANS[-1] + 1))
     desired = resolve(state, plugged, allocation, L2Options())
     assert [entry.id for entry in desired.ports] == ["p1"]
     assert desired.problems == {"p2": "no local VLAN is left for its network"}

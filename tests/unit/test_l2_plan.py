@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neutrino.agent.delta import diff
+from neutrino.agent.delta import Delta, diff
 from neutrino.agent.l2 import plan as plan_module
 from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, cookie_of
 from neutrino.agent.l2.extensions import BUILT_IN
@@ -86,7 +86,7 @@ def test_a_change_of_one_port_plans_that_port_only():
     assert not plans["br-tun"]
     assert not plans["br-phys"]
     assert {entry.cookie for entry in plans["br-int"].delete} == {cookie_of("port p1")}
-    assert plans["br-int"].set == ()
+    assert plans["br-int"].set == []
 
 
 def test_an_owner_is_rendered_again_only_when_its_input_changes(monkeypatch):
@@ -119,7 +119,8 @@ def test_what_somebody_changed_is_put_right():
     stale = flow(60, 50, "in_port=9", "drop", cookie=cookie_of("port gone"))
     host.switch.apply_flows("br-int", add=[wrong, stale], delete=[one])
     planned = {entry.bridge: entry for entry in host.plans(host.desired)}["br-int"]
-    assert planned == BridgePlan("br-int", add=(one,), change=((wrong, two),), delete=(stale,))
+    delta = Delta({one.key: one}, {two.key: (wrong, two)}, {stale.key: stale})
+    assert planned == BridgePlan("br-int", delta)
     lines = planned.text().splitlines()
     assert [line.split()[:2] for line in lines] == [["br-int", "-"], ["br-int", "~"], ["br-int", "+"]]
 

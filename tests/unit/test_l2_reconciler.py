@@ -453,12 +453,12 @@ def test_a_dry_run_shows_the_changes_and_applies_none(host: SwitchHost) -> None:
     host.plug("p1")
     before = host.flows(), host.switch.snapshot
     found = host.new_reconciler().find(host_state(NET, port("p1", 1)), complete=True)
-    assert "set port br-int tapp1 tag=1" in found.text()
-    assert "br-int + " in found.text()
+    assert "set port br-int tapp1 tag=1" in found.plan
+    assert "br-int + " in found.plan
     assert (host.flows(), host.switch.snapshot) == before
     host.new_reconciler()
     host.reconcile(NET, port("p1", 1))
-    assert host.new_reconciler().find(host_state(NET, port("p1", 1)), complete=True).text() == ""
+    assert host.new_reconciler().find(host_state(NET, port("p1", 1)), complete=True).plan == ""
 
 
 def test_dropping_takes_our_flows_and_no_others(host: SwitchHost) -> None:

@@ -19,11 +19,11 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.delegations import Delegations
 from neutrino.agent.l3.parts.delegation import NOTIFY, asked_here, parse_prefix, render_client, source_address
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.l3.router import render_failover
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.model.routing import Delegation, Router
 from tests.fakes.process import FakeProcesses
+from tests.support import routing
 from tests.support.routing import GATEWAY, QG, address, interface, membership, rendered, router
 
 FIRST, SECOND = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
@@ -63,7 +63,7 @@ def test_the_gateways_device_has_the_clients_addresses_where_the_router_is_activ
     assert wanted <= {each.address for each in there if each.device == QG}
     ready = asking(*several, ha=membership())
     assert not wanted & {each.address for each in rendered(ready, L3Options(veth=True)).namespace.addresses}
-    failover = render_failover(ready, L3Options())
+    failover = routing.failover(ready, L3Options())
     assert failover is not None
     assert wanted <= {each.address for each in failover.addresses}
 
@@ -138,13 +138,12 @@ class Host:
         self.base = state / "pd"
         self.processes = FakeProcesses()
         self.told: list[tuple[str, str]] = []
-        self.news: list[str] = []
         self.start_agent(state)
 
     def start_agent(self, state: Path) -> None:
         options = L3Options(state_path=str(state))
         self.port_holds = PortHolds()
-        watch = Supervisor(self.processes, interval=0.0)
+        watch = Supervisor(self.processes)
         self.delegations = Delegations(watch, options, self.port_holds)
         self.delegations.report = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
 
@@ -291,23 +290,17 @@ def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None
     run(work)
 
 
-def test_news_is_heard_at_once(host: Host) -> None:
+def test_a_router_is_notified_of_a_prefix_at_once(host: Host) -> None:
     async def work() -> None:
-        heard = asyncio.Event()
-
-        def news(router_id: str) -> None:
-            host.news.append(router_id)
-            heard.set()
-
-        host.delegations.listen(news, lambda subnet_id, prefix: None)
+        notified: asyncio.Queue[str] = asyncio.Queue()
+        fifo = host.delegations.listen(notified.put_nowait, lambda subnet_id, prefix: None)
         try:
             await host.delegations.ensure(asking(), active=True)
             directory = host.base / "r1" / FIRST
             found = {"PREFIX1": "2001:db8:1::", "PREFIX1LEN": "64", "PREFIX1VALID": "600"}
             await asyncio.to_thread(notify, directory, "add", **found)
-            await heard.wait()
+            assert await notified.get() == "r1"
         finally:
-            host.delegations.close()
-        assert host.news == ["r1"]
+            fifo.close()
 
     run(work)

@@ -9,9 +9,10 @@ import pytest
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.dvr.routing import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
 from neutrino.agent.l3.fip import LinkLocals
-from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.l3.routers import Routers
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange
@@ -23,6 +24,7 @@ from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
+from tests.support.l3_host import Feed
 from tests.support.routing import GATEWAY, address, find_rendered, interface, rendered, router
 
 QR1, QR2 = "qr-00000001-aa", "qr-00000002-aa"
@@ -191,20 +193,16 @@ class Quiet:
 
 
 class Host:
-    """`complete`: the feed is synced."""
-
     def __init__(self, state_path: Path) -> None:
         self.netlink, self.ovsdb = FakeNetlink(), FakeOvsdb()
         self.ovsdb.apply([SetBridge("br-int")])
         self.announcer = FakeAnnouncer()
-        self.routers: dict[str, Router] = {}
-        self.ports: list[DhcpPort] = [port("p1", "10.0.1.9")]
-        self.complete = True
+        self.feed = Feed()
+        self.routers = self.feed.state.objects["router"]
+        self.feed.state.objects["dhcp_port"]["p1"] = port("p1", "10.0.1.9")
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         drivers = Drivers(self.netlink, FakeNft(self.netlink), lambda: self.ovsdb, self.announcer, lambda name: Quiet())
-        objects = lambda: {"dhcp_port": {each.id: each for each in self.ports}}  # noqa: E731
-        desired = DesiredState(lambda: self.routers.values(), objects, lambda: self.complete)
-        self.dataplane = Routers(drivers, options, desired)
+        self.dataplane = Routers(drivers, options, DesiredRouters(self.feed, kinds=frozenset({"dhcp_port"})))
 
     def apply(self, new: Router) -> int:
         self.routers[new.id] = new
@@ -266,10 +264,10 @@ def test_before_synced_other_routers_stay_in_the_fip_namespace(host: Host) -> No
     host.apply(distributed("r1", floating(9, "10.0.1.9")))
     second = distributed("r2", floating(10, "10.0.1.10"))
     host.apply(second)
-    first, host.complete = host.routers.pop("r1"), False  # an agent that has just started and knows one only
+    first, host.feed.is_synced = host.routers.pop("r1"), False  # an agent that has just started and knows one only
     host.dataplane.apply(second)
     assert "fpr-r1" in host.netlink.read("fip-outside").devices
-    host.routers["r1"], host.complete = first, True
+    host.routers["r1"], host.feed.is_synced = first, True
     assert host.dataplane.apply(first).changes == 0
 
 

@@ -13,13 +13,13 @@ import pytest
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
+from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.dvr.neighbours import render_neighbours
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
-from neutrino.agent.l3.router import render_failover
-from neutrino.agent.l3.routers import DesiredState, Routers
+from neutrino.agent.l3.routers import Routers
 from neutrino.agent.supervisor import Supervisor
-from neutrino.dataplane.netlink.changes import SetAddress
+from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import StateChange
@@ -32,6 +32,7 @@ from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.fakes.process import FakeProcesses
+from tests.support import routing
 from tests.support.l3_host import Feed
 from tests.support.routing import QG, address, interface, membership, rendered, router
 from tests.unit.test_l3_dvr import OPTIONS, QR1, Quiet, distributed, floating, port
@@ -57,7 +58,7 @@ def test_only_the_snat_part_is_left_to_keepalived() -> None:
     local = rendered(whole, OPTIONS).namespace
     assert (QR1, "10.0.1.1/24") in {(each.device, each.address) for each in local.addresses}
     assert HA not in {each.name for each in local.devices}
-    failover = render_failover(whole, OPTIONS)
+    failover = routing.failover(whole, OPTIONS)
     assert failover is not None
     assert failover.namespace == "snat-r1"
     text = render_keepalived(failover, OPTIONS, "/fifo")
@@ -75,15 +76,15 @@ def test_only_the_snat_part_is_left_to_keepalived() -> None:
 
 
 def test_without_a_gateway_or_snat_part_nothing_fails_over() -> None:
-    assert render_failover(both(centralized=False), OPTIONS) is None
-    assert render_failover(both(gateway=None), OPTIONS) is None
-    assert render_failover(distributed(centralized=True), OPTIONS) is None
+    assert routing.failover(both(centralized=False), OPTIONS) is None
+    assert routing.failover(both(gateway=None), OPTIONS) is None
+    assert routing.failover(distributed(centralized=True), OPTIONS) is None
 
 
 def test_routes_to_further_external_subnets_fail_over() -> None:
     outside = msgspec.structs.replace(both().gateway, other_subnets=("198.51.100.0/24",))
     for kind in (both(gateway=outside), router(gateway=outside, ha=membership())):
-        failover = render_failover(kind, OPTIONS)
+        failover = routing.failover(kind, OPTIONS)
         assert failover is not None
         assert f"198.51.100.0/24 dev {QG} scope link" in render_keepalived(failover, OPTIONS, "/fifo")
 
@@ -146,12 +147,12 @@ class Host:
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
-        desired = DesiredState(lambda: self.feed.state.objects["router"].values())  # type: ignore[arg-type, return-value]
+        desired = DesiredRouters(self.feed)
         self.dataplane = Routers(drivers, options, desired)
         watch = Supervisor(self.processes)
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
-        self.role = L3Role(self.feed, self.dataplane, self.daemons, watch, description)
+        self.role = L3Role(desired, self.dataplane, self.daemons, watch, description)
 
     def tell(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]
@@ -163,7 +164,7 @@ class Host:
     def become_active(self) -> None:
         """As keepalived does."""
         shown = on_device(HA, primary_address(membership()))
-        self.netlink.apply("snat-r1", [SetAddress(shown), SetAddress(on_device(SG1, "10.0.1.7/24"))])
+        self.netlink.apply("snat-r1", [SetItem(shown), SetItem(on_device(SG1, "10.0.1.7/24"))])
 
     def addresses(self, namespace: str) -> set[str]:
         """But for those that the kernel makes."""

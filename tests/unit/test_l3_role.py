@@ -17,14 +17,14 @@ from neutrino.agent.l3.parts.nat import PATH, Nat
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
-from neutrino.dataplane.netlink.changes import DeleteAddress
+from neutrino.dataplane.netlink.api import DeleteItem
 from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.nft.api import NftError, TableState
 from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
 from tests.support.l3_host import NAMESPACE, Host, run
-from tests.support.routing import GATEWAY, floating, interface, membership, rendered, router, table
+from tests.support.routing import GATEWAY, failover, floating, interface, membership, rendered, router, table
 
 DONE = {"l3-initialized": "True"}
 
@@ -115,7 +115,7 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         await host.until(lambda: host.is_there and bool(host.routes()), "it is not made")
         await host.role.settle()
         host.nft.delete(NAMESPACE, "ip neutrino")
-        host.netlink.apply(NAMESPACE, [DeleteAddress(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
+        host.netlink.apply(NAMESPACE, [DeleteItem(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
         assert not await host.verified()
         await host.until(
             lambda: host.nft.read(NAMESPACE).get("ip neutrino") is not None, "the table does not come back"
@@ -236,8 +236,9 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
         options = L3Options(host="h1", state_path=str(tmp_path), veth=True)
         daemons = RouterDaemons(watch, options)
         served = router(*map(interface, interfaces), ha=membership())
-        await daemons.ensure(served, active=False)
-        assert daemons.find(served, active=False) == []
+        part = failover(served, options)
+        await daemons.ensure(served, part, active=False)
+        assert daemons.find(served, part, active=False) == []
 
     asyncio.run(ensure(1, 2))
     assert signals == []  # as it was

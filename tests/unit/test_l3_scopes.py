@@ -79,7 +79,7 @@ def test_packets_within_the_external_scope_keep_their_source() -> None:
     assert f"iifname {names(QR[1])} meta mark set meta mark | 0x10000" in rules(made, MARK)
     leaving = rules(made, SNAT)
     kept = leaving.index(f'oifname "{QG}" meta mark & 0x10000 != 0 accept')
-    assert kept < leaving.index(f'oifname "{QG}" snat ip to 203.0.113.5 fully-random')
+    assert kept < leaving.index("snat ip to 203.0.113.5 fully-random")
 
 
 def test_without_snat_instances_with_a_floating_ip_reach_the_outside() -> None:

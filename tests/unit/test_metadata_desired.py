@@ -6,18 +6,18 @@ import dataclasses
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.network import served_network
 from neutrino.agent.metadata.desired import (
-    MetadataNamespace,
     NotServable,
     plan_listeners,
     render_instance,
     render_network,
     render_router,
 )
-from neutrino.agent.metadata.messages import ANY_DEVICE, ListenerState, Sources
+from neutrino.agent.metadata.messages import ANY_DEVICE, Listener, Sources
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import FixedIp
@@ -28,9 +28,9 @@ from tests.support.routing import address, interface
 ISOLATED = DhcpSettings(HOST, "/dhcp", enable_isolated_metadata=True)
 
 
-def place_of(
+def listener_of(
     network: DhcpNetwork, *ports: DhcpPort, settings: DhcpSettings = ISOLATED, known: Sequence[DhcpPort] = ()
-) -> MetadataNamespace | None:
+) -> Listener | None:
     return render_network(served_network(network, (dhcp_port(network.id), *ports), HOST), settings, known)
 
 
@@ -49,22 +49,22 @@ def router_port(network: DhcpNetwork, router: str, subnet: int = 0) -> DhcpPort:
 
 def test_an_isolated_network_is_served_where_its_address_is() -> None:
     network = metadata.network("n1")
-    assert place_of(network) == MetadataNamespace("qdhcp-n1", Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
-    assert place_of(network, settings=DhcpSettings(HOST, "/dhcp")) is None, "nobody asked for it"
+    assert listener_of(network) == Listener(Sources({ANY_DEVICE: "n1"}), 80, "169.254.169.254")
+    assert listener_of(network, settings=DhcpSettings(HOST, "/dhcp")) is None, "nobody asked for it"
     assert render_network(served_network(network, (), HOST), ISOLATED, ()) is None, "DHCP is not served here"
 
 
 def test_ipv6_where_there_is_a_subnet_of_it() -> None:
-    place = place_of(metadata.network("n1", "10.0.0.0/24", "fd00::/64"))
-    assert place is not None
-    assert place.ipv6
+    listener = listener_of(metadata.network("n1", "10.0.0.0/24", "fd00::/64"))
+    assert listener is not None
+    assert listener.ipv6
 
 
 def test_a_network_whose_gateway_is_a_router_is_not_isolated() -> None:
     network = metadata.network("n1", gateway_ip="10.0.0.1")
-    assert place_of(network, router_port(network, "r1")) is None
+    assert listener_of(network, router_port(network, "r1")) is None
     forced = dataclasses.replace(ISOLATED, force_metadata=True)
-    assert place_of(network, router_port(network, "r1"), settings=forced) is not None
+    assert listener_of(network, router_port(network, "r1"), settings=forced) is not None
 
 
 def test_a_metadata_network_serves_the_networks_of_its_router() -> None:
@@ -75,27 +75,25 @@ def test_a_metadata_network_serves_the_networks_of_its_router() -> None:
     others = [
         router_port(metadata.network(name), router) for name, router in (("n1", "r1"), ("n2", "r1"), ("n3", "r2"))
     ]
-    place = place_of(network, here, settings=settings, known=[here, *others])
-    assert place is not None
-    assert place.sources == Sources({ANY_DEVICE: "m1"}, ("n1", "n2"), "project-1"), "instances of its own project"
-    alone = place_of(network, settings=settings, known=others)
+    listener = listener_of(network, here, settings=settings, known=[here, *others])
+    assert listener is not None
+    assert listener.sources == Sources({ANY_DEVICE: "m1"}, ("n1", "n2"), "project-1"), "instances of its own project"
+    alone = listener_of(network, settings=settings, known=others)
     assert alone is not None
     assert alone.sources.routed == ()
     with pytest.raises(NotServable, match="2 routers"):
-        place_of(network, here, router_port(network, "r2"), settings=settings)
+        listener_of(network, here, router_port(network, "r2"), settings=settings)
 
 
 def test_a_router_is_served_for_its_internal_networks() -> None:
     router = Router(id="r1", interfaces=(interface(2), interface(1)))
     links = {"qr-00000001-aa": "net-1", "qr-00000002-aa": "net-2"}
-    assert render_router(router, 9697) == MetadataNamespace("qrouter-r1", Sources(links), 9697)
+    assert render_router(router, 9697) == Listener(Sources(links), 9697)
     assert render_router(router, 0) is None, "enable_metadata_proxy is off"
     assert render_router(Router(id="r1"), 9697) is None, "nobody could ask"
     assert render_router(Router(id="r1", interfaces=(interface(1),), admin_state_up=False), 9697) is None
     six = Router(id="r1", interfaces=(interface(1, address("fd00::1", "fd00::/64")),))
-    assert render_router(six, 9697) == MetadataNamespace(
-        "qrouter-r1", Sources({"qr-00000001-aa": "net-1"}), 9697, ipv6=True
-    )
+    assert render_router(six, 9697) == Listener(Sources({"qr-00000001-aa": "net-1"}), 9697, ipv6=True)
 
 
 def test_only_ports_of_instances_are_served() -> None:
@@ -111,36 +109,32 @@ def test_only_ports_of_instances_are_served() -> None:
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 ONE = Sources({"qr-1": "n1"})
-PLACE = MetadataNamespace("qrouter-r1", ONE, 9697)
-RIGHT = ListenerState(7, 9697, False, ("ipv4",), ONE)
+DESIRED = Listener(ONE, 9697)
+RIGHT = Listener(ONE, 9697, inode=7)
 
 
-def test_what_is_right_is_left() -> None:
-    plan = plan_listeners([PLACE], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
+def test_a_listener_as_desired_is_left() -> None:
+    plan = plan_listeners({"qrouter-r1": DESIRED}, {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
     assert plan.text() == ""
 
 
 @pytest.mark.parametrize(
-    ("has", "inode"),
-    [
-        (None, 7),
-        (RIGHT, 8),
-        (ListenerState(7, 9698, False, ("ipv4",), ONE), 7),
-        (ListenerState(7, 9697, True, (), ONE), 7),
-    ],
+    ("found", "inode"),
+    [(None, 7), (RIGHT, 8), (replace(RIGHT, port=9698), 7), (replace(RIGHT, ipv6=True), 7)],
 )
-def test_sockets_that_are_missing_or_not_those_wanted_are_opened(has: ListenerState | None, inode: int) -> None:
-    known = {"qrouter-r1": has} if has is not None else {}
-    plan = plan_listeners([PLACE], known, {"qrouter-r1": inode})
-    assert (plan.open, plan.close, plan.sources) == ((PLACE,), (), ())
+def test_missing_and_outdated_sockets_are_opened(found: Listener | None, inode: int) -> None:
+    actual = {"qrouter-r1": found} if found is not None else {}
+    plan = plan_listeners({"qrouter-r1": DESIRED}, actual, {"qrouter-r1": inode})
+    assert (plan.open, plan.close, plan.sources) == ({"qrouter-r1": replace(DESIRED, inode=inode)}, (), {})
 
 
-def test_other_sources_need_no_other_sockets() -> None:
-    place = dataclasses.replace(PLACE, sources=Sources({"qr-1": "n1", "qr-2": "n2"}))
-    plan = plan_listeners([place], {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
-    assert (plan.open, plan.sources) == ((), (place,))
+def test_other_sources_keep_the_sockets() -> None:
+    sources = Sources({"qr-1": "n1", "qr-2": "n2"})
+    plan = plan_listeners({"qrouter-r1": Listener(sources, 9697)}, {"qrouter-r1": RIGHT}, {"qrouter-r1": 7})
+    assert (plan.open, plan.sources) == ({}, {"qrouter-r1": replace(RIGHT, sources=sources)})
 
 
-def test_sockets_in_a_namespace_that_is_gone_are_closed() -> None:
-    plan = plan_listeners([PLACE], {"qrouter-r1": RIGHT, "qdhcp-n9": RIGHT}, {"qrouter-r1": None})
-    assert (plan.open, plan.close, plan.missing) == ((), ("qdhcp-n9", "qrouter-r1"), ("qrouter-r1",))
+def test_sockets_in_a_deleted_namespace_are_closed() -> None:
+    actual = {"qrouter-r1": RIGHT, "qdhcp-n9": RIGHT}
+    plan = plan_listeners({"qrouter-r1": DESIRED}, actual, {"qrouter-r1": None})
+    assert (plan.open, plan.close, plan.missing) == ({}, ("qdhcp-n9", "qrouter-r1"), ("qrouter-r1",))

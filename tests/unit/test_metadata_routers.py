@@ -5,7 +5,7 @@ from __future__ import annotations
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import DNAT, INPUT, MARK
 from neutrino.agent.l3.parts.ha import render_keepalived
-from neutrino.agent.l3.router import render_failover
+from tests.support import routing
 from tests.support.routing import address, interface, membership, rendered, router, rules, table
 
 FOUR, SIX = interface(1), interface(2, address("fd00::1", "fd00::/64"))
@@ -26,7 +26,7 @@ def test_devices_with_ipv6_have_the_address() -> None:
 
 def test_of_an_ha_router_only_the_active_host_has_it() -> None:
     assert carriers(ON, ha=membership()) == set()
-    failover = render_failover(router(FOUR, SIX, ha=membership()), ON)
+    failover = routing.failover(router(FOUR, SIX, ha=membership()), ON)
     assert failover is not None
     lines = [line.strip() for line in render_keepalived(failover, ON, "/fifo").splitlines()]
     assert f"{ADDRESS} dev {QR}" in lines

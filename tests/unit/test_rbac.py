@@ -84,8 +84,8 @@ def test_a_policy_increments_the_revision_of_its_network(world: World) -> None:
     assert world.network(network).revision_number == 4
     with world.db.read() as connection:
         c = t.changes.c
-        logged = connection.execute(sa.select(c.kind, c.object_id, c.revision).order_by(c.id)).all()
-    assert logged == [("network", network, 2), ("network", network, 3), ("network", network, 4)]
+        logged = connection.execute(sa.select(c.kind, c.object_id).order_by(c.id)).all()
+    assert logged == [("network", network)] * 3
 
 
 def test_what_cannot_be_shared(world: World) -> None:

@@ -291,11 +291,11 @@ def test_networks_follow_their_pool_into_another_scope(world: World) -> None:
     c = t.networks.c
     with world.db.read() as connection:
         rows = connection.execute(sa.select(c.id, c.ipv4_address_scope, c.ipv6_address_scope, c.revision_number)).all()
-        logged = connection.execute(
-            sa.select(t.changes.c.object_id, t.changes.c.revision).where(t.changes.c.kind == "network")
-        ).all()
+        logged = (
+            connection.execute(sa.select(t.changes.c.object_id).where(t.changes.c.kind == "network")).scalars().all()
+        )
     assert set(rows) == {(network, scope, None, 2), (unrelated, None, None, 1)}
-    assert logged == [(network, 2)]
+    assert logged == [network]
     world.pools.update(ALICE, pool["id"], {"address_scope_id": None}, None)
     with world.db.read() as connection:
         assert connection.execute(sa.select(c.ipv4_address_scope).where(c.id == network)).scalar() is None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from neutrino.dataplane.netlink.changes import SetVeth
+from neutrino.dataplane.netlink.api import SetVeth
 from neutrino.dataplane.ovsdb.api import SetPort
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from tests.support.dhcp import NETWORK, Network
@@ -76,7 +76,7 @@ async def serve(host: DhcpHost, net: DhcpNetwork | None, ports: tuple[DhcpPort, 
     others = DhcpNetwork(id=OTHER.id, subnets=(OTHER_SUBNET,))
     host.cache("dhcp_network", *((net, others) if net is not None else (others,)))
     host.cache("dhcp_port", *ports, OTHER_OWN)
-    taken = Taken(host.role._queue)
+    taken = Taken(host.role._loop.queue)
     if synced:
         host.feed.is_synced = True
         host.role.synced()

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neutrino.dataplane.netlink.api import NamespaceMissing
-from neutrino.dataplane.netlink.changes import SetVeth
+from neutrino.dataplane.netlink.api import NamespaceMissing, SetVeth
 from neutrino.dataplane.nft.api import NftError
 from neutrino.feed.state import StateChange
 from neutrino.model.routing import Delegation, FloatingIp, Router, RouterInterface, RouterRoute
@@ -138,7 +137,7 @@ async def served(host: Host, *routers: Router | None, synced: bool) -> Taken:
     host.feed.is_synced = synced
     known = {each.id: each for each in (*routers, OTHER) if each is not None}
     host.feed.state.objects["router"] = dict(known)  # type: ignore[assignment]
-    taken = Taken(host.role._queue)
+    taken = Taken(host.role._loop.queue)
     if synced:
         host.role.synced()
     running.append(asyncio.create_task(host.role.run()))
@@ -191,7 +190,7 @@ def test_a_server_that_is_lost_after_the_sync_changes_nothing(tmp_path: Path) ->
             host.feed.state.disconnected()
             host.feed.is_synced = False
             host.role.changed(StateChange("router", "r1", None, host.feed.state.get("router", "r1")))
-            await host.role._queue.empty()
+            await host.role._loop.queue.empty()
             assert there(host) == before
         finally:
             await end()
@@ -208,7 +207,7 @@ def test_what_is_missing_is_added_before_the_first_sync(tmp_path: Path) -> None:
             assert "qrouter-r1" in host.netlink.namespaces()
             assert "keepalived r1" in host.processes.running()
             host.role.synced()
-            await host.role._queue.empty()
+            await host.role._loop.queue.empty()
         finally:
             await end()
 

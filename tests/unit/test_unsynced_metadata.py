@@ -1,4 +1,4 @@
-"""The metadata role before the first `synced`: the process loses no socket, no network and no port; after it, it does."""
+"""The metadata role before the first `synced`: the proxy loses no socket, network or port; after it, it does."""
 
 from __future__ import annotations
 
@@ -13,22 +13,17 @@ import pytest
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
-from neutrino.agent.metadata.desired import MetadataNamespace
 from neutrino.agent.metadata.messages import (
     AGENT_MESSAGES,
     AgentMessage,
-    Close,
     Hello,
     Instance,
-    Listen,
-    ListenerState,
-    ListenerStates,
+    Listener,
     ProxySettings,
-    SetSources,
+    SetListener,
     UpdatePorts,
 )
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
-from neutrino.agent.metadata.sockets import Opened
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.process.api import Daemon
 from neutrino.feed.state import StateChange
@@ -43,11 +38,13 @@ from tests.support.unsynced import eventually
 BLUE, RED = network("blue", "10.0.0.0/24", "fd00::/64"), network("red")
 VM = port("blue", 5, "10.0.0.5")
 ROUTED = port("green", 6, "10.0.1.6")
-MARKER = port("red", 9, "10.0.0.9", device_id="the marker")  # in every cache: that it is known shows that all was told
+MARKER = port(
+    "red", 9, "10.0.0.9", device_id="the marker"
+)  # in every cache: once the proxy has it, everything was sent
 
 
 @dataclass
-class World:
+class Cache:
     """The contents of a cache."""
 
     networks: tuple[DhcpNetwork, ...] = (BLUE, RED)
@@ -60,18 +57,18 @@ class World:
         return several + [("dhcp_port", each) for each in (*self.ports, MARKER)]
 
 
-PORTS = World().ports
+PORTS = Cache().ports
 CAUSES = {
-    "everything gone from the cache": World((), (), ()),
-    "network gone": World(networks=(RED,)),
-    "network's DHCP off": World(networks=(network("blue", enable_dhcp=False), RED)),
-    "network moved to another host": World(ports=(dhcp_port("red"), VM, ROUTED)),
-    "IPv6 subnet gone": World(networks=(network("blue"), RED)),
-    "router gone": World(routers=()),
-    "router's admin state down": World(routers=(router_of("green", "yellow", admin_state_up=False),)),
-    "interface of the router gone": World(routers=(router_of("green"),)),
-    "port gone": World(ports=tuple(each for each in PORTS if each != VM)),
-    "port without an instance": World(
+    "everything gone from the cache": Cache((), (), ()),
+    "network gone": Cache(networks=(RED,)),
+    "network's DHCP off": Cache(networks=(network("blue", enable_dhcp=False), RED)),
+    "network moved to another host": Cache(ports=(dhcp_port("red"), VM, ROUTED)),
+    "IPv6 subnet gone": Cache(networks=(network("blue"), RED)),
+    "router gone": Cache(routers=()),
+    "router's admin state down": Cache(routers=(router_of("green", "yellow", admin_state_up=False),)),
+    "interface of the router gone": Cache(routers=(router_of("green"),)),
+    "port gone": Cache(ports=tuple(each for each in PORTS if each != VM)),
+    "port without an instance": Cache(
         ports=(*(each for each in PORTS if each != VM), msgspec.structs.replace(VM, device_id=""))
     ),
 }
@@ -82,15 +79,14 @@ class MetadataProcess:
     """The proxy's side of the control socket; its state outlives agents."""
 
     path: Path
-    listening: dict[str, ListenerState] = field(default_factory=dict)
+    listeners: dict[str, Listener] = field(default_factory=dict)
     ports: dict[str, Instance] = field(default_factory=dict)
-    growing: dict[str, Instance] | None = None
 
-    def there(self) -> set[str]:
+    def state(self) -> set[str]:
         found = {f"port {each}" for each in self.ports.values()}
-        for key, each in self.listening.items():
-            found |= {f"{key} asked by {each_network}" for each_network in each.sources.links.values()}
-            found |= {f"{key} socket {kind}" for kind in each.sockets}
+        for key, each in self.listeners.items():
+            found |= {f"{key} serves {each_network}" for each_network in each.sources.links.values()}
+            found |= {f"{key} IPv4"} | ({f"{key} IPv6"} if each.ipv6 else set())
         return found
 
     async def run(self) -> None:
@@ -103,51 +99,38 @@ class MetadataProcess:
 
     async def _talk(self, channel: Channel[AgentMessage]) -> None:
         try:
-            await channel.send(ListenerStates(dict(self.listening)))
-            await channel.send(Hello(__version__))
+            await channel.send(Hello(__version__, self.listeners))
             while True:
                 message, descriptors = await channel.receive()
                 for each in descriptors:
                     socket.close(each)
-                self._do(message)
+                self._handle(message)
         except ChannelClosed:
             channel.close()
 
-    def _do(self, message: AgentMessage) -> None:
-        if isinstance(message, Listen):
-            self.listening[message.key] = message.listening
-        elif isinstance(message, SetSources):
-            known = self.listening[message.key]
-            self.listening[message.key] = msgspec.structs.replace(known, sources=message.sources)
-        elif isinstance(message, Close):
-            del self.listening[message.key]
+    def _handle(self, message: AgentMessage) -> None:
+        if isinstance(message, SetListener) and message.listener is not None:
+            self.listeners[message.namespace] = message.listener
+        elif isinstance(message, SetListener):
+            del self.listeners[message.namespace]
         elif isinstance(message, UpdatePorts):
-            self._take(message)
-
-    def _take(self, message: UpdatePorts) -> None:
-        if message.step == "begin":
-            self.growing = {}
-        ports = self.ports if self.growing is None else self.growing
-        for key in message.gone:
-            ports.pop(key, None)
-        ports.update({each.port_id: each for each in message.put})
-        if message.step == "end" and self.growing is not None:
-            self.ports, self.growing = self.growing, None
+            kept = {} if message.snapshot else self.ports
+            self.ports = {key: each for key, each in kept.items() if key not in message.gone}
+            self.ports.update({each.port_id: each for each in message.put})
 
 
 class AnySockets:
-    """Every namespace is there."""
+    """Every namespace exists."""
 
     def inode(self, namespace: str) -> int | None:
         return 1
 
-    def open(self, place: MetadataNamespace) -> Opened:
-        kinds = ("ipv4", "ipv6") if place.ipv6 else ("ipv4",)
-        return Opened(ListenerState(1, place.port, place.ipv6, kinds, place.sources), [])  # type: ignore[arg-type]
+    def open(self, namespace: str, wanted: Listener) -> tuple[Listener, list[socket.socket]]:
+        return msgspec.structs.replace(wanted, inode=1), []
 
 
 class Agent:
-    def __init__(self, directory: Path, world: World, *, synced: bool) -> None:
+    def __init__(self, directory: Path, cache: Cache, *, synced: bool) -> None:
         self.feed = Feed()
         dhcp = DhcpSettings(HOST, str(directory), enable_isolated_metadata=True)
         options = MetadataOptions(HOST, str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
@@ -160,7 +143,7 @@ class Agent:
             AnySockets(),
             described,
         )
-        for kind, each in world.objects():
+        for kind, each in cache.objects():
             self.feed.put(kind, each.id, each)
             self.role.changed(StateChange(kind, each.id, None, each))
         if synced:
@@ -178,31 +161,31 @@ class Agent:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def told(self) -> None:
-        """Until the role has told everything: it then waits for something to change."""
-        await eventually(lambda: not self.role._proxy_problem, "the role has not told the process everything")
+    async def has_sent(self) -> None:
+        """Wait until the role has sent everything, and waits for a change."""
+        await eventually(lambda: not self.role._proxy_problem, "the role has not sent everything")
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_nothing_is_taken_from_the_process_before_the_first_sync(cause: str, tmp_path: Path) -> None:
+def test_nothing_is_removed_from_the_proxy_before_the_first_sync(cause: str, tmp_path: Path) -> None:
     process = MetadataProcess(tmp_path / "metadata_proxy")
 
     async def scenario() -> None:
         running = asyncio.create_task(process.run())
         try:
-            async with Agent(tmp_path, World(), synced=True) as agent:
-                await agent.told()
-                await eventually(lambda: len(process.listening) == 3 and len(process.ports) == 3, "it has not all")
-            before = process.there()
+            async with Agent(tmp_path, Cache(), synced=True) as agent:
+                await agent.has_sent()
+                await eventually(lambda: len(process.listeners) == 3 and len(process.ports) == 3, "incomplete")
+            before = process.state()
             async with Agent(tmp_path, CAUSES[cause], synced=False) as agent:
-                await agent.told()
-                news = port("red", 11, "10.0.0.11")  # what is told after it shows that all before was heard
-                agent.feed.put("dhcp_port", news.id, news)
-                agent.role.changed(StateChange("dhcp_port", news.id, None, news))
-                await eventually(lambda: news.id in process.ports, "a port is not told")
-                assert before - process.there() == set()
+                await agent.has_sent()
+                new = port("red", 11, "10.0.0.11")  # once the proxy has it, everything before was received
+                agent.feed.put("dhcp_port", new.id, new)
+                agent.role.changed(StateChange("dhcp_port", new.id, None, new))
+                await eventually(lambda: new.id in process.ports, "a port is not sent")
+                assert before - process.state() == set()
                 agent.synced()
-                await eventually(lambda: before - process.there(), "what the server does not want stays after the sync")
+                await eventually(lambda: before - process.state(), "stale state stays after the sync")
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -11,12 +11,12 @@ _ABSENT = object()
 
 @dataclasses.dataclass(frozen=True)
 class Delta(Generic[K, V]):
-    add: Mapping[K, V]
-    change: Mapping[K, tuple[V, V]]  # from, to
-    remove: Mapping[K, V]
+    add: Mapping[K, V] = dataclasses.field(default_factory=dict)
+    change: Mapping[K, tuple[V, V]] = dataclasses.field(default_factory=dict)  # from, to
+    remove: Mapping[K, V] = dataclasses.field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        return bool(self.add or self.change or self.remove)
+    def __len__(self) -> int:
+        return len(self.add) + len(self.change) + len(self.remove)
 
 
 def diff(desired: Mapping[K, V], actual: Mapping[K, V]) -> Delta[K, V]:

@@ -14,18 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from neutrino.agent.delta import diff
-from neutrino.dataplane.netlink.changes import (
+from neutrino.dataplane.netlink.api import (
     Change,
-    DeleteAddress,
     DeleteDevice,
-    DeleteNeighbour,
-    DeleteRoute,
-    DeleteRule,
-    SetAddress,
+    DeleteItem,
     SetDevice,
-    SetNeighbour,
-    SetRoute,
-    SetRule,
+    SetItem,
     SetSysctl,
     SetVeth,
 )
@@ -134,14 +128,14 @@ def additions(plan: NamespacePlan, actual: NamespaceState) -> NamespacePlan:
 
     def adds(change: Change) -> bool:
         match change:
-            case DeleteAddress() | DeleteDevice() | DeleteNeighbour() | DeleteRoute() | DeleteRule():
+            case DeleteItem() | DeleteDevice():
                 return False
             case SetVeth():
                 return change.name not in actual.devices
-            case SetRoute():
-                return change.route.key not in routes
-            case SetNeighbour():
-                return (change.neighbour.device, change.neighbour.address) not in neighbours
+            case SetItem(Route() as route):
+                return route.key not in routes
+            case SetItem(Neighbour() as neighbour):
+                return (neighbour.device, neighbour.address) not in neighbours
             case _:
                 return True
 
@@ -263,11 +257,11 @@ def _plan_contents(
         {(each.device, each.address): each for each in kept if each.device in ours & present},
     )
     add: list[Change] = [*addresses.add, *routes.add]
-    add += [SetRule(each) for each in sorted(rules.add)]
-    add += [SetNeighbour(each) for each in sorted(neighbours.add.values())]
-    add += [SetNeighbour(each) for _, each in sorted(neighbours.change.values())]
-    remove: list[Change] = [DeleteRule(each) for each in sorted(rules.remove)]
-    remove += [*routes.remove, *(DeleteNeighbour(each) for each in sorted(neighbours.remove.values()))]
+    add += [SetItem(each) for each in sorted(rules.add)]
+    add += [SetItem(each) for each in sorted(neighbours.add.values())]
+    add += [SetItem(each) for _, each in sorted(neighbours.change.values())]
+    remove: list[Change] = [DeleteItem(each) for each in sorted(rules.remove)]
+    remove += [*routes.remove, *(DeleteItem(each) for each in sorted(neighbours.remove.values()))]
     remove += addresses.remove
     return add, remove
 
@@ -290,15 +284,15 @@ def _plan_addresses(desired: DesiredNamespace, actual: NamespaceState, ours: set
         if key not in wanted and found.device in ours and not kept:
             # Before the additions: with the device's last IPv4 address the kernel drops its IPv4 routes and neighbours.
             last = found.version == 4 and found.device not in numbered
-            (plan.add if last else plan.remove).append(DeleteAddress(found))
+            (plan.add if last else plan.remove).append(DeleteItem(found))
             plan.unnumbered |= {found.device} if last else set()
     for key, address in sorted(wanted.items()):
         old = existing.get(key)
         if old is not None and old.scope != address.scope:
-            plan.add.append(DeleteAddress(old))  # the kernel cannot change the scope of an address
+            plan.add.append(DeleteItem(old))  # the kernel cannot change the scope of an address
             plan.unnumbered.add(address.device)
         if old is None or (old != address and not old.by_kernel):
-            plan.add.append(SetAddress(address))
+            plan.add.append(SetItem(address))
     return plan
 
 
@@ -314,11 +308,9 @@ def _plan_routes(
     # On-link routes first: the kernel refuses a route whose next hop is not reachable yet.
     for route in sorted(wanted.values(), key=lambda each: (bool(each.via), each)):
         if not any(_matches(found, route) for found in existing.get(route.key, ())):
-            plan.add.append(SetRoute(route))
+            plan.add.append(SetItem(route))
     for key, found in sorted(existing.items()):
-        plan.remove += [
-            DeleteRoute(each) for each in _superfluous(found, wanted.get(key)) if each.protocol in REMOVABLE
-        ]
+        plan.remove += [DeleteItem(each) for each in _superfluous(found, wanted.get(key)) if each.protocol in REMOVABLE]
     return plan
 
 

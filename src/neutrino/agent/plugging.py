@@ -9,8 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from neutrino.dataplane.netlink.api import Netlink, NetlinkError
-from neutrino.dataplane.netlink.changes import MoveDevice
+from neutrino.dataplane.netlink.api import MoveDevice, Netlink, NetlinkError
 from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.ovsdb.api import Bridge, Change, DeletePort, Ovsdb, SetPort, Snapshot
 

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_DELAY = 0.1
-LONGEST_DELAY = 30.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 30.0  # seconds
+URGENT, USUAL, RESYNC = 1, 10, 20  # priorities; the resync is after everything that has changed
 
 
 class WorkQueue(Generic[K]):
@@ -36,6 +36,10 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._waiting) + len(self._delayed) + len(self._working)
 
+    def __contains__(self, key: K) -> bool:
+        """Whether the key waits, is delayed, or has a worker."""
+        return key in self._waiting or key in self._delayed or key in self._working
+
     def is_working(self, key: K) -> bool:
         return key in self._working
 
@@ -51,7 +55,7 @@ class WorkQueue(Generic[K]):
         """Wait until every key is done."""
         await self._wait_for(lambda: len(self) == 0)
 
-    def put(self, key: K, priority: int = 10) -> None:
+    def put(self, key: K, priority: int = USUAL) -> None:
         """Queue a key. One that waits after a failure is tried at once, as its state may have changed."""
         timer = self._delayed.pop(key, None)
         if timer is not None:
@@ -84,7 +88,7 @@ class WorkQueue(Generic[K]):
         self._release(key)
         self._wake()
 
-    def failed(self, key: K, priority: int = 10) -> float:
+    def failed(self, key: K, priority: int = USUAL) -> float:
         """Requeue with back-off; gives the delay in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay: float = min(self._longest_delay, self._first_delay * 2.0 ** min(failures - 1, 30))
@@ -94,9 +98,9 @@ class WorkQueue(Generic[K]):
         self._wake()
         return delay
 
-    def later(self, key: K, delay: float, priority: int = 10) -> None:
+    def later(self, key: K, delay: float, priority: int = USUAL) -> None:
         """Queue a key after a delay, unless it is queued already."""
-        if key not in self._waiting and key not in self._delayed and key not in self._working:
+        if key not in self:
             self._delay(key, delay, priority)
 
     def failures(self, key: K) -> int:

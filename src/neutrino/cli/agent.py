@@ -1,43 +1,52 @@
 """`neutrino agent`: run the host agent, print its plan (--dry-run), or check for drift (verify)."""
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
+from neutrino.agent import config, main
 from neutrino.agent.role import Drift
+from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.dataplane.ovsdb.api import OvsdbError
 
 Find = Callable[[], tuple[list[Drift], bool]]
 
 
-def agent(action: str, config_files: Sequence[str], *, dry_run: bool = False, wait: float = 5.0) -> int:
-    from neutrino.agent import main
-    from neutrino.agent.config import RefusedToStart
-    from neutrino.dataplane.ovsdb.api import OvsdbError
+def agent(args: argparse.Namespace) -> int:
+    files = args.config_file
+    if args.action == "verify":
+        return _run_checked(files, lambda: _verify(lambda: main.find(files), args.wait))
+    if args.dry_run:
+        return _run_checked(files, lambda: _dry_run(lambda: main.find(files)))
+    return run_agent(files)
 
+
+def run_agent(config_files: Sequence[str]) -> int:
+    def run() -> int:
+        main.run(config_files)
+        return 0
+
+    return _run_checked(config_files, run)
+
+
+def _run_checked(config_files: Sequence[str], work: Callable[[], int]) -> int:
     check(config_files)
     try:
-        if action == "verify":
-            return _verify(lambda: main.find(config_files), wait)
-        if dry_run:
-            return _dry_run(lambda: main.find(config_files))
-        main.run(config_files)
-    except (cfg.Error, RefusedToStart) as error:
+        return work()
+    except (cfg.Error, config.RefusedToStart) as error:
         raise CommandError(str(error), INVALID) from None
     except OvsdbError as error:
         raise CommandError(
             f"Open vSwitch cannot be reached: {error}; start it, or set [ovs] ovsdb_connection to its address"
         ) from None
-    return 0
 
 
 def check(config_files: Sequence[str]) -> cfg.ConfigOpts:
     """The configuration, if an agent can run with it on this machine."""
-    from neutrino.agent import config
-    from neutrino.cli import preflight
-
     preflight.check_files(config_files)
     try:
         conf = config.configuration(config_files)

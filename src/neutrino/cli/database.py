@@ -1,34 +1,57 @@
-"""`neutrino db`: show or upgrade the schema, recount quotas, and list routers that no agent can host."""
+"""Commands on the server's database.
 
-from collections.abc import Sequence
+`neutrino db`: schema, quota counters, routers that no agent can host. `neutrino host`: the credentials of hosts for the
+feed, and the objects that a host receives.
+"""
 
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+
+import msgspec
 from oslo_config import cfg
 
-from neutrino.cli.errors import CommandError
+from neutrino.cli.errors import INVALID, CommandError
+from neutrino.model.roles import LEAST, UnknownRole, parse_roles
+from neutrino.server.backend import configuration
+from neutrino.server.config import database_url
+from neutrino.server.db import schema
+from neutrino.server.db.session import Database
+from neutrino.server.feed.credentials import BadName, Credentials, HostExists, UnknownHost
 
 
-def database(action: str, config_files: Sequence[str]) -> int:
-    from neutrino.server.config import database_url
-    from neutrino.server.db import schema
-    from neutrino.server.db.session import Database
-    from neutrino.server.main import configuration
-    from neutrino.server.quota.plugin import recount
-
-    conf = configuration(config_files)
-    if action == "verify":
-        return verify(conf)
+@contextlib.contextmanager
+def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Database]:
+    """The database, with the schema of this release unless that is left to the caller."""
     db = Database(database_url(conf))
     try:
-        if action == "upgrade":
-            schema.ensure(db, upgrade=True)
-        elif action == "recount":
-            for correction in recount(db):
-                print(f"{correction}")
-        print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
-    except schema.WrongSchema as error:
-        raise CommandError(str(error)) from None
+        if check_schema:
+            schema.ensure(db, upgrade=conf.database.auto_upgrade)
+        yield db
     finally:
         db.close()
+
+
+# --- neutrino db ------------------------------------------------------------------------------------------------------
+
+
+def database(args: argparse.Namespace) -> int:
+    from neutrino.server.quota.plugin import recount
+
+    conf = configuration(args.config_file)
+    if args.action == "verify":
+        return verify(conf)
+    try:
+        with opened(conf, check_schema=False) as db:
+            if args.action == "upgrade":
+                schema.ensure(db, upgrade=True)
+            elif args.action == "recount":
+                for correction in recount(db):
+                    print(f"{correction}")
+            print(f"schema version: {schema.version(db) or 'none'} (this release: {schema.HEAD})")
+    except schema.WrongSchema as error:
+        raise CommandError(str(error)) from None
     return 0
 
 
@@ -46,3 +69,57 @@ def verify(conf: cfg.ConfigOpts) -> int:
         print(f"router {router_id}: {reason}")
     print(f"verify: {len(unhosted)} routers that no agent can host")
     return 1 if unhosted else 0
+
+
+# --- neutrino host ----------------------------------------------------------------------------------------------------
+
+
+def host(args: argparse.Namespace) -> int:
+    action, name = args.action, args.name or ""
+    if action != "list" and not name:
+        raise CommandError(f"host {action} needs the host's name", INVALID)
+    if args.roles is None and action == "roles":
+        raise CommandError("host roles needs --roles", INVALID)
+    if args.roles is not None and action not in ("add", "roles"):
+        raise CommandError(f"host {action} takes no --roles", INVALID)
+    try:
+        roles = parse_roles(args.roles) if args.roles is not None else LEAST
+    except UnknownRole as error:
+        raise CommandError(f"--roles: {error}", INVALID) from None
+    try:
+        with opened(configuration(args.config_file)) as db:
+            credentials = Credentials(db)
+            if action == "add":
+                print(credentials.add(name, roles))
+            elif action == "roles":
+                credentials.set_roles(name, roles)
+            elif action == "rotate":
+                print(credentials.rotate(name))
+            elif action == "remove":
+                credentials.remove(name)
+            elif action == "list":
+                for known, created, allowed in credentials.all():
+                    print(f"{known}\t{created}\t{','.join(allowed)}")
+            else:
+                allowed = next((allowed for known, _, allowed in credentials.all() if known == name), ())
+                print(f"{name}: roles {','.join(allowed) or 'none, as it has no credential'}", file=sys.stderr)
+                print(_objects(db, name, allowed))
+    except (BadName, HostExists, UnknownHost, schema.WrongSchema) as error:
+        raise CommandError(str(error)) from None
+    return 0
+
+
+def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
+    """The objects in the host's scope, as JSON, for comparison with the host's cache."""
+    from neutrino.server.feed.fanout import Fanout
+    from neutrino.server.feed.kinds import readers
+    from neutrino.server.feed.readers import read_all
+
+    with db.read() as connection:
+        records = read_all(connection, readers())
+    fanout = Fanout()
+    fanout.apply(records)
+    out: dict[str, list[object]] = {}
+    for kind, value in sorted(fanout.objects(name, roles), key=lambda each: (each[0], each[1].id)):
+        out.setdefault(kind, []).append(value)
+    return msgspec.json.format(msgspec.json.encode(out)).decode()

@@ -2,25 +2,40 @@
 
 import argparse
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 
 from neutrino import __version__
-from neutrino.cli import lab, vm
 from neutrino.cli.errors import report
 
 SBIN = "/usr/sbin:/sbin"
+# The function of each command. Imported when it is called, as importing the whole server takes a second.
+COMMANDS = {
+    "server": "neutrino.cli.server:serve",
+    "feed": "neutrino.cli.server:serve_feed",
+    "up": "neutrino.cli.up.command:up",
+    "db": "neutrino.cli.database:database",
+    "host": "neutrino.cli.database:host",
+    "agent": "neutrino.cli.agent:agent",
+    "metadata": "neutrino.cli.main:metadata_proxy",
+    "vm": "neutrino.cli.vm:vm",
+    "lab": "neutrino.cli.lab:lab",
+}
+DEFAULT_LAB = "/run/neutrino-lab"
+VM_ACTIONS = ("create", "exec", "delete", "list")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(vm.with_action(sys.argv[1:] if argv is None else argv))
+    args = _parser().parse_args(_with_vm_action(sys.argv[1:] if argv is None else argv))
     path = os.environ.get("PATH", os.defpath)
     # `su` without `-` keeps the PATH of a user, without sbin. Not for the server, whose environment must stay untouched:
     # setproctitle, which names its processes, fails if the first variable was replaced.
     if args.command not in ("server", "feed") and not path.endswith(SBIN):
         os.environ["PATH"] = f"{path}:{SBIN}"
     try:
-        return _run(args)
+        status: int = pkgutil.resolve_name(COMMANDS[args.command])(args)
+        return status
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -58,8 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
     _config_files(agent)
 
-    vm.add_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
-    lab.add_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
+    _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
+    _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
 
     metadata = commands.add_parser("metadata")  # started by the agent; without help, argparse does not list it
     metadata.add_argument("--socket", required=True, help="control socket of the agent")
@@ -74,41 +89,90 @@ def _config_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
 
-def _metadata(args: argparse.Namespace) -> int:
+def metadata_proxy(args: argparse.Namespace) -> int:
+    """The proxy process of the metadata role. Here, as `neutrino.cli.agent` would load the whole agent into it."""
     from neutrino.agent.metadata.proxy.process import run
 
     run(args.socket, args.user, args.group, args.monitor_file, args.monitor_interval)
     return 0
 
 
-def _run(args: argparse.Namespace) -> int:
-    """Call the command; only its own modules are imported, as importing the whole server takes a second."""
-    if args.command == "server":
-        from neutrino.cli.server import serve
+# --- stand-in instances and the lab -----------------------------------------------------------------------------------
 
-        return serve(args.config_file)
-    if args.command == "feed":
-        from neutrino.cli.server import serve_feed
 
-        return serve_feed(args.config_file)
-    if args.command == "up":
-        from neutrino.cli.up.command import up
+def _with_vm_action(argv: Sequence[str]) -> list[str]:
+    """Expand `vm web …` to `vm create web …`."""
+    words = list(argv)
+    if words[:1] == ["vm"]:
+        # The action, or a name, is the first word that is neither an option nor the value of --state.
+        at = 3 if words[1:2] == ["--state"] else 1
+        if at < len(words) and not words[at].startswith("-") and words[at] not in VM_ACTIONS:
+            words.insert(at, "create")
+    return words
 
-        wired = not args.no_dataplane
-        return up(args.state, args.port, args.config_file, dataplane=wired, agent_files=args.agent_config_file)
-    if args.command == "agent":
-        from neutrino.cli.agent import agent
 
-        return agent(args.action, args.config_file, dry_run=args.dry_run, wait=args.wait)
-    if args.command == "host":
-        from neutrino.cli.host import host
+def _vm_arguments(parser: argparse.ArgumentParser) -> None:
+    state = _state(parser, "state", "the state directory of neutrino up")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", parents=[state], help="create one; `neutrino vm NAME …` is short for it")
+    _create_arguments(create)
+    create.add_argument("--address", help="fixed IP of the new port (default: any free one)")
+    execute = actions.add_parser("exec", parents=[state], help="run a command in one, and exit with its status")
+    execute.add_argument("name", metavar="NAME")
+    execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER)
+    delete = actions.add_parser("delete", parents=[state], help="delete one, with the port that was created for it")
+    delete.add_argument("name", metavar="NAME")
+    actions.add_parser("list", parents=[state], help="list them with their addresses and ports")
 
-        return host(args.action, args.name, args.roles, args.config_file)
-    if args.command == "db":
-        from neutrino.cli.database import database
 
-        return database(args.action, args.config_file)
-    return {"vm": vm.vm, "lab": lab.lab, "metadata": _metadata}[args.command](args)
+def _lab_arguments(parser: argparse.ArgumentParser) -> None:
+    state = _state(parser, DEFAULT_LAB, "the lab's directory")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    up = actions.add_parser("up", parents=[state], help="create a lab: a server and hosts")
+    up.add_argument("--hosts", type=int, default=3, help="number of hosts, h1 to hN (default: %(default)s)")
+    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
+    up.add_argument("--mtu", type=int, default=1500, help="MTU of the physical networks (default: %(default)s)")
+    up.add_argument("--underlay-ip-version", type=int, default=4, choices=[4, 6], help="of the tunnel endpoints")
+    datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
+    up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
+    up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
+    up.add_argument("--config-file", action="append", default=[], help="configuration file for the server; repeatable")
+    up.add_argument("--agent-config-file", action="append", default=[], help="configuration file for the agents")
+
+    vm = actions.add_parser("vm", parents=[state], help="create a stand-in instance, or delete one")
+    _create_arguments(vm)
+    vm.add_argument("--delete", action="store_true", help="delete it, with the port that was created for it")
+    vm.add_argument("--host", help="h1 to hN (default: the one with the fewest VMs)")
+    vm.add_argument("--hybrid", action="store_true", help="plug through a Linux bridge, for a hybrid firewall")
+
+    on = "run a command in a VM, on a host, or on the external machine"
+    execute = actions.add_parser("exec", parents=[state], help=on)
+    execute.add_argument("where", metavar="NAME|hN|external")
+    execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="its exit status is returned")
+
+    actions.add_parser("status", parents=[state], help="show hosts, VMs and the API")
+    actions.add_parser("down", parents=[state], help="remove the lab")
+    demo = "a short demonstration in a temporary lab, with the openstack client"
+    actions.add_parser("demo", parents=[state], help=demo)
+
+
+def _state(parser: argparse.ArgumentParser, default: str, what: str) -> argparse.ArgumentParser:
+    """Add --state, and return a parent for the parsers of actions that accept it too: users type it before and after."""
+    parser.add_argument("--state", default=default, help=f"{what} (default: {default})")
+    parent = argparse.ArgumentParser(add_help=False)
+    # Without a default, which would override the value that was given before the action.
+    parent.add_argument("--state", default=argparse.SUPPRESS, help=what)
+    return parent
+
+
+def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments that `neutrino vm` and `neutrino lab vm` share."""
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--network", help="the network, by name or id")
+    parser.add_argument("--port", help="an existing port instead of a network, by name or id")
+    parser.add_argument("--security-group", action="append", help="by name or id; repeatable")
+    parser.add_argument("--no-dhcp", action="store_true", help="configure the port's addresses without DHCP")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +57,25 @@ def check_feed_addresses(addresses: Sequence[Address]) -> None:
 
 
 def check_database(conf: cfg.ConfigOpts) -> None:
-    """Connect and upgrade the schema, in a child process: the supervisor itself must not open the database."""
-    message = in_child(lambda: _open_database(conf))
+    """Connect and upgrade the schema, in a forked process: the supervisor itself must not open the database.
+
+    Call it before this process has threads, whose locks the child would inherit locked.
+    """
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            message = _open_database(conf)
+        except BaseException as error:
+            message = f"{type(error).__name__}: {one_line(error)}"
+        os.write(writable, message.encode())
+        os._exit(0)
+    os.close(writable)
+    with open(readable) as pipe:
+        message = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status:  # killed
+        message = f"the check of the database ended with status {os.waitstatus_to_exitcode(status)}"
     if message:
         raise CommandError(message)
 
@@ -96,31 +112,6 @@ def _cause(error: BaseException) -> str:
             return one_line(original)
         cause = cause.__cause__
     return one_line(error)
-
-
-def in_child(work: Callable[[], str]) -> str:
-    """The text that `work` returns in a forked process. Call it before this process has threads, whose locks the child
-    would inherit locked.
-    """
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-
-    def run() -> None:
-        try:
-            sender.send(work())
-        except BaseException as error:
-            sender.send(f"{type(error).__name__}: {one_line(error)}")
-
-    child = context.Process(target=run)
-    child.start()
-    sender.close()
-    try:
-        text: str = receiver.recv()
-    except EOFError:  # killed
-        child.join()
-        text = f"a child process ended with status {child.exitcode}"
-    child.join()
-    return text
 
 
 def check_directory(path: Path) -> None:

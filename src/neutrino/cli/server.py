@@ -4,24 +4,23 @@ The supervising process loads the code and forks the others; it never opens the 
 across a fork.
 """
 
+import argparse
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oslo_config import cfg
 
 from neutrino.cli import preflight
-from neutrino.cli.child_process import ChildProcess, Work, end_with_parent
+from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.feed.address import Address
 from neutrino.server import config
 from neutrino.server.feed.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
-WORKER = "neutrino.cli.worker:application"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -33,8 +32,8 @@ class Prepared:
     files: Sequence[str]
 
 
-def serve(config_files: Sequence[str]) -> int:
-    return run(prepare(config_files))
+def serve(args: argparse.Namespace) -> int:
+    return run(prepare(args.config_file))
 
 
 def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> Prepared:
@@ -53,18 +52,14 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("stevedore").setLevel(logging.ERROR)  # a plugin that does not load is in our own error
-    _load(files)
-    preflight.check_database(conf)
-    return Prepared(conf, files)
-
-
-def _load(files: Sequence[str]) -> None:
-    from neutrino.cli import prefork  # imports the whole server: only once the configuration is valid
+    from neutrino.cli import workers  # imports the whole server: only once the configuration is valid
 
     try:
-        prefork.load(files)
+        workers.load(files)
     except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
+    preflight.check_database(conf)
+    return Prepared(conf, files)
 
 
 def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet: bool = False) -> int:
@@ -72,14 +67,14 @@ def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet
     from granian.constants import Interfaces
     from granian.log import LogLevels
 
-    from neutrino.cli import prefork
-    from neutrino.cli.supervisor import Supervisor
+    from neutrino.cli import workers
 
     conf, files = prepared.conf, prepared.files
-    os.environ["NEUTRINO_CONFIG_FILES"] = ":".join(files)
-    os.register_at_fork(after_in_child=set_worker_signals)
-    api = Supervisor(
-        WORKER,
+    os.environ[workers.CONFIG_FILES] = ":".join(files)
+    os.register_at_fork(after_in_child=workers.set_worker_signals)
+    api = workers.Supervisor(
+        workers.TARGET,
+        factory=True,
         address=conf.bind_host,
         port=conf.bind_port,
         interface=Interfaces.WSGI,
@@ -97,7 +92,7 @@ def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
         if conf.feed.run:
-            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(files, prefork.loaded()))).restart)
+            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(files, workers.loaded()))).restart)
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         api.serve()
@@ -106,21 +101,12 @@ def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet
 
 def _reload(files: Sequence[str]) -> None:
     """Load the configuration for the workers that granian starts from now on; an invalid one leaves the old in force."""
-    from neutrino.cli import prefork
+    from neutrino.cli import workers
 
     try:
-        prefork.load(files)
+        workers.load(files)
     except Exception:
         LOG.exception("the configuration is invalid, the previous one stays in force")
-
-
-def set_worker_signals() -> None:
-    """Signals of a worker. Ctrl-C at a terminal reaches every process of the group, and a second signal makes granian's
-    worker hang: it ends by its parent's SIGTERM only.
-    """
-    end_with_parent()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own handler
 
 
 def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
@@ -133,20 +119,20 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 # --- the feed ---------------------------------------------------------------------------------------------------------
 
 
-def serve_feed(config_files: Sequence[str]) -> int:
+def serve_feed(args: argparse.Namespace) -> int:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
     from neutrino.server.backend import configuration
 
-    preflight.check_files(config_files)
+    preflight.check_files(args.config_file)
     try:
-        conf = configuration(config_files)
+        conf = configuration(args.config_file)
         config.check_values(conf)
         feed_addresses = _feed_addresses(conf)
     except (cfg.Error, config.RefusedToStart) as error:
         raise CommandError(str(error), INVALID) from None
     preflight.check_feed_addresses(feed_addresses)
     preflight.check_database(conf)
-    return feed(config_files, conf)
+    return feed(args.config_file, conf)
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:

@@ -82,7 +82,7 @@ def build_backend(conf: cfg.ConfigOpts) -> Backend:
     dhcp = build_dhcp(conf, db, registry, core, port_changed)
 
     def close() -> None:
-        nova_sink.close()
+        nova_sink.queue.close()
         db.close()
 
     return Backend(replace(services, core=core), dhcp, close)

@@ -83,6 +83,11 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     notifier = notifier_from_conf(conf, conf.host)
+
+    def notify(event: str, payload: dict[str, Any], context: Context) -> None:
+        if notifier is not None:
+            notifier.notify(event, payload, context)
+
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
@@ -104,7 +109,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     aliases = discovery.listed([*discovery.EXTENSIONS, *added, *tags.EXTENSIONS])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
-    pipeline = Pipeline(authorizer, quotas.check, notifier.notify, max_limit)
+    pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, metadata.tables[s.resource.collection]) for s in served if s.resource.tagged]
 
     def networks_of(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -131,7 +136,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 
     def close() -> None:
         stop.set()
-        notifier.close()
+        if notifier is not None:
+            notifier.queue.close()
         backend.close()
 
     resources = [s.resource for s in served]

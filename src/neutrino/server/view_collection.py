@@ -15,15 +15,15 @@ Object = dict[str, Any]
 
 class ViewCollection:
     def __init__(self, db: Database, view: View | ComposedView) -> None:
-        self._db = db
+        self.db = db
         self._view = view
 
     def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return self._view.many(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
 
@@ -34,14 +34,14 @@ class ChildViewCollection:
         self, db: Database, view: View, parent: sa.Column[str], parents: View, not_found: Callable[..., Exception]
     ) -> None:
         """`parent`: the column with the parent's id; `parents`: the view of the parents."""
-        self._db = db
+        self.db = db
         self._view = view
         self._parent = parent
         self._parents = parents
         self._not_found = not_found
 
     def target(self, context: Context, parent_id: str, _: Any = None) -> Object:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = self._parents.show(
                 connection, parent_id, project=context.project_id, everyone=context.is_admin, fields=("project_id",)
             )
@@ -50,7 +50,7 @@ class ChildViewCollection:
         return {"ext_parent:project_id": found["project_id"]}
 
     def index(self, context: Context, parent_id: str, query: Query) -> list[Object]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return self._view.many(connection, query, context.project_id, self._parent == parent_id)
 
     def show(
@@ -59,6 +59,6 @@ class ChildViewCollection:
         self.target(context, parent_id)
         name = self._parent.name
         names = tuple(dict.fromkeys([*(self._view.names if fields is None else fields), name]))
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             row = self._view.show(connection, key, project="", everyone=True, fields=names)
         return None if row is None or row.pop(name) != parent_id else row

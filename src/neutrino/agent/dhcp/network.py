@@ -1,13 +1,15 @@
 """One network as this host serves it, selected from the objects of the feed. Pure."""
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import OWNER, ROUTERS, DhcpNetwork, DhcpPort, device_id, is_metadata_network
-from neutrino.model.state import Subnet
+from neutrino.model.state import Object, Subnet
 
 NAMESPACE_PREFIX: Final = "qdhcp-"
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
@@ -57,6 +59,39 @@ class ServedNetwork:
     def own_address(self, subnet_id: str) -> str | None:
         fixed = self.own.fixed_ips if self.own is not None else ()
         return next((f.ip_address for f in fixed if f.subnet_id == subnet_id), None)
+
+
+class PortsByNetwork:
+    """Ports of the feed by their network, all or those that `keep` accepts."""
+
+    def __init__(self, keep: Callable[[DhcpPort], bool] = lambda port: True) -> None:
+        self._keep = keep
+        self._networks: dict[str, dict[str, DhcpPort]] = {}
+
+    def __iter__(self) -> Iterator[DhcpPort]:
+        return itertools.chain.from_iterable(ports.values() for ports in self._networks.values())
+
+    def of(self, network_id: str) -> Collection[DhcpPort]:
+        return self._networks.get(network_id, {}).values()
+
+    def index(self, ports: Iterable[Object]) -> None:
+        """Replace everything by these ports."""
+        self._networks.clear()
+        for port in ports:
+            self.changed(StateChange("", port.id, None, port))
+
+    def changed(self, change: StateChange) -> list[DhcpPort]:
+        """Gives the port before and after the change, if it is kept."""
+        old, new = (
+            port if isinstance(port, DhcpPort) and self._keep(port) else None for port in (change.old, change.new)
+        )
+        if old is not None and (ports := self._networks.get(old.network_id)) is not None:
+            ports.pop(old.id, None)
+            if not ports:
+                del self._networks[old.network_id]
+        if new is not None:
+            self._networks.setdefault(new.network_id, {})[new.id] = new
+        return [port for port in (old, new) if port is not None]
 
 
 def served_network(

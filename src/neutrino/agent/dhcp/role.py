@@ -11,14 +11,14 @@ may be newer than the cache.
 import asyncio
 import dataclasses
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from neutrino.agent.dhcp.network import ServedNetwork, served_network
+from neutrino.agent.dhcp.network import PortsByNetwork, ServedNetwork, served_network
 from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
-from neutrino.agent.queue import WorkQueue, work
+from neutrino.agent.queue import WorkQueue
+from neutrino.agent.reconcile_loop import ReconcileLoop
 from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
@@ -27,12 +27,10 @@ from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.dataplane.process.api import ProcessError, Processes
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
-from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort
+from neutrino.model.dhcp import OWNER, DhcpNetwork
 
 LOG = logging.getLogger(__name__)
 NETWORK, PORT = "dhcp_network", "dhcp_port"
-RESYNC_PRIORITY = 99  # after everything that has changed
-REFUSALS = (OvsdbError, NetlinkError, ProcessError, OSError)
 MAX_PROBLEMS = 3  # that are listed for one network
 
 
@@ -56,48 +54,44 @@ class DhcpRole:
         self._feed = feed
         self._connect = connect
         self._description = description
-        self._workers = workers
-        self._repair = repair
-        self._report_soon = report_soon
         self._supervisor = Supervisor(processes, action=child_action, notify=self._daemon_event)
-        self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
-        self._ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)  # by network
-        self._reconciler: Reconciler | None = None
-        self._synced = False
-        self._synced_again = asyncio.Event()
-        self._position: int | None = None
+        self._loop = ReconcileLoop(
+            feed,
+            NETWORK,
+            "network",
+            self._reconcile,
+            lambda: self._reconciler.known(),
+            failures=(OvsdbError, NetlinkError, ProcessError, OSError),
+            interval=repair,
+            served=lambda: feed.state.objects[NETWORK],
+            report_soon=report_soon,
+            workers=workers,
+            queue=WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY),
+        )
+        self._ports = PortsByNetwork()
         # Port → its revision and the device id of the DHCP port that served it, as last reported ready.
         self._ready: dict[str, tuple[int, str]] = {}
-        self._problems: dict[str, str] = {}
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
     def changed(self, change: StateChange) -> None:
         if change.kind == NETWORK:
-            self._queue.put(change.id)
+            self._loop.put(change.id)
         elif change.kind == PORT:
-            for port in (change.old, change.new):
-                if isinstance(port, DhcpPort):
-                    self._ports[port.network_id].pop(port.id, None)
-                    # The feed also sends ports of networks behind routers served here, for metadata.
-                    if port.network_id in self._feed.state.objects[NETWORK]:
-                        self._queue.put(port.network_id)
-            if isinstance(change.new, DhcpPort):
-                self._ports[change.new.network_id][change.new.id] = change.new
+            for port in self._ports.changed(change):
+                # The feed also sends ports of networks behind routers served here, for metadata.
+                if port.network_id in self._feed.state.objects[NETWORK]:
+                    self._loop.put(port.network_id)
 
     def synced(self) -> None:
-        if not self._synced:
-            self._synced = True
-            for network_id in self._feed.state.objects[NETWORK]:
-                self._queue.put(network_id)
-        self._synced_again.set()
+        self._loop.synced()
 
     def applied(self) -> int | None:
-        return self._position
+        return self._loop.position
 
     def describe(self) -> Iterable[agents.AgentState]:
         networks = [n for n in self._feed.state.objects[NETWORK].values() if isinstance(n, DhcpNetwork)]
-        problems = {**self._feed.state.problems_of(NETWORK, PORT), **self._problems}
+        problems = {**self._feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
         configurations = {
             **self._description.configurations,
             agents.NETWORKS: len(networks),
@@ -108,11 +102,11 @@ class DhcpRole:
         yield dataclasses.replace(self._description, configurations=configurations)
 
     async def settle(self) -> None:
-        await self._queue.idle()
+        await self._loop.queue.idle()
 
     async def find(self) -> Drift:
         _, reconciler = await asyncio.to_thread(self._connect)
-        self._index_ports()
+        self._ports.index(self._feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         return await asyncio.to_thread(self._find, reconciler)
 
     def _find(self, reconciler: Reconciler) -> Drift:
@@ -120,72 +114,45 @@ class DhcpRole:
         networks = dict(self._feed.state.objects[NETWORK])
         for network_id in sorted(networks):
             try:
-                plan = reconciler.plan(self._network(network_id))
-                lines.append(plan.text())
-                if plan.problems:
-                    problems[network_id] = _text(plan.problems)
+                changes, left_out = reconciler.plan(self._network(network_id))
+                lines += changes
+                if left_out:
+                    problems[network_id] = _text(left_out)
             except Exception as error:  # a problem of this network alone
                 problems[network_id] = str(error)
         if self._feed.is_synced:
             stale = sorted(reconciler.known() - set(networks))
             lines += [f"network {network_id} is not served here any more" for network_id in stale]
-        return Drift(self.name, "\n".join(filter(None, lines)), problems)
+        return Drift(self.name, "\n".join(lines), problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, reconciler = await wait_connected(self._connect)
-        self._reconciler = reconciler
+        ovsdb, self._reconciler = await wait_connected(self._connect)
         subscribe(ovsdb, self._switch_event)
-        self._index_ports()
-        for network_id in self._feed.state.objects[NETWORK]:
-            self._queue.put(network_id)
+        self._ports.index(self._feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         async with asyncio.TaskGroup() as group:
-            group.create_task(work(self._queue, self._reconcile, workers=self._workers))
-            group.create_task(self._track_position(reconciler))
-            group.create_task(self._resync())
+            group.create_task(self._loop.run())
             group.create_task(self._supervisor.run())
 
     def _switch_event(self, events: Events) -> None:
         for network_id in {marked_network(event.interface.external_ids) for event in events} - {""}:
-            self._queue.put(network_id)
+            self._loop.put(network_id)
 
     def _daemon_event(self, event: ProcessEvent) -> None:
         """A dnsmasq that cannot be respawned may lack its device or namespace: reconciling creates them."""
         if event.what == "failed":
-            self._queue.put(event.name.removeprefix(daemon_name("")))
-
-    def _index_ports(self) -> None:
-        """Ports that the feed loaded from its cache before this role got changes."""
-        for port in self._feed.state.objects[PORT].values():
-            if isinstance(port, DhcpPort):
-                self._ports[port.network_id][port.id] = port
+            self._loop.put(event.name.removeprefix(daemon_name("")))
 
     def _network(self, network_id: str) -> ServedNetwork:
         network = self._feed.state.get(NETWORK, network_id) or DhcpNetwork(id=network_id)
         distributed = self._description.configurations.get(agents.DHCP_DISTRIBUTED) is True
-        ports = self._ports.get(network_id, {}).values()
-        return served_network(network, ports, self._description.host, distributed=distributed)
+        return served_network(network, self._ports.of(network_id), self._description.host, distributed=distributed)
 
-    async def _reconcile(self, network_id: str) -> None:
-        try:
-            problem = await self._serve(network_id)
-        except Exception as error:  # a problem of this network alone: the agent serves the others
-            expected = isinstance(error, REFUSALS)
-            delay, text = self._queue.failed(network_id), str(error) if expected else f"{type(error).__name__}: {error}"
-            if not expected and self._problems.get(network_id) != text:
-                LOG.exception("network %s: unexpected error", network_id)
-            LOG.warning("network %s is not served, next attempt in %.1f s: %s", network_id, delay, text)
-            self._set_problem(network_id, text)
-        else:
-            self._set_problem(network_id, problem)
-            self._queue.done(network_id)
-
-    async def _serve(self, network_id: str) -> str:
+    async def _reconcile(self, network_id: str) -> str:
         """Reconcile one network; gives what of it is not served, and why."""
-        assert self._reconciler is not None
         network = self._network(network_id)
-        if not self._synced and (
+        if not self._loop.is_synced and (
             not network.is_served or await asyncio.to_thread(self._reconciler.is_running, network_id)
         ):
             return ""
@@ -194,31 +161,20 @@ class DhcpRole:
             await asyncio.to_thread(self._reconciler.remove, network_id)
             if self._feed.state.get(NETWORK, network_id) is None:
                 # The network may be scheduled here again: its ports are then reported ready once more.
-                for port_id in self._ports.get(network_id, {}):
-                    self._ready.pop(port_id, None)
+                for port in network.ports:
+                    self._ready.pop(port.id, None)
             return ""
-        prepared = await asyncio.to_thread(self._reconciler.prepare, network, complete=self._synced)
+        prepare = self._reconciler.prepare
+        service, problems = await asyncio.to_thread(prepare, network, complete=self._loop.is_synced)
         try:
-            action, _ = await self._supervisor.ensure(prepared.service)
-        except ProcessError:
-            await asyncio.to_thread(self._reconciler.stop_others, network_id)
+            action, _ = await self._supervisor.ensure(service)
+        except ProcessError:  # a dnsmasq of another agent, which has lost its pid file, may hold the port
+            await asyncio.to_thread(self._reconciler.dnsmasq.stop_others, network_id, scan=True)
             raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
         self._report_ready(network)
-        return _text(prepared.problems)
-
-    def _set_problem(self, network_id: str, problem: str) -> None:
-        """Empty: the network has none any more."""
-        if self._problems.get(network_id, "") == problem:
-            return
-        if problem:
-            LOG.warning("network %s: %s", network_id, problem)
-            self._problems[network_id] = problem
-            self._feed.error(NETWORK, network_id, problem)
-        else:
-            del self._problems[network_id]
-        self._report_soon()
+        return _text(problems)
 
     def _report_ready(self, network: ServedNetwork) -> None:
         """Report ports whose lease can be given now, each revision once; with a copied DHCP port only this host's ports.
@@ -236,32 +192,6 @@ class DhcpRole:
             if port.device_owner != OWNER and on_dhcp and self._ready.get(port.id) != now:
                 self._feed.port_ready(port.id, port.revision)
                 self._ready[port.id] = now
-
-    async def _track_position(self, reconciler: Reconciler) -> None:
-        """After the first sync, queue stale networks; after each, note the position once the queue is empty."""
-        await self._synced_again.wait()
-        while True:
-            try:
-                known = await asyncio.to_thread(reconciler.known)
-                break
-            except REFUSALS as error:
-                LOG.warning("stale networks cannot be listed, next attempt in %.0f s: %s", LONGEST_RETRY, error)
-            await asyncio.sleep(LONGEST_RETRY)
-        # Networks that were deleted or moved away while no agent was running.
-        for network_id in known - self._feed.state.objects[NETWORK].keys():
-            self._queue.put(network_id)
-        while True:
-            await self._synced_again.wait()
-            self._synced_again.clear()
-            position = self._feed.position  # before waiting: later changes are covered by the next `synced`
-            await self._queue.empty()
-            self._position = position
-
-    async def _resync(self) -> None:
-        while True:
-            await asyncio.sleep(self._repair())
-            for network_id in self._feed.state.objects[NETWORK]:
-                self._queue.put(network_id, RESYNC_PRIORITY)
 
 
 def _text(problems: Sequence[str]) -> str:

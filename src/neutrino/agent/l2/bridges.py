@@ -8,23 +8,20 @@ wherever they differ. Everything else on the bridges is left alone.
 import base64
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_address
 
 from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink
-from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
 from neutrino.dataplane.ovsdb.api import (
     EXTENSION,
     MARK,
-    Bridge,
     Change,
     ConfigurePort,
     DeleteBridge,
     DeletePort,
     DeleteUnused,
-    Interface,
     Port,
     PortSettings,
     SetBridge,
@@ -50,24 +47,41 @@ class ConfigurationPlan:
 
 def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
     """Our bridges, the patch ports between them and to physical networks' bridges, and the managers."""
-    wanted: list[Change] = [_own_bridge(options.integration_bridge, options)]
-    problems: dict[str, str] = {}
-    if options.tunnel_types:
-        wanted.append(_own_bridge(options.tunnel_bridge, options))
-        ends = (options.integration_bridge, options.int_peer_patch_port)
-        wanted += _patch(ends, (options.tunnel_bridge, options.tun_peer_patch_port))
-    for physical_network, bridge in options.bridge_mappings:
-        if bridge not in snapshot.bridges:  # the operator's to create: it holds the uplink, which we do not know
-            problems[physical_network] = f"bridge {bridge} does not exist"
-            continue
-        inner, outer = patch_names(bridge)
-        wanted += _patch((options.integration_bridge, inner), (bridge, outer))
+    own = (options.integration_bridge, options.tunnel_bridge) if options.tunnel_types else (options.integration_bridge,)
+    # fail_mode secure: a bridge without flows, as after a restart of the switch, must drop packets and not act as NORMAL,
+    # which would pass all firewalls.
+    wanted: list[Change] = [
+        SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
+        for name in own
+    ]
+    for one, other in _patches(options, snapshot):
+        for (bridge, name), (_, peer) in ((one, other), (other, one)):
+            wanted.append(SetPort(bridge, name, "patch", options={"peer": peer}, external_ids={MARK: "patch"}))
+    # The bridge of a physical network is the operator's to create: it holds the uplink, which we do not know.
+    problems = {
+        physical_network: f"bridge {bridge} does not exist"
+        for physical_network, bridge in options.bridge_mappings
+        if bridge not in snapshot.bridges
+    }
     served = (SetManager(target) for target in options.managers if target not in snapshot.managers)
     return ConfigurationPlan((*served, *_unmet(wanted, snapshot)), problems)
 
 
-def plan_tunnels(options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
-    """A tunnel to each host for each type that both have; stale tunnels of ours are removed."""
+def _patches(options: L2Options, snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """The patches from the integration bridge to the other bridges: both ends, as bridge and port."""
+    inner = options.integration_bridge
+    if options.tunnel_types:
+        yield (inner, options.int_peer_patch_port), (options.tunnel_bridge, options.tun_peer_patch_port)
+    for _, bridge in options.bridge_mappings:
+        if bridge in snapshot.bridges:
+            names = patch_names(bridge)
+            yield (inner, names[0]), (bridge, names[1])
+
+
+def plan_tunnels(
+    options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot, *, complete: bool = True
+) -> ConfigurationPlan:
+    """A tunnel to each host for each type that both have; if `complete`, stale tunnels of ours are removed."""
     if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
         return ConfigurationPlan()
     wanted: dict[str, Change] = {}
@@ -84,8 +98,7 @@ def plan_tunnels(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
     stale = [
         DeletePort(options.tunnel_bridge, port.name)
         for port in snapshot.bridges[options.tunnel_bridge].ports.values()
-        if port.name not in wanted
-        and any(interface.external_ids.get(MARK) == "tunnel" for interface in port.interfaces)
+        if complete and port.name not in wanted and _has_mark(port, "tunnel")
     ]
     return ConfigurationPlan((*stale, *_unmet(wanted.values(), snapshot)), problems)
 
@@ -95,23 +108,25 @@ def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
 
     `make=False`: a port that is unplugged meanwhile must not be created again by its tag.
     """
-    options = desired.options
-    keys: dict[int, SegmentKey] = {network.vlan: network.key for network in desired.networks}
+    bridge, plugged = desired.options.integration_bridge, desired.plugged
+    keys = {network.vlan: network.key for network in desired.networks}
     vlans = {port.ofport: port.vlan for port in desired.ports}
     wanted: list[Change] = []
-    for port, interface in _plugged(options, snapshot).values():
-        vlan = vlans.get(interface.ofport or 0)
+    for port_id, device in plugged.devices.items():
+        vlan = vlans.get(plugged.ports[port_id])
         if vlan is not None:
-            config = keys[vlan].to_config(vlan)
-            wanted.append(SetPort(options.integration_bridge, port.name, tag=vlan, other_config=config, make=False))
-        elif interface.ofport in desired.dead:
-            wanted.append(SetPort(options.integration_bridge, port.name, tag=DEAD_VLAN, make=False))
+            wanted.append(SetPort(bridge, device, tag=vlan, other_config=keys[vlan].to_config(vlan), make=False))
+        elif plugged.ports[port_id] in desired.dead:
+            wanted.append(SetPort(bridge, device, tag=DEAD_VLAN, make=False))
     return ConfigurationPlan(_unmet(wanted, snapshot))
 
 
 def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool) -> ConfigurationPlan:
     """The rows and port settings that extensions contribute; unless `complete`, only what is missing is added."""
-    wanted = [_marked(row) for row in rendered.rows.values()]
+    # With our mark, by which a row is recognised as stale when nobody contributes it any more.
+    wanted = [
+        dataclasses.replace(row, external_ids={**row.external_ids, MARK: EXTENSION}) for row in rendered.rows.values()
+    ]
     changes: list[Change] = [*_unmet(wanted, snapshot)]
     problems: dict[str, str] = {}
     for bridge in snapshot.bridges.values():
@@ -119,8 +134,7 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
             changes.append(DeleteBridge(bridge.name))
             continue
         for port in bridge.ports.values():
-            ours = any(interface.external_ids.get(MARK) == EXTENSION for interface in port.interfaces)
-            if complete and ours and port.name not in rendered.rows:
+            if complete and _has_mark(port, EXTENSION) and port.name not in rendered.rows:
                 changes.append(DeletePort(bridge.name, port.name))
                 continue
             # All ports, not only those with contributions: settings that nobody contributes any more are stale.
@@ -136,54 +150,49 @@ def plan_contributions(rendered: Rendered, snapshot: Snapshot, *, complete: bool
     return ConfigurationPlan(tuple(changes), problems)
 
 
-def _marked(row: SetBridge | SetPort) -> SetBridge | SetPort:
-    """A contributed row with our mark, by which it is recognised as stale later."""
-    return dataclasses.replace(row, external_ids={**row.external_ids, MARK: EXTENSION})
-
-
 def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot) -> Plugged:
     """The ofports of what is plugged. A missing bridge or patch port is as if it were not configured."""
-    integration = snapshot.bridges.get(options.integration_bridge, Bridge(""))
-    tunnel = snapshot.bridges.get(options.tunnel_bridge, Bridge(""))
+    integration, tunnel = options.integration_bridge, options.tunnel_bridge
     uplinks = []
-    for physical_network, name in options.bridge_mappings:
-        inner, outer = patch_names(name)
-        ends = _number(integration, inner), _number(snapshot.bridges.get(name, Bridge("")), outer)
+    for physical_network, bridge in options.bridge_mappings:
+        inner, outer = patch_names(bridge)
+        ends = _number(snapshot, integration, inner), _number(snapshot, bridge, outer)
         if all(ends):
-            uplinks.append(Uplink(physical_network, name, *ends))
+            uplinks.append(Uplink(physical_network, bridge, *ends))
     tunnels = [
         TunnelPort(number, kind, host.id)
         for host in sorted(hosts, key=lambda entry: entry.id)
         for kind in options.tunnel_types
-        if _is_address(host.tunneling_ip) and (number := _number(tunnel, tunnel_name(kind, host.tunneling_ip)))
+        if _is_address(host.tunneling_ip)
+        and (number := _number(snapshot, tunnel, tunnel_name(kind, host.tunneling_ip)))
     ]
-    ports = _plugged(options, snapshot)
+    ports: dict[str, tuple[int, str]] = {}
+    for _, port in sorted(_ports(snapshot, integration).items()):
+        for interface in port.interfaces:
+            port_id = interface.external_ids.get("iface-id")
+            if port_id and (interface.ofport or 0) > 0:
+                # During a live migration two devices may have one id: the first by name counts, until the other is gone.
+                ports.setdefault(port_id, (interface.ofport or 0, port.name))
     return Plugged(
-        ports={port_id: interface.ofport or 0 for port_id, (_, interface) in ports.items()},
-        devices={port_id: port.name for port_id, (port, _) in ports.items()},
+        ports={port_id: ofport for port_id, (ofport, _) in ports.items()},
+        devices={port_id: name for port_id, (_, name) in ports.items()},
         extension_ports={
             name: interface.ofport
             for name, (_, _, interface) in snapshot.interfaces().items()
-            if interface.external_ids.get(MARK) == EXTENSION and (interface.ofport or 0) > 0 and interface.ofport
+            if interface.external_ids.get(MARK) == EXTENSION and interface.ofport and interface.ofport > 0
         },
         uplinks=tuple(uplinks),
-        patch_tun=_number(integration, options.int_peer_patch_port),
-        patch_int=_number(tunnel, options.tun_peer_patch_port),
+        patch_tun=_number(snapshot, integration, options.int_peer_patch_port),
+        patch_int=_number(snapshot, tunnel, options.tun_peer_patch_port),
         tunnels=tuple(tunnels),
     )
 
 
 def unnumbered(options: L2Options, snapshot: Snapshot) -> tuple[str, ...]:
     """Bridges and patch ports of ours that have no ofport yet: they are new, or the switch is down."""
-    pairs = [(options.integration_bridge, options.integration_bridge)]
-    if options.tunnel_types:
-        pairs.append((options.integration_bridge, options.int_peer_patch_port))
-        pairs.append((options.tunnel_bridge, options.tun_peer_patch_port))
-    for _, bridge in options.bridge_mappings:
-        if bridge in snapshot.bridges:
-            inner, outer = patch_names(bridge)
-            pairs += [(options.integration_bridge, inner), (bridge, outer)]
-    return tuple(name for bridge, name in pairs if not _number(snapshot.bridges.get(bridge, Bridge("")), name))
+    ends = [(options.integration_bridge, options.integration_bridge)]
+    ends += [end for patch in _patches(options, snapshot) for end in patch]
+    return tuple(name for bridge, name in ends if not _number(snapshot, bridge, name))
 
 
 def read_ancillary(options: L2Options, snapshot: Snapshot) -> frozenset[str]:
@@ -215,19 +224,6 @@ def _device_name(prefix: str, name: str) -> str:
         return prefix + name
     digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:6]
     return prefix + name[: _NAME_LENGTH - len(prefix) - len(digest)] + digest
-
-
-def _own_bridge(name: str, options: L2Options) -> SetBridge:
-    # fail_mode secure: a bridge without flows, as after a restart of the switch, must drop packets and not act as NORMAL,
-    # which would pass all firewalls.
-    return SetBridge(name, datapath_type=options.datapath_type, fail_mode="secure", external_ids={MARK: "bridge"})
-
-
-def _patch(one: tuple[str, str], other: tuple[str, str]) -> list[Change]:
-    return [
-        SetPort(bridge, name, "patch", options={"peer": peer}, external_ids={MARK: "patch"})
-        for (bridge, name), (_, peer) in ((one, other), (other, one))
-    ]
 
 
 def _unreachable(options: L2Options, host: state.Host) -> str | None:
@@ -265,31 +261,23 @@ def _tunnel(options: L2Options, kind: str, host: state.Host) -> SetPort:
     return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 
 
-def _plugged(options: L2Options, snapshot: Snapshot) -> dict[str, tuple[Port, Interface]]:
-    """The numbered ports of the integration bridge by the port id in `iface-id`.
-
-    During a live migration two devices may have one id: the first by name counts, until the other is gone.
-    """
-    bridge = snapshot.bridges.get(options.integration_bridge, Bridge(""))
-    found: dict[str, tuple[Port, Interface]] = {}
-    for _, port in sorted(bridge.ports.items()):
-        for interface in port.interfaces:
-            port_id = interface.external_ids.get("iface-id")
-            if port_id and interface.ofport is not None and interface.ofport > 0:
-                found.setdefault(port_id, (port, interface))
-    return found
+def _ports(snapshot: Snapshot, bridge: str) -> Mapping[str, Port]:
+    return snapshot.bridges[bridge].ports if bridge in snapshot.bridges else {}
 
 
-def _number(bridge: Bridge, name: str) -> int:
-    port = bridge.ports.get(name)
-    numbers = [interface.ofport or 0 for interface in port.interfaces] if port is not None else []
-    return max(numbers[0], 0) if numbers else 0
+def _number(snapshot: Snapshot, bridge: str, name: str) -> int:
+    """The ofport of a port; 0 while it has none."""
+    port = _ports(snapshot, bridge).get(name)
+    number = port.interfaces[0].ofport if port is not None and port.interfaces else None
+    return max(number or 0, 0)
 
 
-# --- changes that are met already ---
+def _has_mark(port: Port, value: str) -> bool:
+    return any(interface.external_ids.get(MARK) == value for interface in port.interfaces)
 
 
 def _unmet(changes: Iterable[Change], snapshot: Snapshot) -> tuple[Change, ...]:
+    """The changes that the snapshot does not show as applied already."""
     return tuple(change for change in changes if not _is_met(change, snapshot))
 
 
@@ -301,14 +289,9 @@ def _is_met(change: Change, snapshot: Snapshot) -> bool:
             and bridge.fail_mode == change.fail_mode
             and change.external_ids.items() <= bridge.external_ids.items()
         )
-    if isinstance(change, SetPort):
-        place = snapshot.bridges.get(change.bridge, Bridge(""))
-        port = place.ports.get(change.name)
-        return port is not None and _port_is_met(change, port)
-    return False
-
-
-def _port_is_met(change: SetPort, port: Port) -> bool:
+    if not isinstance(change, SetPort) or change.name not in _ports(snapshot, change.bridge):
+        return False
+    port = _ports(snapshot, change.bridge)[change.name]
     interface = port.interfaces[0]
     return (
         change.type in ("", interface.type)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 
-FIRST, LAST = 1, 4094
+K = TypeVar("K", str, "SegmentKey")
+VLANS = range(1, 4095)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -48,12 +50,6 @@ class SegmentKey:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Allocation:
-    vlans: Mapping[SegmentKey, int]
-    exhausted: frozenset[SegmentKey] = frozenset()
-
-
 def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[SegmentKey, int]:
     """The local VLANs of segments, read from the (tag, other_config) of the bridge's ports.
 
@@ -64,8 +60,8 @@ def restore(ports: Iterable[tuple[int | None, Mapping[str, str]]]) -> dict[Segme
     for tag, config in ports:
         key = SegmentKey.from_config(config)
         recorded = config.get("tag", "")
-        number = int(recorded) if recorded.isdigit() else tag
-        if key is not None and number is not None and FIRST <= number <= LAST and tag != DEAD_VLAN:
+        number = int(recorded) if recorded.isdigit() else tag or 0
+        if key is not None and number in VLANS and tag != DEAD_VLAN:
             votes[key, number] += 1
     held: dict[SegmentKey, int] = {}
     taken: set[int] = set()
@@ -82,27 +78,22 @@ def merged(remembered: Mapping[SegmentKey, int], restored: Mapping[SegmentKey, i
     return {**{key: number for key, number in restored.items() if number not in taken}, **remembered}
 
 
-def allocate(wanted: Iterable[SegmentKey], held: Mapping[SegmentKey, int], foreign: Iterable[int] = ()) -> Allocation:
-    """A VLAN for every wanted segment: the one it has, or the lowest free one.
+def allocate(
+    wanted: Iterable[K], held: Mapping[K, int], foreign: Iterable[int] = (), numbers: range = VLANS
+) -> dict[K, int]:
+    """A number for every wanted key: the one it holds, or the lowest free one that is not `foreign`.
 
-    `foreign` are tags of ports that are not ours. Segments that are not wanted any more release their VLAN. When none is
-    left, the last segments in order get none, and the others are not affected.
+    Keys that are not wanted any more release their number. When none is left, the last keys in order get none, and the
+    others are not affected. The hybrid firewall allocates its conntrack zones by it too.
     """
-    segments = sorted(set(wanted))
-    vlans: dict[SegmentKey, int] = {}
+    keys = sorted(set(wanted))
+    allocated: dict[K, int] = {}
     taken: set[int] = set()
-    for key in segments:
-        if key in held and held[key] not in taken:  # never two segments in one VLAN, whatever was read
-            vlans[key] = held[key]
-            taken.add(held[key])
+    for key in keys:
+        number = held.get(key, 0)
+        if number in numbers and number not in taken:  # never one number for two keys, whatever was read
+            allocated[key] = number
+            taken.add(number)
     taken.update(foreign)
-    free = (number for number in range(FIRST, LAST + 1) if number not in taken)
-    exhausted = set()
-    for key in segments:
-        if key not in vlans:
-            number = next(free, None)
-            if number is None:
-                exhausted.add(key)
-            else:
-                vlans[key] = number
-    return Allocation(vlans, frozenset(exhausted))
+    free = (number for number in numbers if number not in taken)
+    return allocated | dict(zip((key for key in keys if key not in allocated), free, strict=False))

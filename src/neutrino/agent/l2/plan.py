@@ -14,15 +14,7 @@ from typing import Any, NamedTuple
 
 from neutrino.agent.delta import Delta, diff
 from neutrino.agent.l2.desired import Desired
-from neutrino.agent.l2.extension_api import (
-    FIRST_METER,
-    LAST_METER,
-    Contribution,
-    L2Extension,
-    Unit,
-    cookie_of,
-    stable_numbers,
-)
+from neutrino.agent.l2.extension_api import METER_IDS, Contribution, L2Extension, Unit, cookie_of, stable_numbers
 from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
@@ -105,7 +97,7 @@ class Renderer:
         if known is not None and known.inputs == unit.inputs:
             return known
         try:
-            parts = _parts(unit.render(), cookie_of(unit.owner))
+            parts = _parts(unit.render(*unit.inputs), cookie_of(unit.owner))
             flows = [
                 (name, flow) for (kind, name), values in parts.items() if kind == FLOWS for flow in values.values()
             ]
@@ -162,7 +154,7 @@ def _assemble(
     """The contributions by kind, with the ids of meters in place of their names."""
     flows = {name: values for (kind, name), values in merged.items() if kind == FLOWS}
     named = {name: values for (kind, name), values in merged.items() if kind == METERS}
-    ids = {bridge: stable_numbers(named.get(bridge, ()), FIRST_METER, LAST_METER) for bridge in {*flows, *named}}
+    ids = {bridge: stable_numbers(named.get(bridge, ()), METER_IDS) for bridge in {*flows, *named}}
     for owner, bridge, key in metered:
         flow = flows[bridge].pop(key)
         try:
@@ -187,22 +179,20 @@ class BridgePlan:
     """The changes of a bridge: flows in one bundle, deletions first; meters before the flows that use them."""
 
     bridge: str
-    add: tuple[Flow, ...] = ()
-    change: tuple[tuple[Flow, Flow], ...] = ()  # from, to
-    delete: tuple[Flow, ...] = ()
-    meters: Delta[int, Meter] = dataclasses.field(default_factory=lambda: Delta({}, {}, {}))
-
-    def __bool__(self) -> bool:
-        return bool(self.add or self.change or self.delete or self.meters)
+    flows: Delta[FlowKey, Flow] = dataclasses.field(default_factory=Delta)
+    meters: Delta[int, Meter] = dataclasses.field(default_factory=Delta)
 
     def __len__(self) -> int:
-        meters = self.meters
-        changes = (self.add, self.change, self.delete, meters.add, meters.change, meters.remove)
-        return sum(map(len, changes))
+        return len(self.flows) + len(self.meters)
 
     @property
-    def set(self) -> tuple[Flow, ...]:
-        return (*self.add, *(flow for _, flow in self.change))
+    def set(self) -> list[Flow]:
+        """The flows to add or to replace."""
+        return [*sorted(self.flows.add.values()), *(flow for _, flow in sorted(self.flows.change.values()))]
+
+    @property
+    def delete(self) -> list[Flow]:
+        return sorted(self.flows.remove.values())
 
     def text(self) -> str:
         meters = self.meters
@@ -211,8 +201,8 @@ class BridgePlan:
             f"~ meter {key} {new.text()}  # was {old.text()}" for key, (old, new) in sorted(meters.change.items())
         ]
         lines += [f"- {flow.text()}" for flow in self.delete]
-        lines += [f"~ {flow.text()}  # was {old.actions}" for old, flow in self.change]
-        lines += [f"+ {flow.text()}" for flow in self.add]
+        lines += [f"~ {flow.text()}  # was {old.actions}" for old, flow in sorted(self.flows.change.values())]
+        lines += [f"+ {flow.text()}" for flow in sorted(self.flows.add.values())]
         lines += [f"- meter {number}" for number in sorted(meters.remove)]
         return "\n".join(f"{self.bridge} {line}" for line in lines)
 
@@ -225,11 +215,5 @@ def plan(
     actual_meters: Mapping[int, Meter] | None = None,
 ) -> BridgePlan:
     """The changes from the actual state of a bridge to the desired one; `actual` are the flows with our cookie."""
-    delta = diff(desired, {flow.key: flow for flow in actual})
-    return BridgePlan(
-        bridge,
-        add=tuple(sorted(delta.add.values())),
-        change=tuple(sorted(delta.change.values())),
-        delete=tuple(sorted(delta.remove.values())),
-        meters=diff(meters or {}, actual_meters or {}),
-    )
+    flows = diff(desired, {flow.key: flow for flow in actual})
+    return BridgePlan(bridge, flows, diff(meters or {}, actual_meters or {}))

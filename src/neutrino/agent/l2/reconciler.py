@@ -20,35 +20,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neutrino.agent.delta import Delta
-from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.bridges import (
-    ConfigurationPlan,
-    plan_bridges,
-    plan_contributions,
-    plan_tags,
-    plan_tunnels,
-    read_ancillary,
-    read_plugged,
-    unnumbered,
-)
+from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
-from neutrino.agent.l2.extension_api import (
-    COOKIE,
-    COOKIE_MASK,
-    FIRST_METER,
-    LAST_METER,
-    L2Extension,
-    cookie_of,
-    port_owner,
-)
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, METER_IDS, L2Extension, cookie_of, port_owner
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.hybrid.plan import HybridPlan
-from neutrino.agent.l2.local_vlans import FIRST, LAST, Allocation, SegmentKey, allocate, merged, restore
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
+from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
-from neutrino.agent.l2.rejected import Rejections, apply_others, describe, object_of, without
+from neutrino.agent.l2.rejected import Rejections, apply_others, describe, without
+from neutrino.agent.role import Drift
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.openflow.api import (
     DatapathFeatures,
@@ -60,7 +42,8 @@ from neutrino.dataplane.openflow.api import (
     OpenFlow,
     OpenFlowError,
 )
-from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
+from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 HYBRID = "hybrid firewall"
@@ -76,33 +59,6 @@ class Outcome:
     ready: bool = True  # False: the switch has not given ofports to our bridges and patch ports yet
     refused: bool = False  # something was newly rejected, or ports have no filter: try again soon
     changed: int = 0  # the number of changes
-
-
-@dataclasses.dataclass(frozen=True)
-class HostPlan:
-    """Everything that a reconciliation would change, for `--dry-run` and `verify`."""
-
-    configuration: tuple[ConfigurationPlan, ...] = ()
-    bridges: tuple[BridgePlan, ...] = ()
-    hybrid: HybridPlan | None = None
-    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def text(self) -> str:
-        parts = [part.text() for part in self.configuration] + [part.text() for part in self.bridges]
-        if self.hybrid:
-            parts.append(self.hybrid.text())
-        return "\n".join(filter(None, parts))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Applied:
-    changed: int = 0
-    rejected: bool = False  # whether something was rejected that was not rejected before
-    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
-    return {flow.key: flow for flow in flows}
 
 
 class Reconciler:
@@ -158,97 +114,85 @@ class Reconciler:
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
-        bridges = plan_bridges(self._options, self._ovsdb.read())
-        changed = self._configure(bridges)
-        tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
+        own = bridges.plan_bridges(self._options, self._ovsdb.read())
+        changed = self._configure(own)
+        tunnels = bridges.plan_tunnels(self._options, host_state.hosts.values(), self._ovsdb.read(), complete=complete)
         changed += self._configure(tunnels)
         snapshot = self._ovsdb.read()
-        faults = {**bridges.problems, **tunnels.problems}
-        if unnumbered(self._options, snapshot):  # flows need ofports, and the switch gives them later or is down
+        faults = {**own.problems, **tunnels.problems}
+        if bridges.unnumbered(
+            self._options, snapshot
+        ):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
-        changed += self._configure(plan_tags(desired, snapshot))
+        changed += self._configure(bridges.plan_tags(desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
         unfiltered = self._hybrid.reconcile(desired, complete=complete) if self._hybrid is not None else None
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
             desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
         rendered = self._renderer.render(desired)
-        contributed = plan_contributions(rendered, snapshot, complete=complete)
+        contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)
-        applied = self._apply_bridges(desired, rendered, complete)
+        flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
         self._end_connections(desired, complete)
         self._previous = desired
-        rejected_ports, rejected_others = self._describe_rejected(desired)
-        faults |= {**contributed.problems, **rendered.problems, **applied.faults, **rejected_others}
-        unrendered = {
-            port.id: reason for port in desired.ports if (reason := rendered.problems.get(port_owner(port))) is not None
-        }
-        problems = {**desired.problems, **rejected_ports, **unrendered}
-        wired = {port.id: host_state.ports[port.id].revision for port in desired.ports if port.id not in problems}
+        rejected = self._describe_rejected()
+        faults |= {**contributed.problems, **rendered.problems, **meter_faults}
+        faults |= {name: text for name, text in rejected.items() if not name.startswith("port ")}
+        failed = {**rejected, **rendered.problems}
+        owners = {port.id: port_owner(port) for port in desired.ports}
+        problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
+        wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        for port_id in read_ancillary(self._options, snapshot):
+        for port_id in bridges.read_ancillary(self._options, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
-        refused = bool(applied.rejected or unfiltered)
-        return Outcome(wired, problems, faults, refused=refused, changed=changed + applied.changed)
+        refused = newly_rejected or unfiltered is not None
+        return Outcome(wired, problems, faults, refused=refused, changed=changed + flow_changes)
 
-    def find(self, host_state: HostState, *, complete: bool) -> HostPlan:
+    def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
         snapshot = self._ovsdb.read()
-        bridges = plan_bridges(self._options, snapshot)
-        tunnels = self._tunnel_plan(host_state, snapshot, complete)
-        problems = {**bridges.problems, **tunnels.problems}
-        if bridges.changes:
-            return HostPlan((bridges, tunnels), problems=problems)
-        desired = self._resolve(host_state, snapshot, complete)
-        tags = plan_tags(desired, snapshot)
-        rendered = self._renderer.render(desired)
-        contributed = plan_contributions(rendered, snapshot, complete=complete)
-        plans = (
-            self._bridge_plan(bridge, wanted, rendered, desired, complete) for bridge, wanted in rendered.flows.items()
-        )
-        hybrid = self._hybrid.plan(desired) if self._hybrid is not None and complete else None
-        return HostPlan(
-            (bridges, tunnels, tags, contributed),
-            tuple(filter(None, plans)),
-            hybrid,
-            {**problems, **contributed.problems, **desired.problems, **rendered.problems},
-        )
+        own = bridges.plan_bridges(self._options, snapshot)
+        tunnels = bridges.plan_tunnels(self._options, host_state.hosts.values(), snapshot, complete=complete)
+        plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan] = [own, tunnels]
+        problems = {**own.problems, **tunnels.problems}
+        if not own.changes:  # flows need the ofports of our bridges and patch ports
+            desired = self._resolve(host_state, snapshot, complete)
+            rendered = self._renderer.render(desired)
+            contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
+            plans += [bridges.plan_tags(desired, snapshot), contributed]
+            plans += [
+                self._bridge_plan(bridge, wanted, rendered, desired, complete)
+                for bridge, wanted in rendered.flows.items()
+            ]
+            if self._hybrid is not None and complete:
+                plans.append(self._hybrid.plan(desired))
+            problems |= {**contributed.problems, **desired.problems, **rendered.problems}
+        return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
 
-    def _configure(self, difference: ConfigurationPlan) -> int:
+    def _configure(self, difference: bridges.ConfigurationPlan) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
             self._ovsdb.apply(difference.changes)
         return len(difference.changes)
 
-    def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
-        wanted = plan_tunnels(self._options, host_state.hosts.values(), snapshot)
-        if complete:
-            return wanted
-        kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
-        return dataclasses.replace(wanted, changes=kept)
-
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
-        plugged = read_plugged(self._options, host_state.hosts.values(), snapshot)
+        plugged = bridges.read_plugged(self._options, host_state.hosts.values(), snapshot)
         if plugged.patch_int:
             plugged = dataclasses.replace(plugged, features=self._read_features())
-        allocation = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
-        self._vlans = dict(allocation.vlans)
-        desired = resolve(host_state, plugged, allocation, self._options)
+        self._vlans = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
+        desired = resolve(host_state, plugged, self._vlans, self._options)
         # Before `synced`, a plugged port that is unknown may be one that the server has not sent yet: it is not cut off.
         return desired if complete else dataclasses.replace(desired, dead=())
 
-    def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> Allocation:
+    def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> dict[SegmentKey, int]:
         ports = snapshot.bridges.get(self._options.integration_bridge, Bridge("")).ports.values()
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
         foreign = {
-            port.tag
-            for port in ports
-            if port.tag is not None
-            and FIRST <= port.tag <= LAST
-            and not any("iface-id" in interface.external_ids for interface in port.interfaces)
+            port.tag or 0 for port in ports if not any("iface-id" in each.external_ids for each in port.interfaces)
         }
         if not complete:  # VLANs of networks that the server has not sent yet are still in use
             foreign |= {*ours.values()} - {ours[key] for key in wanted if key in ours}
@@ -266,7 +210,8 @@ class Reconciler:
 
     # --- flows and meters -----------------------------------------------------------------------------------------
 
-    def _apply_bridges(self, desired: Desired, rendered: Rendered, complete: bool) -> _Applied:
+    def _apply_bridges(self, desired: Desired, rendered: Rendered, complete: bool) -> tuple[int, bool, dict[str, str]]:
+        """The number of changes, whether the switch rejected something anew, and the problems of meters."""
         ports = {cookie_of(port_owner(port)) for port in desired.ports}
         changed, rejected = 0, False
         faults: dict[str, str] = {}
@@ -279,17 +224,17 @@ class Reconciler:
             difference = self._bridge_plan(bridge, wanted, rendered, desired, complete)
             changed += len(difference)
             meters = difference.meters
-            faults |= self._apply_meters(bridge, dataclasses.replace(meters, remove={}))
+            faults |= self._apply_meters(bridge, Delta(meters.add, meters.change))
             try:
-                if difference.set or difference.delete:
+                if difference.flows:
                     self._openflow.apply_flows(bridge, add=difference.set, delete=difference.delete)
-                self._flows[bridge] = wanted if complete else actual | _by_key(difference.add)
+                self._flows[bridge] = wanted if complete else {**actual, **difference.flows.add}
             except FlowsRejected as error:
                 rejected = True
                 self._isolate(difference, ports, error)
             # Last: deleting a meter deletes the flows that use it.
-            faults |= self._apply_meters(bridge, Delta({}, {}, meters.remove))
-        return _Applied(changed, rejected or bool(faults), faults)
+            faults |= self._apply_meters(bridge, Delta(remove=meters.remove))
+        return changed, rejected or bool(faults), faults
 
     def _apply_meters(self, bridge: str, delta: Delta[int, Meter]) -> dict[str, str]:
         if not delta:
@@ -319,33 +264,22 @@ class Reconciler:
         self._read_flows(bridge)
         LOG.error("bridge %s rejected %d flows: %s", bridge, len(found), error)
 
-    def _describe_rejected(self, desired: Desired) -> tuple[dict[str, str], dict[str, str]]:
-        """Problems of ports, and of other objects, whose flows the switch rejected."""
+    def _describe_rejected(self) -> dict[str, str]:
+        """The objects whose flows the switch rejected, with the message for the operator."""
+        options, kinds = self._options, pipeline.Bridge
+        own = {options.integration_bridge: kinds.INTEGRATION, options.tunnel_bridge: kinds.TUNNEL}
         texts: defaultdict[str, list[str]] = defaultdict(list)
         for bridge, rejections in self._rejected.items():
             owners = self._renderer.owners(bridge) if rejections else {}
-            for cookie in sorted({flow.cookie for flow in rejections}):
-                here = {flow: reason for flow, reason in rejections.items() if flow.cookie == cookie}
-                name = object_of(owners.get(cookie, ""), bridge)
-                texts[name].append(describe(self._kind(bridge), bridge, here))
-        problems = {name.removeprefix("port "): "; ".join(parts) for name, parts in texts.items()}
-        ports = {port.id for port in desired.ports}
-        return (
-            {name: text for name, text in problems.items() if name in ports},
-            {name: text for name, text in problems.items() if name not in ports},
-        )
-
-    def _kind(self, bridge: str) -> pipeline.Bridge:
-        own = {
-            self._options.integration_bridge: pipeline.Bridge.INTEGRATION,
-            self._options.tunnel_bridge: pipeline.Bridge.TUNNEL,
-        }
-        return own.get(bridge, pipeline.Bridge.PHYSICAL)
+            for name, text in describe(own.get(bridge, kinds.PHYSICAL), bridge, rejections, owners):
+                texts[name].append(text)
+        return {name: "; ".join(parts) for name, parts in texts.items()}
 
     def _read_flows(self, bridge: str) -> dict[FlowKey, Flow]:
         """Our flows on a bridge; read from the switch only if they are not known."""
         if bridge not in self._flows:
-            self._flows[bridge] = _by_key(self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK))
+            found = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
+            self._flows[bridge] = {flow.key: flow for flow in found}
         return self._flows[bridge]
 
     def _read_meters(self, bridge: str) -> dict[int, Meter]:
@@ -366,8 +300,8 @@ class Reconciler:
         # must not come back from the feed's cache.
         judging = {cookie_of(REMOTES), *(cookie_of(port_owner(port)) for port in desired.ports)}
         kept = judging & {flow.cookie for flow in actual.values()}
-        added = tuple(flow for flow in difference.add if flow.cookie not in kept)
-        return BridgePlan(bridge, add=added, meters=Delta(difference.meters.add, {}, {}))
+        added = {key: flow for key, flow in difference.flows.add.items() if flow.cookie not in kept}
+        return BridgePlan(bridge, Delta(added), Delta(difference.meters.add))
 
     def _end_connections(self, desired: Desired, complete: bool) -> None:
         """Flush connections that are not allowed any more. A failure is only logged: the flows stop most of them."""
@@ -400,7 +334,7 @@ class Reconciler:
             actual_flows = self._openflow.read_flows(bridge, COOKIE, COOKIE_MASK)
             difference = plan(bridge, flows, actual_flows, meters, actual)
             if difference:
-                extra = len(difference.delete) + len(difference.meters.remove)
+                extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
         return found
 
@@ -414,4 +348,4 @@ class Reconciler:
 
 
 def _our_meters(meters: Mapping[int, Meter]) -> dict[int, Meter]:
-    return {number: meter for number, meter in meters.items() if FIRST_METER <= number <= LAST_METER}
+    return {number: meter for number, meter in meters.items() if number in METER_IDS}

@@ -8,14 +8,14 @@ The flows of a port are applied together or stay as they were: some of them drop
 could send what it must not. Of any other owner only the rejected flow is missing.
 """
 
-import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from neutrino.agent.l2.pipeline import TABLES, Bridge
 from neutrino.dataplane.openflow.api import Flow, FlowKey, FlowsRejected
 
 MAX_BUNDLES = 200  # for one change: a switch that accepts nothing more must not keep the host's other bridges waiting
-_NETWORK = "network "
 
 Apply = Callable[[Sequence[Flow], Sequence[Flow]], None]
 """Add and delete flows in one bundle, or raise OpenFlowError."""
@@ -23,12 +23,11 @@ Rejections = dict[Flow, str]
 """Rejected flows, each with the reason."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Unit:
+class _Unit(NamedTuple):
     """Flows that are applied together."""
 
-    add: tuple[Flow, ...] = ()
-    delete: tuple[Flow, ...] = ()
+    add: Sequence[Flow]
+    delete: Sequence[Flow] = ()
 
 
 def apply_others(
@@ -39,7 +38,28 @@ def apply_others(
     Owners whose cookies are in `whole` get all of their change or nothing. As long as the switch names the rejected flows,
     the others are one bundle; otherwise they are found by bisection.
     """
-    return _Search(apply).run(_units(add, delete, whole), error)
+    found: Rejections = {}
+    waiting: list[tuple[list[_Unit], FlowsRejected | None]] = [(_units(add, delete, whole), error)]
+    bundles = 0
+    while waiting:
+        units, answer = waiting.pop()
+        if answer is None:  # not sent yet
+            bundles += 1
+            answer = _send(apply, units)
+        if answer is None:
+            continue
+        flows = [flow for unit in units for flow in unit.add]
+        named = {flow: answer.reasons[flow.key] for flow in flows if flow.key in answer.reasons}
+        if bundles >= MAX_BUNDLES or (len(units) == 1 and not named):
+            found |= {flow: named.get(flow, str(answer)) for flow in flows}
+        elif named:
+            found |= named
+            others = [unit for unit in units if named.keys().isdisjoint(unit.add)]
+            waiting += [(others, None)] if others else []
+        else:
+            middle = len(units) // 2
+            waiting += [(units[middle:], None), (units[:middle], None)]
+    return found
 
 
 def without(
@@ -54,81 +74,44 @@ def without(
     return left | {key: flow for key, flow in actual.items() if flow.cookie in kept}
 
 
-def describe(kind: Bridge, bridge: str, rejections: Rejections) -> str:
-    """The message for the operator: an owner's first rejected flow with its table's name, and the number of others."""
-    flow, reason = min(rejections.items())
+def describe(kind: Bridge, bridge: str, rejections: Rejections, owners: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """For each owner its object, and the message: its first rejected flow with the table's name, and how many more."""
     names = {table.number: table.name for table in TABLES if table.bridge is kind}
-    more = f", and {len(rejections) - 1} more" if len(rejections) > 1 else ""
-    table = names.get(flow.table, f"table {flow.table}")
-    return f"the switch rejected a flow of {bridge}, {table}: {reason}: {flow.text()}{more}"
+    for cookie in sorted({flow.cookie for flow in rejections}):
+        (flow, reason), *others = sorted(item for item in rejections.items() if item[0].cookie == cookie)
+        more = f", and {len(others)} more" if others else ""
+        table = names.get(flow.table, f"table {flow.table}")
+        text = f"the switch rejected a flow of {bridge}, {table}: {reason}: {flow.text()}{more}"
+        yield _object_of(owners.get(cookie, ""), bridge), text
 
 
-def object_of(owner: str, bridge: str) -> str:
+def _object_of(owner: str, bridge: str) -> str:
     """The object in a report: a network without its local VLAN; with its bridge's name, what belongs to a bridge."""
-    if owner.startswith(_NETWORK):
+    if owner.startswith("network "):
         return " ".join(owner.split()[:2])
     return owner if " " in owner else f"{bridge} {owner}"
 
 
 def _units(add: Iterable[Flow], delete: Iterable[Flow], whole: Collection[int]) -> list[_Unit]:
     """Deletions of other owners are last: the flows that replace them are there by then."""
-    together: dict[int, tuple[list[Flow], list[Flow]]] = {}
+    together: defaultdict[int, tuple[list[Flow], list[Flow]]] = defaultdict(lambda: ([], []))
     units: list[_Unit] = []
-    last: list[Flow] = []
     for flow in add:
         if flow.cookie in whole:
-            together.setdefault(flow.cookie, ([], []))[0].append(flow)
+            together[flow.cookie][0].append(flow)
         else:
-            units.append(_Unit((flow,)))
+            units.append(_Unit([flow]))
+    last = [flow for flow in delete if flow.cookie not in together]
     for flow in delete:
         if flow.cookie in together:
             together[flow.cookie][1].append(flow)
-        else:
-            last.append(flow)
-    units += (_Unit(tuple(added), tuple(gone)) for added, gone in together.values())
-    return [*units, _Unit(delete=tuple(last))] if last else units
+    units += (_Unit(added, deleted) for added, deleted in together.values())
+    return [*units, _Unit([], last)] if last else units
 
 
-class _Search:
-    def __init__(self, apply: Apply) -> None:
-        self._apply = apply
-        self._bundles = 0
-
-    def run(self, units: Sequence[_Unit], error: FlowsRejected | None) -> Rejections:
-        """`error`: the switch's answer to these units; None if they were not sent yet."""
-        found: Rejections = {}
-        left = [*units]
-        while left:
-            error = error or self._try(left)
-            if error is None:
-                break
-            named = dict(_named(left, error))
-            if self._bundles >= MAX_BUNDLES:
-                return found | {flow: named.get(flow, str(error)) for unit in left for flow in unit.add}
-            if not named:
-                return found | self._halve(left, error)
-            found |= named
-            left = [unit for unit in left if named.keys().isdisjoint(unit.add)]
-            error = None
-        return found
-
-    def _halve(self, units: Sequence[_Unit], error: FlowsRejected) -> Rejections:
-        if len(units) == 1:
-            return dict.fromkeys(units[0].add, str(error))
-        middle = len(units) // 2
-        return self.run(units[:middle], None) | self.run(units[middle:], None)
-
-    def _try(self, units: Sequence[_Unit]) -> FlowsRejected | None:
-        self._bundles += 1
-        try:
-            self._apply([flow for unit in units for flow in unit.add], [flow for unit in units for flow in unit.delete])
-        except FlowsRejected as error:
-            return error
-        return None
-
-
-def _named(units: Sequence[_Unit], error: FlowsRejected) -> Iterator[tuple[Flow, str]]:
-    for unit in units:
-        for flow in unit.add:
-            if flow.key in error.reasons:
-                yield flow, error.reasons[flow.key]
+def _send(apply: Apply, units: Sequence[_Unit]) -> FlowsRejected | None:
+    try:
+        apply([flow for unit in units for flow in unit.add], [flow for unit in units for flow in unit.delete])
+    except FlowsRejected as error:
+        return error
+    return None

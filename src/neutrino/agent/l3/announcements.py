@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from neutrino.model.routing import Router
 
@@ -10,25 +11,17 @@ LOG = logging.getLogger(__name__)
 REPEAT_SECONDS = (1.0, 4.0)  # after a change: a new port may not have been wired the first time
 
 
+@dataclass
 class Announcements:
-    """`announce` blocks; `is_active` tells whether this host announces a router, of those in `routers`."""
-
-    def __init__(
-        self,
-        announce: Callable[[Router], None],
-        is_active: Callable[[Router], bool],
-        routers: Callable[[], Iterable[Router]],
-        interval: float,
-    ) -> None:
-        self._announce = announce
-        self._is_active = is_active
-        self._routers = routers
-        self._interval = interval
-        self._timers: dict[str, list[asyncio.TimerHandle]] = {}  # by router
+    announce: Callable[[Router], None]  # blocks
+    is_announced: Callable[[Router], bool]  # by this host
+    routers: Callable[[], Iterable[Router]]
+    interval: float
+    _timers: dict[str, list[asyncio.TimerHandle]] = field(default_factory=dict)  # by router
 
     def now(self, router: Router) -> None:
-        if self._is_active(router):
-            task = asyncio.get_running_loop().run_in_executor(None, self._announce, router)
+        if self.is_announced(router):
+            task = asyncio.get_running_loop().run_in_executor(None, self.announce, router)
             task.add_done_callback(_log_failure)
 
     def repeat(self, router: Router) -> None:
@@ -43,11 +36,11 @@ class Announcements:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
-            for router in self._routers():
-                if self._is_active(router):
+            await asyncio.sleep(self.interval)
+            for router in self.routers():
+                if self.is_announced(router):
                     try:
-                        await asyncio.to_thread(self._announce, router)
+                        await asyncio.to_thread(self.announce, router)
                     except Exception as error:  # one router must not end the announcements of all others
                         LOG.warning("addresses of router %s are not announced: %s", router.id, error)
 

@@ -17,15 +17,14 @@ from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, 
 from neutrino.agent.plugging import Plugging, plan_plugs
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.netlink.announce import Announcer
-from neutrino.dataplane.netlink.api import Netlink, NetlinkError
-from neutrino.dataplane.netlink.changes import (
+from neutrino.dataplane.netlink.api import (
     Change,
-    DeleteAddress,
     DeleteDevice,
-    DeleteTc,
-    SetAddress,
+    DeleteItem,
+    Netlink,
+    NetlinkError,
     SetDevice,
-    SetTc,
+    SetItem,
     SetVeth,
 )
 from neutrino.dataplane.netlink.tc import plan_tc
@@ -89,7 +88,7 @@ def plan_router_namespace(
         known = {each.key for each in state.tc}
         delete, new = (), tuple(each for each in new if each.key not in known)
         plan, table_plans = additions(plan, state), tuple(each for each in table_plans if each.path not in tables)
-    tc: tuple[Change, ...] = (*map(DeleteTc, delete), *map(SetTc, new))
+    tc: tuple[Change, ...] = (*map(DeleteItem, delete), *map(SetItem, new))
     return NamespacePlans(dataclasses.replace(plan, changes=(*plan.changes, *tc)), table_plans)
 
 
@@ -147,7 +146,8 @@ class RouterNamespaces:
         new = [change.peer for change in changes if isinstance(change, SetVeth)]
         unplug = [*(plugged(each) for each in gone), *plan.namespace.stale]
         changed += self._plugging.plug(desired.plugs, unplug=unplug, recreated=new)
-        self.announce_all(name, (change.address for change in changes if isinstance(change, SetAddress)))
+        items = (change.item for change in changes if isinstance(change, SetItem))
+        self.announce_all(name, (item for item in items if isinstance(item, Address)))
         return Reconciled(changed, state, plan)
 
     def remove(self, name: str) -> bool:
@@ -164,7 +164,7 @@ class RouterNamespaces:
 
     def remove_addresses(self, name: str) -> None:
         there = sorted(self.addresses(name))
-        self._drivers.netlink.apply(name, [DeleteAddress(each) for each in there if each.device != "lo"])
+        self._drivers.netlink.apply(name, [DeleteItem(each) for each in there if each.device != "lo"])
 
     def announce_all(self, name: str, addresses: Iterable[Address]) -> None:
         by_device = defaultdict(list)

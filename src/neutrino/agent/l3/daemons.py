@@ -5,8 +5,6 @@ clients of delegated prefixes are in `delegations`.
 """
 
 import asyncio
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
@@ -14,7 +12,6 @@ from neutrino.agent.l3.delegations import Delegations
 from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.l3.parts.ha import Failover, render_keepalived
 from neutrino.agent.l3.parts.ra import render_radvd
-from neutrino.agent.l3.router import render_failover
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon
@@ -26,16 +23,9 @@ READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost o
 
 
 class RouterDaemons:
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        options: L3Options,
-        port_holds: PortHolds | None = None,
-        failover: Callable[[Router], Failover | None] | None = None,
-    ) -> None:
+    def __init__(self, supervisor: Supervisor, options: L3Options, port_holds: PortHolds | None = None) -> None:
         self._supervisor = supervisor
         self._options = options
-        self._failover = failover or (lambda router: render_failover(router, options))
         self.delegations = Delegations(supervisor, options, port_holds)
         self._state = Path(options.state_path)
 
@@ -45,31 +35,26 @@ class RouterDaemons:
 
     async def release(self, router: Router) -> None:
         """Before the router is applied: stop a keepalived that it no longer has, which removes the addresses it set."""
-        if self._failover(router) is None:
+        if router.ha is None:
             await self._stop_keepalived(router.id)
 
-    async def ensure(self, router: Router, *, active: bool, complete: bool = True) -> None:
+    async def ensure(self, router: Router, failover: Failover | None, *, active: bool, complete: bool = True) -> None:
         """Start, reload or stop the router's daemons.
 
-        Only the active host of an HA router sends RAs; a distributed router's ports are on every host, and each host
-        sends RAs to its own instances. Not `complete`: the router is from the cache, so that missing daemons are
-        started and running ones stay as they are; radvd stops only where a running keepalived proves another host
-        active.
+        Not `complete`: the router is from the cache, so that missing daemons are started and running ones stay as they
+        are; radvd stops only where a running keepalived proves another host active.
         """
-        failover = self._failover(router)
         had_keepalived = await asyncio.to_thread(self.has_keepalived, router.id)
-        if failover is not None:
-            fifo = self.fifo(router.id)
-            fifo.parent.mkdir(parents=True, exist_ok=True)
-            if not fifo.exists():  # keepalived would write its state to a regular file
-                os.mkfifo(fifo, 0o600)
-            await self._supervisor.ensure(self._keepalived_service(router.id, failover), complete=complete)
-        sends_ras = active or router.distributed
-        radvd = self._radvd_service(router) if sends_ras else None
-        if radvd is not None:
-            await self._supervisor.ensure(radvd, complete=complete)
-        elif complete or (had_keepalived and not sends_ras):
+        services = self._services(router, failover, active)
+        for service in services:
+            await self._supervisor.ensure(service, complete=complete)
+        has_radvd = any(each.daemon.name == self._radvd(router.id).name for each in services)
+        if not has_radvd and (complete or (had_keepalived and not _sends_ras(router, active))):
             await self._stop_radvd(router.id)
+
+    def find(self, router: Router, failover: Failover | None, *, active: bool) -> list[str]:
+        """What `ensure` would start or reload, a line for each. Blocking."""
+        return [line for each in self._services(router, failover, active) for line in self._supervisor.plan(each)]
 
     def orphans(self) -> list[str]:
         """HA routers whose keepalived has exited without us, as after a reboot of the host. Blocking."""
@@ -80,13 +65,6 @@ class RouterDaemons:
     def has_keepalived(self, router_id: str) -> bool:
         """Whether it is running. Blocking."""
         return self._supervisor.is_running(self._keepalived(router_id))
-
-    def find(self, router: Router, *, active: bool) -> list[str]:
-        """What `ensure` would start or reload, a line for each. Blocking."""
-        failover = self._failover(router)
-        lines = self._supervisor.plan(self._keepalived_service(router.id, failover)) if failover is not None else []
-        radvd = self._radvd_service(router) if active or router.distributed else None
-        return lines + (self._supervisor.plan(radvd) if radvd is not None else [])
 
     async def stop(self, router_id: str) -> None:
         await self._stop_radvd(router_id)
@@ -108,10 +86,11 @@ class RouterDaemons:
                 path.unlink(missing_ok=True)
             directory.rmdir()
 
-    def _radvd_service(self, router: Router) -> Service | None:
-        text = render_radvd(router, self._options)
+    def _services(self, router: Router, failover: Failover | None, active: bool) -> list[Service]:
+        services = [self._keepalived_service(router.id, failover)] if failover is not None else []
+        text = render_radvd(router, self._options) if _sends_ras(router, active) else ""
         path = str(self._state / ADVERTISING / f"{router.id}.radvd.conf")
-        return Service(self._radvd(router.id), {path: text}) if text else None
+        return [*services, Service(self._radvd(router.id), {path: text})] if text else services
 
     def _radvd(self, router_id: str) -> Daemon:
         base = str(self._state / ADVERTISING / f"{router_id}.radvd")
@@ -145,3 +124,8 @@ class RouterDaemons:
             pid_file=str(directory / "keepalived.pid"),
             log_file=str(directory / "keepalived.log"),
         )
+
+
+def _sends_ras(router: Router, active: bool) -> bool:
+    """A distributed router's ports are on every host, and each host sends RAs to its own instances."""
+    return active or router.distributed

@@ -12,13 +12,14 @@ is killed instead: the client there has the same DUID, and must keep the prefix.
 import asyncio
 import hashlib
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.fifo import Fifo
+from neutrino.agent.l3.names import gateway_namespace
 from neutrino.agent.l3.parts.delegation import (
     NEWS_FIFO,
     NOTIFY,
@@ -26,7 +27,6 @@ from neutrino.agent.l3.parts.delegation import (
     PROVISIONAL,
     SCRIPT_FILE,
     asked_here,
-    client_namespace,
     parse_prefix,
     render_client,
 )
@@ -50,38 +50,17 @@ class Delegations:
         self._options = options
         self._base = Path(options.pd_confs or f"{options.state_path}/{DIRECTORY}")
         self.report: Callable[[str, str], None] = lambda subnet_id, prefix: None
-        self._fifo: int | None = None
-        self._partial_line = ""
         self._reported: dict[str, float] = {}  # subnet → mtime of the prefix file that was last reported
 
-    # --- notifications of clients -----------------------------------------------------------------------------------
-
-    def listen(self, notify: Callable[[str], None], report: Callable[[str, str], None]) -> None:
+    def listen(self, notify: Callable[[str], None], report: Callable[[str, str], None]) -> Fifo:
         """`notify` gets routers whose clients have a new prefix or lost one; `report` sends a subnet's prefix."""
         self.report = report
-        self._base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._base / NEWS_FIFO
-        if not path.exists():
-            os.mkfifo(path, 0o600)
-        # Opened for writing too: with no writer left, a fifo is readable (end of file) all the time.
-        self._fifo = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        asyncio.get_running_loop().add_reader(self._fifo, self._read_fifo, notify)
 
-    def close(self) -> None:
-        if self._fifo is not None:
-            asyncio.get_running_loop().remove_reader(self._fifo)
-            os.close(self._fifo)
-            self._fifo = None
+        def read(lines: list[str]) -> None:
+            for router_id in {Path(line).parent.name for line in lines if line}:
+                notify(router_id)
 
-    def _read_fifo(self, notify: Callable[[str], None]) -> None:
-        assert self._fifo is not None
-        try:
-            data = os.read(self._fifo, 4096).decode(errors="replace")
-        except BlockingIOError:
-            return
-        *lines, self._partial_line = (self._partial_line + data).split("\n")
-        for router_id in {Path(line).parent.name for line in lines if line}:
-            notify(router_id)
+        return Fifo(self._base / NEWS_FIFO, read)
 
     # --- one router -------------------------------------------------------------------------------------------------
 
@@ -194,7 +173,7 @@ class Delegations:
         daemon = Daemon(
             name=_name(router.id, subnet_id),
             argv=("dibbler-client", "run", "-w", str(directory)),
-            namespace=client_namespace(router),
+            namespace=gateway_namespace(router),
             pid_file=str(directory / "pid"),
             # dibbler cannot reload: another configuration makes another digest, and so a restart.
             environment={"NEUTRINO_CONFIGURATION": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()},

@@ -8,60 +8,55 @@ Whichever router is reconciled, the namespace is reconciled for all of them, und
 one. Before the first `synced` nothing is removed from it: routers that the agent does not know yet may use it.
 """
 
-import dataclasses
 import ipaddress
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from neutrino import private
 from neutrino.agent.l3.apply import NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.dvr.namespaces import local_floating_ips
+from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.dvr.routing import asymmetric
 from neutrino.agent.l3.names import AGENT_GATEWAY, TO_ROUTER, device, fip_namespace
-from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, render_device, render_plug
-from neutrino.agent.l3.router import DesiredRouterNamespace
+from neutrino.agent.l3.parts.devices import LOOPBACK, SYSCTLS, default_routes, render_device, render_plug
+from neutrino.agent.l3.router import DesiredRouterNamespace, local_floating_ips
 from neutrino.agent.namespaces import DesiredDevice, DesiredNamespace
-from neutrino.dataplane.netlink.changes import SetRoute
+from neutrino.agent.supervisor import write_file
+from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import Route, address, route
 from neutrino.model.routing import Router, RouterInterface
 
 RECORDS = "fips"
 LINKS_FILE = "fip-linklocal-networks"
 POOL = ipaddress.IPv4Network("169.254.64.0/18")
+Link = tuple[str, str]
+"""Addresses of a veth pair's ends: of rfp-… in the router, and of fpr-… in `fip-…`."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Member:
-    """A router that uses the namespace."""
-
-    router_id: str
-    link: tuple[str, str]  # addresses of rfp-… in the router, and of fpr-… here
-    floating_ips: tuple[str, ...]
-
-
-def render_fip(gateway: RouterInterface, members: Iterable[Member], options: L3Options) -> DesiredRouterNamespace:
-    members = sorted(members, key=lambda each: each.router_id)
-    outside = device(AGENT_GATEWAY, gateway.id)
-    ends = {each.router_id: device(TO_ROUTER, each.router_id) for each in members}
-    own = (address(outside, each.prefixed, nodad=True) for each in gateway.addresses)
-    links = (address(ends[each.router_id], f"{each.link[1]}/31") for each in members)
-    floating = (route(f"{ip}/32", ends[each.router_id], each.link[0]) for each in members for ip in each.floating_ips)
+def render_fip(
+    gateway: RouterInterface, members: Iterable[tuple[Router, Link]], options: L3Options
+) -> DesiredRouterNamespace:
+    """`members` are the routers that use the namespace."""
+    outside, devices, addresses, routes = device(AGENT_GATEWAY, gateway.id), [], [], []
+    for router, (near, far) in sorted(members, key=lambda each: each[0].id):
+        name = device(TO_ROUTER, router.id)
+        devices.append(DesiredDevice(name, mtu=gateway.mtu))
+        addresses.append(address(name, f"{far}/31"))
+        routes += [route(f"{each.floating_ip_address}/32", name, near) for each in local_floating_ips(router)]
+    addresses += [address(outside, each.prefixed, nodad=True) for each in gateway.addresses]
+    routes += [each for each in default_routes(outside, gateway) if each.version == 4]
+    routes += [route(cidr, outside) for cidr in gateway.other_subnets if ":" not in cidr]
     namespace = DesiredNamespace(
         name=fip_namespace(gateway.network_id),
-        devices=(
-            LOOPBACK,
-            render_device(outside, gateway, options),
-            *(DesiredDevice(name, mtu=gateway.mtu) for name in ends.values()),
-        ),
-        addresses=frozenset((*own, *links)),
-        routes=frozenset((*_external_routes(gateway, outside), *floating)),
+        devices=(LOOPBACK, render_device(outside, gateway, options), *devices),
+        addresses=frozenset(addresses),
+        routes=frozenset(routes),
         sysctls={
             **SYSCTLS,
             "net/ipv6/conf/all/accept_ra": "0",
             "net/ipv6/conf/default/accept_ra": "0",
-            **asymmetric((outside, *ends.values())),
+            **asymmetric((outside, *(each.name for each in devices))),
             f"net/ipv4/conf/{outside}/proxy_arp": "1",
             # The kernel delays proxied replies to let the owner answer first: here nobody else does.
             f"net/ipv4/neigh/{outside}/proxy_delay": "0",
@@ -71,38 +66,23 @@ def render_fip(gateway: RouterInterface, members: Iterable[Member], options: L3O
     return DesiredRouterNamespace(namespace, plugs=(render_plug(outside, gateway, options),))
 
 
-def _external_routes(gateway: RouterInterface, outside: str) -> Iterator[Route]:
-    found = next((each for each in gateway.addresses if each.version == 4 and each.gateway_ip), None)
-    if found is not None and found.gateway_ip is not None:
-        onlink = ipaddress.ip_address(found.gateway_ip) not in ipaddress.ip_network(found.cidr)
-        yield route("0.0.0.0/0", outside, found.gateway_ip, onlink=onlink)
-    yield from (route(cidr, outside) for cidr in gateway.other_subnets if ":" not in cidr)
-
-
 def agent_gateway(router: Router) -> RouterInterface | None:
     """The host's own port on the external network, where the router has floating IPs by it."""
     return router.agent_gateway if local_floating_ips(router) else None
 
 
 class FipNamespaces:
-    """Blocking. `routers` are those that this host serves; `is_synced`: the feed has sent all of them."""
+    """Blocking."""
 
-    def __init__(
-        self,
-        namespaces: RouterNamespaces,
-        options: L3Options,
-        routers: Callable[[], Iterable[Router]],
-        is_synced: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, namespaces: RouterNamespaces, options: L3Options, desired: DesiredRouters) -> None:
         self._namespaces = namespaces
         self._options = options
-        self._routers = routers
-        self._is_synced = is_synced
+        self._desired = desired
         self._links = LinkLocals(options.state_path)
         self._records = Path(options.state_path) / RECORDS
         self._lock = threading.Lock()
 
-    def link(self, router: Router) -> tuple[str, str] | None:
+    def link(self, router: Router) -> Link | None:
         return self._links.find(router.id) if agent_gateway(router) is not None else None
 
     def prepare(self, router: Router) -> None:
@@ -119,12 +99,13 @@ class FipNamespaces:
         """All such namespaces of the host; those without a router are removed. How many changes that took."""
         changes = 0
         with self._lock:  # eight workers: two would create and delete routes of each other's routers
-            synced = self._is_synced()
+            synced = self._desired.feed.is_synced
+            gateways = {
+                each.network_id: each for each in map(agent_gateway, self._desired.served()) if each is not None
+            }
             for path in sorted(self._records.iterdir()) if self._records.is_dir() else ():
-                gateways = (agent_gateway(router) for router in self._routers())
-                gateway = next((each for each in gateways if each is not None and each.network_id == path.name), None)
-                if gateway is not None:
-                    changes += self._reconcile(gateway, synced)
+                if path.name in gateways:
+                    changes += self._reconcile(gateways[path.name], synced)
                 elif synced:
                     changes += self._namespaces.remove(fip_namespace(path.name))
                     path.unlink(missing_ok=True)
@@ -132,7 +113,8 @@ class FipNamespaces:
 
     def _reconcile(self, gateway: RouterInterface, synced: bool) -> int:
         result = self._namespaces.reconcile(self._render(gateway), complete=synced)
-        routes = [change.route.destination for change in result.plan.namespace.changes if isinstance(change, SetRoute)]
+        items = (change.item for change in result.plan.namespace.changes if isinstance(change, SetItem))
+        routes = [item.destination for item in items if isinstance(item, Route)]
         # A new floating IP is announced: it may have been at another MAC.
         self._announce(gateway, [each.removesuffix("/32") for each in routes if each.endswith("/32")])
         return result.changes
@@ -152,21 +134,16 @@ class FipNamespaces:
     def _render(self, gateway: RouterInterface) -> DesiredRouterNamespace:
         return render_fip(gateway, self._members(gateway.network_id), self._options)
 
-    def _members(self, network_id: str) -> Iterator[Member]:
-        for router in self._routers():
+    def _members(self, network_id: str) -> Iterator[tuple[Router, Link]]:
+        for router in self._desired.served():
             gateway, link = agent_gateway(router), self._links.find(router.id)
             if gateway is not None and gateway.network_id == network_id and link is not None:
-                addresses = sorted(each.floating_ip_address for each in local_floating_ips(router))
-                yield Member(router.id, link, tuple(addresses))
+                yield router, link
 
     def _announce(self, gateway: RouterInterface, addresses: list[str]) -> None:
         if addresses:
             name = fip_namespace(gateway.network_id)
             self._namespaces.announce(name, device(AGENT_GATEWAY, gateway.id), addresses)
-
-
-class NoLinkLocalLeft(OSError):
-    """More routers have floating IPs on this host than there are /31 networks in the pool."""
 
 
 class LinkLocals:
@@ -180,19 +157,19 @@ class LinkLocals:
         self._lock = threading.Lock()
         self._pairs = _parse(self._path.read_text()) if self._path.exists() else {}
 
-    def find(self, router_id: str) -> tuple[str, str] | None:
-        """The address of the router's end, then of the end in `fip-…`."""
-        return _ends(self._pairs.get(router_id))
+    def find(self, router_id: str) -> Link | None:
+        pair = self._pairs.get(router_id)
+        return (str(pair[0]), str(pair[1])) if pair is not None else None
 
-    def allocate(self, router_id: str) -> tuple[str, str] | None:
+    def allocate(self, router_id: str) -> Link | None:
         with self._lock:
             if router_id not in self._pairs:
                 used = set(self._pairs.values())
                 free = next((pair for pair in POOL.subnets(new_prefix=31) if pair not in used), None)
                 if free is None:
-                    raise NoLinkLocalLeft(f"{LINKS_FILE}: all of {POOL} is used by routers with floating IPs")
+                    raise OSError(f"{LINKS_FILE}: all of {POOL} is used by routers with floating IPs")
                 self._write({**self._pairs, router_id: free})
-            return _ends(self._pairs[router_id])
+            return self.find(router_id)
 
     def release(self, router_id: str) -> None:
         with self._lock:
@@ -201,10 +178,7 @@ class LinkLocals:
 
     def _write(self, pairs: dict[str, ipaddress.IPv4Network]) -> None:
         # Replaced as a whole: half a file would give routers in use other addresses.
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_name(f"{LINKS_FILE}.new")
-        new.write_text("".join(f"{router_id},{pair}\n" for router_id, pair in sorted(pairs.items())))
-        new.replace(self._path)
+        write_file(self._path, "".join(f"{router_id},{pair}\n" for router_id, pair in sorted(pairs.items())))
         self._pairs = pairs
 
 
@@ -219,7 +193,3 @@ def _parse(text: str) -> dict[str, ipaddress.IPv4Network]:
         if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in pairs.values():
             pairs[router_id] = pair
     return pairs
-
-
-def _ends(pair: ipaddress.IPv4Network | None) -> tuple[str, str] | None:
-    return (str(pair[0]), str(pair[1])) if pair is not None else None

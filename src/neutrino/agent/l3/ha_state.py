@@ -1,9 +1,6 @@
 """The state of HA routers on this host: active or standby, as keepalived reports it, and two active hosts at once."""
 
-import asyncio
-import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterable
 
 from neutrino.model.routing import Router
 
@@ -12,48 +9,11 @@ _STATES = {"MASTER": ACTIVE, "BACKUP": STANDBY, "FAULT": STANDBY, "STOP": STANDB
 CONFLICT_SECONDS = 10.0
 
 
-def parse_state(line: str) -> str | None:
-    """The state in a line such as `INSTANCE "VR_7" MASTER 50`; None for other lines."""
-    words = line.split()
-    return _STATES.get(words[2]) if len(words) >= 3 and words[0] == "INSTANCE" else None
-
-
-class HaStateReader:
-    """Reads the fifo of each router, into which keepalived writes its state when it changes."""
-
-    def __init__(self, notify: Callable[[str, str], None]) -> None:
-        self._notify = notify  # called with router and state
-        self._open: dict[str, int] = {}
-        self._partial_lines: dict[str, str] = {}
-
-    def open(self, router_id: str, fifo: Path) -> None:
-        if router_id in self._open:
-            return
-        # Opened for writing too: with no writer left, a fifo is readable (end of file) all the time.
-        descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
-        self._open[router_id] = descriptor
-        asyncio.get_running_loop().add_reader(descriptor, self._read, router_id)
-
-    def close(self, router_id: str) -> None:
-        descriptor = self._open.pop(router_id, None)
-        self._partial_lines.pop(router_id, None)
-        if descriptor is not None:
-            asyncio.get_running_loop().remove_reader(descriptor)
-            os.close(descriptor)
-
-    def close_all(self) -> None:
-        for router_id in tuple(self._open):
-            self.close(router_id)
-
-    def _read(self, router_id: str) -> None:
-        try:
-            data = os.read(self._open[router_id], 4096).decode(errors="replace")
-        except BlockingIOError:
-            return
-        *lines, self._partial_lines[router_id] = (self._partial_lines.get(router_id, "") + data).split("\n")
-        states = [state for line in lines if (state := parse_state(line)) is not None]
-        if states:  # of several, only the last is true
-            self._notify(router_id, states[-1])
+def last_state(lines: Iterable[str]) -> str | None:
+    """The state in the last line such as `INSTANCE "VR_7" MASTER 50`, which keepalived writes when it changes."""
+    words = [line.split() for line in lines]
+    states = [_STATES.get(each[2]) for each in words if len(each) >= 3 and each[0] == "INSTANCE"]
+    return next((state for state in reversed(states) if state is not None), None)
 
 
 class HaConflicts:

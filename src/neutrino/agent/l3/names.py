@@ -1,6 +1,8 @@
 """Names of a router's namespaces and devices, as in Neutron: a prefix and the first eleven characters of a port's
 id."""
 
+from neutrino.model.routing import Router
+
 ROUTER, SNAT, FIP = "qrouter-", "snat-", "fip-"
 INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY = "qr-", "qg-", "ha-", "sg-", "fg-"
 TO_FIP, TO_ROUTER = "rfp-", "fpr-"
@@ -26,3 +28,8 @@ def snat_namespace(router_id: str) -> str:
 
 def fip_namespace(network_id: str) -> str:
     return FIP + network_id
+
+
+def gateway_namespace(router: Router) -> str:
+    """The namespace with the gateway device. With HA, it is the one that fails over."""
+    return snat_namespace(router.id) if router.distributed else router_namespace(router.id)

@@ -1,18 +1,28 @@
 """Renders a router on this host: its namespaces by its kind, each merged from the contributions of all extensions.
 Pure.
 
+A router that is not distributed has one namespace, `qrouter-…`. A distributed one has two kinds of them:
+
+* `qrouter-…`, on every host, has the router's own ports: packets between its subnets are routed on the sender's host;
+* `snat-…`, on one host, has a port on each subnet (`sg-…`), with an address of its own because the router's is on every
+  host, and the gateway port (`qg-…`). Instances without a floating IP reach the outside by it; replies go from it to
+  the instance directly. Floating IPs of ports whose host does not reach the outside itself, and port forwardings, are
+  translated there too. With HA, several hosts have it, and keepalived sets its addresses on the active one.
+
 The path of a floating IP: the feed's `Router` → `role.L3Role` → here → `parts.nat.Nat` (an element of two nft maps) →
 `apply.RouterNamespaces` (read, `nft.plan`, apply) → `dataplane.nft.real`.
 """
 
 import dataclasses
-from collections.abc import Iterable
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.dvr.namespaces import local_namespace, snat_part
 from neutrino.agent.l3.dvr.routing import DistributedRouting
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
-from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device, router_namespace
+from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.delegation import PrefixDelegation
 from neutrino.agent.l3.parts.devices import Devices
 from neutrino.agent.l3.parts.ha import Failover, HighAvailability
@@ -24,7 +34,7 @@ from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.plugging import Plug
 from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.nft.api import Chain, Table
-from neutrino.model.routing import Router
+from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 
 BUILT_IN: tuple[L3Extension, ...] = (
     Devices(),
@@ -57,16 +67,55 @@ class DesiredRouterNamespace:
 
 def router_namespaces(
     router: Router, options: L3Options, objects: Objects | None = None, link: tuple[str, str] | None = None
-) -> tuple[RouterNamespace, ...]:
+) -> Iterator[RouterNamespace]:
     """The namespaces of a router on this host, by its kind. `link` joins a distributed one with its `fip-…`."""
-    if router.distributed:
-        snat = snat_part(router, options, objects or {})
-        return (local_namespace(router, options, objects or {}, link), *((snat,) if snat is not None else ()))
-    inside = {device(INTERNAL, each.id): each for each in router.interfaces if each.admin_state_up}
-    outside = device(EXTERNAL, router.gateway.id) if router.gateway is not None else ""
-    return (
-        RouterNamespace(router_namespace(router.id), "router", router, router, inside, outside, options, objects or {}),
+    name, inside, gateway = router_namespace(router.id), _devices(INTERNAL, router.interfaces), router.gateway
+    outside = device(EXTERNAL, gateway.id) if gateway is not None else ""
+    objects = objects or {}
+    if not router.distributed:
+        yield RouterNamespace(name, "router", router, router, inside, outside, options, objects)
+        return
+    # Before the link is allocated floating IPs have no way out: they are rendered in the round that allocates it.
+    floating = local_floating_ips(router) if link is not None else ()
+    local = msgspec.structs.replace(
+        router,
+        gateway=None,
+        floating_ips=floating,
+        port_forwardings=(),
+        ha=None,
+        routes=tuple(_reachable(router, router.interfaces)),
     )
+    to_fip, link = (device(TO_FIP, router.id), link) if floating else ("", None)
+    yield RouterNamespace(name, "router", local, router, inside, to_fip, options, objects, link)
+    if router.centralized and gateway is not None:
+        central = msgspec.structs.replace(
+            router,
+            interfaces=(),
+            floating_ips=tuple(each for each in router.floating_ips if not each.host),
+            routes=tuple(_reachable(router, (*router.snat_interfaces, gateway))),
+            conntrack_helpers=(),  # they follow connections where instances send them, in `qrouter-…`
+        )
+        inside, name = _devices(SNAT_PORT, router.snat_interfaces), snat_namespace(router.id)
+        yield RouterNamespace(name, "snat", central, router, inside, outside, options, objects)
+
+
+def local_floating_ips(router: Router) -> tuple[FloatingIp, ...]:
+    """Of a distributed router, those whose port is on this host; others are translated in `snat-…`."""
+    if not router.distributed or router.gateway is None or router.agent_gateway is None:
+        return ()
+    return tuple(each for each in router.floating_ips if each.host)
+
+
+def _devices(prefix: str, ports: Iterable[RouterInterface]) -> dict[str, RouterInterface]:
+    return {device(prefix, each.id): each for each in ports if each.admin_state_up}
+
+
+def _reachable(router: Router, ports: Iterable[RouterInterface]) -> Iterator[RouterRoute]:
+    """The extra routes whose next hop is on a subnet of these ports."""
+    subnets = [ipaddress.ip_network(each.cidr) for port in ports for each in port.addresses]
+    for each in router.routes:
+        if any(ipaddress.ip_address(each.nexthop) in subnet for subnet in subnets):
+            yield each
 
 
 def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -> DesiredRouterNamespace:
@@ -98,17 +147,6 @@ def render(namespace: RouterNamespace, extensions: Iterable[L3Extension] = ()) -
         failover=Failover(namespace.name, ha, namespace.ports, addresses, routes) if ha is not None else None,
         rendered_from=namespace,
     )
-
-
-def render_failover(
-    router: Router, options: L3Options, objects: Objects | None = None, extensions: Iterable[L3Extension] = ()
-) -> Failover | None:
-    """What keepalived sets for a router on the active host; None for a router without HA."""
-    if router.ha is None:
-        return None
-    extensions = tuple(extensions)
-    rendered = (render(each, extensions) for each in router_namespaces(router, options, objects) if each.router.ha)
-    return next((each.failover for each in rendered), None)
 
 
 def _contribution(extension: L3Extension, namespace: RouterNamespace) -> Contribution:

@@ -5,17 +5,18 @@ created; a namespace that somebody else created is never touched.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from neutrino import private
 from neutrino.agent.l3.apply import Drivers, NamespacePlans, RouterNamespaces
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extension_api import L3Extension, Objects
+from neutrino.agent.l3.desired import DesiredRouters
+from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.fip import FipNamespaces
-from neutrino.agent.l3.names import router_namespace, snat_namespace
+from neutrino.agent.l3.names import gateway_namespace, router_namespace, snat_namespace
 from neutrino.agent.l3.parts.ha import Failover, has_primary
-from neutrino.agent.l3.router import DesiredRouterNamespace, render, render_failover, router_namespaces
+from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
 from neutrino.agent.namespaces import NamespacePlan
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
@@ -28,29 +29,21 @@ INITIALIZED = {"l3-initialized": "True"}
 class Applied:
     changes: int
     active: bool  # whether this host has an HA router's addresses
-
-
-@dataclasses.dataclass(frozen=True)
-class DesiredState:
-    """What the feed has sent, as it is now."""
-
-    routers: Callable[[], Iterable[Router]]  # those that this host serves
-    objects: Callable[[], Objects] = dict  # objects of other kinds
-    is_synced: Callable[[], bool] = lambda: True
+    failover: Failover | None
 
 
 class Routers:
     """Blocking. Several routers may be worked on at once, each by one thread."""
 
     def __init__(
-        self, drivers: Drivers, options: L3Options, desired: DesiredState, extensions: Iterable[L3Extension] = ()
+        self, drivers: Drivers, options: L3Options, desired: DesiredRouters, extensions: Iterable[L3Extension] = ()
     ) -> None:
         self._drivers = drivers
         self._options = options
         self._desired = desired
         self._extensions = tuple(extensions)
         self._namespaces = RouterNamespaces(drivers, options, self._extensions)
-        self._fips = FipNamespaces(self._namespaces, options, desired.routers, desired.is_synced)
+        self._fips = FipNamespaces(self._namespaces, options, desired)
         self._records = Path(options.state_path) / RECORDS
 
     def known(self) -> frozenset[str]:
@@ -62,13 +55,14 @@ class Routers:
         self._record(router)  # first: an agent that is killed now finds by it what to remove
         if router.distributed:
             self._fips.prepare(router)
-        changes, active = 0, True
+        changes, active, failover = 0, True, None
         for desired in self._render(router):
             result = self._namespaces.reconcile(
                 desired, keepalived=keepalived or desired.failover is None, complete=complete
             )
             changes += result.changes
             if desired.failover is not None:
+                failover = desired.failover
                 active = keepalived and has_primary(router, result.before.addresses)
         if router.distributed:
             # The SNAT may have moved to another host, or the gateway is gone.
@@ -77,7 +71,7 @@ class Routers:
             changes += self._fips.reconcile()
             if complete and self._fips.link(router) is None:
                 self._fips.release(router.id)
-        return Applied(changes, active)
+        return Applied(changes, active, failover)
 
     def plan(self, router: Router) -> str:
         """What `apply` would change, a line for each change."""
@@ -109,12 +103,12 @@ class Routers:
             self._fips.announce(router)
 
     def failover(self, router: Router) -> Failover | None:
-        return render_failover(router, self._options, self._desired.objects(), self._extensions)
+        """What keepalived sets on the active host; None for a router without HA."""
+        return next((each.failover for each in self._render(router) if each.failover is not None), None)
 
     def is_active(self, router: Router) -> bool:
         """Whether this host has an HA router's addresses now."""
-        name = snat_namespace(router.id) if router.distributed else router_namespace(router.id)
-        return router.ha is None or has_primary(router, self._namespaces.addresses(name))
+        return router.ha is None or has_primary(router, self._namespaces.addresses(gateway_namespace(router)))
 
     def deactivate(self, router_id: str) -> None:
         """Removes the addresses of an HA router whose keepalived has died: another host has them by now."""

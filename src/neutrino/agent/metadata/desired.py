@@ -6,55 +6,51 @@ proxy to send them to: a namespace that changes a hundred times meanwhile is ren
 
 import dataclasses
 import ipaddress
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork, served_network, serves_metadata
+from neutrino.agent.dhcp.network import (
+    NAMESPACE_PREFIX,
+    PortsByNetwork,
+    ServedNetwork,
+    served_network,
+    serves_metadata,
+)
 from neutrino.agent.l3.names import INTERNAL, device, router_namespace
 from neutrino.agent.metadata.messages import (
     ANY_DEVICE,
     METADATA_IPV4,
     WELL_KNOWN_PORT,
     Instance,
-    ListenerState,
+    Listener,
     Sources,
 )
 from neutrino.feed.state import State, StateChange
-from neutrino.model.dhcp import ROUTERS, DhcpNetwork, DhcpPort, is_metadata_network, networks_behind, routers_on
+from neutrino.model.dhcp import ROUTERS, DhcpPort, is_metadata_network, networks_behind, routers_on
 from neutrino.model.routing import Router
 
 ROUTER, NETWORK, PORT = "router", "dhcp_network", "dhcp_port"
+T = TypeVar("T")
 INFRASTRUCTURE = "network:"  # device owners of ports that are no instances
-
-
-@dataclasses.dataclass(frozen=True)
-class MetadataNamespace:
-    """A namespace to listen in."""
-
-    namespace: str
-    sources: Sources
-    port: int
-    address: str = ""  # of IPv4; empty: any
-    ipv6: bool = False
 
 
 class NotServable(Exception):
     """Metadata cannot be served in a namespace; the message says why."""
 
 
-def render_router(router: Router, metadata_port: int) -> MetadataNamespace | None:
+def render_router(router: Router, metadata_port: int) -> Listener | None:
     """A router's namespace, whose nft table redirects packets for the metadata address to `metadata_port`."""
     if not router.admin_state_up or not metadata_port:
         return None
     links = {device(INTERNAL, interface.id): interface.network_id for interface in router.interfaces}
     ipv6 = any(address.version == 6 for interface in router.interfaces for address in interface.addresses)
-    return MetadataNamespace(router_namespace(router.id), Sources(links), metadata_port, ipv6=ipv6) if links else None
+    return Listener(Sources(links), metadata_port, ipv6=ipv6) if links else None
 
 
-def render_network(
-    network: ServedNetwork, settings: DhcpSettings, router_ports: Iterable[DhcpPort]
-) -> MetadataNamespace | None:
+def render_network(network: ServedNetwork, settings: DhcpSettings, router_ports: Iterable[DhcpPort]) -> Listener | None:
     """A network's DHCP namespace, which has the metadata address itself. `router_ports` are of routers on any network.
 
     A network of 169.254.0.0/16 (metadata network) serves the other networks of its router. Its owner can send there from
@@ -71,7 +67,7 @@ def render_network(
         routed = tuple(sorted(networks_behind(routers, router_ports) - {network.id}))
         sources = Sources(sources.links, routed, network.network.project_id)
     ipv6 = any(subnet.ip_version == 6 for subnet in network.network.subnets)
-    return MetadataNamespace(network.namespace, sources, WELL_KNOWN_PORT, METADATA_IPV4, ipv6)
+    return Listener(sources, WELL_KNOWN_PORT, METADATA_IPV4, ipv6)
 
 
 def render_instance(port: DhcpPort) -> Instance | None:
@@ -84,7 +80,7 @@ def render_instance(port: DhcpPort) -> Instance | None:
 
 class DesiredMetadata:
     def __init__(self, state: State, host: str, metadata_port: int, dhcp: DhcpSettings) -> None:
-        self.namespaces: dict[str, MetadataNamespace] = {}
+        self.listeners: dict[str, Listener] = {}  # by namespace
         self.problems: dict[str, str] = {}  # by namespace or port
         self._state = state
         self._host = host
@@ -92,8 +88,8 @@ class DesiredMetadata:
         self._dhcp = dhcp
         self._stale_namespaces: set[str] = set()
         self._stale_ports: set[str] = set()
-        # Ports of routers and DHCP, by network: they decide whether a network is isolated, and whether it is served here.
-        self._service_ports: defaultdict[str, dict[str, DhcpPort]] = defaultdict(dict)
+        # Ports of routers and DHCP: they decide whether a network is isolated, and whether it is served here.
+        self._service_ports = PortsByNetwork(lambda port: port.device_owner.startswith(INFRASTRUCTURE))
 
     def changed(self, change: StateChange) -> bool:
         """Mark what depends on the object as stale; whether anything does."""
@@ -103,92 +99,72 @@ class DesiredMetadata:
             self._stale_namespaces.add(f"{NAMESPACE_PREFIX}{change.id}")
         elif change.kind == PORT:
             self._stale_ports.add(change.id)
-            self._index_service_port(change)
+            for port in self._service_ports.changed(change):
+                self._stale_namespaces.add(f"{NAMESPACE_PREFIX}{port.network_id}")
+                self._stale_namespaces.update(self._networks_of_router(port))
         else:
             return False
         return True
 
-    def _index_service_port(self, change: StateChange) -> None:
-        for port in (change.old, change.new):
-            if isinstance(port, DhcpPort) and port.device_owner.startswith(INFRASTRUCTURE):
-                self._service_ports[port.network_id].pop(port.id, None)
-                if not self._service_ports[port.network_id]:
-                    del self._service_ports[port.network_id]
-                self._stale_namespaces.add(f"{NAMESPACE_PREFIX}{port.network_id}")
-                self._stale_namespaces.update(self._networks_of_router(port))
-        new = change.new
-        if isinstance(new, DhcpPort) and new.device_owner.startswith(INFRASTRUCTURE):
-            self._service_ports[new.network_id][new.id] = new
-
     def _networks_of_router(self, port: DhcpPort) -> Iterator[str]:
         """One of them may be a metadata network, whose sources follow from the router's other networks."""
         if self._dhcp.enable_metadata_network and port.device_owner in ROUTERS:
-            for network_id, ports in self._service_ports.items():
-                if any(each.device_id == port.device_id for each in ports.values()):
-                    yield f"{NAMESPACE_PREFIX}{network_id}"
+            for each in self._service_ports:
+                if each.device_id == port.device_id:
+                    yield f"{NAMESPACE_PREFIX}{each.network_id}"
 
     def index(self) -> None:
         """Index the whole state, and mark everything as stale."""
         objects = self._state.objects
-        self._service_ports.clear()
-        for port in objects[PORT].values():
-            if isinstance(port, DhcpPort) and port.device_owner.startswith(INFRASTRUCTURE):
-                self._service_ports[port.network_id][port.id] = port
+        self._service_ports.index(objects[PORT].values())
         self._stale_namespaces |= {router_namespace(key) for key in objects[ROUTER]}
         self._stale_namespaces |= {f"{NAMESPACE_PREFIX}{key}" for key in objects[NETWORK]}
-        self._stale_namespaces |= self.namespaces.keys()
+        self._stale_namespaces |= self.listeners.keys()
 
     def render_stale(self) -> dict[str, str]:
-        """Render stale namespaces; gives new problems by namespace."""
+        """Render the listeners of stale namespaces; gives new problems by namespace."""
         stale, self._stale_namespaces = self._stale_namespaces, set()
-        new_problems: dict[str, str] = {}
+        before = {key: self.problems.get(key) for key in stale}
         for key in stale:
-            before, rendered = self.problems.pop(key, None), None
-            try:
-                rendered = self._render(key)
-            except (NotServable, ValueError, LookupError) as error:
-                self.problems[key] = str(error)
-                if str(error) != before:
-                    new_problems[key] = str(error)
+            rendered = self._attempt(key, lambda key=key: self._render(key))  # type: ignore[misc]
             if rendered is not None:
-                self.namespaces[key] = rendered
+                self.listeners[key] = rendered
             else:
-                self.namespaces.pop(key, None)
-        return new_problems
+                self.listeners.pop(key, None)
+        return {key: self.problems[key] for key in stale if self.problems.get(key) not in (None, before[key])}
 
-    def _render(self, key: str) -> MetadataNamespace | None:
-        objects = self._state.objects
-        if key.startswith(NAMESPACE_PREFIX):
-            network_id = key.removeprefix(NAMESPACE_PREFIX)
-            network = objects[NETWORK].get(network_id)
-            if not isinstance(network, DhcpNetwork):
-                return None
-            ports = self._service_ports.get(network_id, {}).values()
-            served = served_network(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
-            return render_network(
-                served, self._dhcp, (p for each in self._service_ports.values() for p in each.values())
-            )
-        router = objects[ROUTER].get(key.removeprefix(router_namespace("")))
-        return render_router(router, self._metadata_port) if isinstance(router, Router) else None
+    def _render(self, key: str) -> Listener | None:
+        if not key.startswith(NAMESPACE_PREFIX):
+            router = self._state.get(ROUTER, key.removeprefix(router_namespace("")))
+            return render_router(router, self._metadata_port) if router is not None else None
+        network = self._state.get(NETWORK, key.removeprefix(NAMESPACE_PREFIX))
+        if network is None:
+            return None
+        ports = self._service_ports.of(network.id)
+        served = served_network(network, ports, self._host, distributed=self._dhcp.dhcp_distributed)
+        return render_network(served, self._dhcp, self._service_ports)
 
     def all_instances(self) -> list[Instance]:
-        self._stale_ports.clear()
-        return [found for port in self._state.objects[PORT].values() if (found := self._instance(port))]
+        self._stale_ports = set(self._state.objects[PORT])
+        return self.changed_instances()[0]
 
     def changed_instances(self) -> tuple[list[Instance], list[str]]:
         """Since the last call: the instances, and the ids of ports that are none any more."""
         stale, self._stale_ports = self._stale_ports, set()
-        found = {port_id: self._instance(self._state.get(PORT, port_id)) for port_id in stale}
+        found = {port_id: self._instance(port_id) for port_id in stale}
         return [each for each in found.values() if each], [key for key, each in found.items() if each is None]
 
-    def _instance(self, port: object) -> Instance | None:
-        if not isinstance(port, DhcpPort):
-            return None
-        self.problems.pop(f"port {port.id}", None)
+    def _instance(self, port_id: str) -> Instance | None:
+        port = self._state.get(PORT, port_id)
+        return self._attempt(f"port {port_id}", lambda: render_instance(port) if port is not None else None)
+
+    def _attempt(self, key: str, render: Callable[[], T]) -> T | None:
+        """Render one object. A failure is a problem of this object alone."""
+        self.problems.pop(key, None)
         try:
-            return render_instance(port)
-        except ValueError as error:  # a problem of this port alone
-            self.problems[f"port {port.id}"] = str(error)
+            return render()
+        except (NotServable, ValueError, LookupError) as error:
+            self.problems[key] = str(error)
             return None
 
 
@@ -197,22 +173,24 @@ class DesiredMetadata:
 
 @dataclasses.dataclass(frozen=True)
 class ListenerPlan:
-    open: tuple[MetadataNamespace, ...] = ()
-    sources: tuple[MetadataNamespace, ...] = ()  # the sockets are right, the sources are not
+    """Listeners by namespace."""
+
+    open: Mapping[str, Listener]
+    sources: Mapping[str, Listener]  # the sockets are right, the sources are not
     close: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # namespaces that do not exist yet
 
     def text(self) -> str:
-        lines = [f"metadata: listen in {each.namespace}" for each in self.open]
-        lines += [f"metadata: change the sources of {each.namespace}" for each in self.sources]
+        lines = [f"metadata: listen in {key}" for key in self.open]
+        lines += [f"metadata: change the sources of {key}" for key in self.sources]
         lines += [f"metadata: close {key}" for key in self.close]
         lines += [f"metadata: namespace {name} is missing" for name in self.missing]
         return "\n".join(lines)
 
 
 def plan_listeners(
-    desired: Iterable[MetadataNamespace],
-    actual: Mapping[str, ListenerState],
+    desired: Mapping[str, Listener],
+    actual: Mapping[str, Listener],
     inodes: Mapping[str, int | None],
     *,
     complete: bool = True,
@@ -221,30 +199,26 @@ def plan_listeners(
 
     Not `complete`: `desired` is from the cache and `actual` may be newer. Nothing is removed.
     """
-    spaces = {each.namespace: each if complete else _merged(each, actual.get(each.namespace)) for each in desired}
-    missing = tuple(sorted(key for key in spaces if inodes.get(key) is None))
-    existing = [each for key, each in sorted(spaces.items()) if key not in missing]
-    opened = tuple(each for each in existing if not _is_met(each, actual.get(each.namespace), inodes))
-    return ListenerPlan(
-        open=opened,
-        sources=tuple(e for e in existing if e not in opened and actual[e.namespace].sources != e.sources),
-        close=tuple(sorted(key for key in actual if key not in spaces or key in missing)) if complete else (),
-        missing=missing,
-    )
+    missing = tuple(sorted(key for key in desired if inodes.get(key) is None))
+    opened, sources = {}, {}
+    for key, each in sorted(desired.items()):
+        found, inode = actual.get(key), inodes.get(key)
+        if inode is None:
+            continue
+        wanted = replace(each if complete or found is None else _merged(each, found), inode=inode)
+        if found is None or replace(found, sources=wanted.sources) != wanted:
+            opened[key] = wanted
+        elif found != wanted:
+            sources[key] = wanted
+    close = tuple(sorted(key for key in actual if key not in desired or key in missing)) if complete else ()
+    return ListenerPlan(opened, sources, close, missing)
 
 
-def _merged(desired: MetadataNamespace, found: ListenerState | None) -> MetadataNamespace:
-    if found is None:
-        return desired
+def _merged(desired: Listener, found: Listener) -> Listener:
     before = found.sources
     sources = Sources(
         {**desired.sources.links, **before.links},
         tuple(sorted({*desired.sources.routed, *before.routed})),
         before.project_id or desired.sources.project_id,
     )
-    return dataclasses.replace(desired, sources=sources, ipv6=desired.ipv6 or found.ipv6)
-
-
-def _is_met(desired: MetadataNamespace, found: ListenerState | None, inodes: Mapping[str, int | None]) -> bool:
-    wanted = inodes[desired.namespace], desired.port, desired.ipv6
-    return found is not None and (found.inode, found.port, found.ipv6) == wanted
+    return replace(desired, sources=sources, ipv6=desired.ipv6 or found.ipv6)

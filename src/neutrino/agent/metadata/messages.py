@@ -1,22 +1,20 @@
-"""Messages between the agent and the metadata proxy: one packet of a Unix socket each. Pure.
+"""Messages of the control protocol between the agent and the metadata proxy. Pure.
 
-The proxy sends first: its listeners (`ListenerStates`, several), then `Hello`. An agent replies `TakeOver` and controls the
-proxy from then on; a client that only reads (`--dry-run`) sends nothing. Descriptors travel with `Listen`, in the order of
-`sockets`.
+The proxy sends `Hello` when an agent connects, and nothing after it. An agent replies `TakeOver` and controls the proxy
+from then on; a client that only reads (`--dry-run`) replies nothing.
 """
 
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
+
+from neutrino.agent.options import option
 
 METADATA_IPV4: Final = "169.254.169.254"
 METADATA_IPV6: Final = "fe80::a9fe:a9fe"
 WELL_KNOWN_PORT: Final = 80
-
-SocketKind = Literal["ipv4", "ipv6", "netlink"]
 ANY_DEVICE: Final = ""
-MAX_PORTS: Final = 200  # in one message: a packet has room for a few hundred
-MAX_LISTENERS: Final = 200
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,38 +28,53 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     project_id: str = ""
 
 
-class RateLimit(msgspec.Struct, frozen=True):
-    """Limits per source, in two windows: requests and seconds."""
+@dataclass(frozen=True)
+class RateLimit:
+    """Options of [metadata_rate_limiting]."""
 
-    versions: tuple[int, ...] = ()  # IP versions that are limited; empty: none
-    base: tuple[int, int] = (10, 10)
-    burst: tuple[int, int] = (10, 10)
-
-
-class Timeouts(msgspec.Struct, frozen=True):
-    connect: float = 30
-    client: float = 32
-    server: float = 32
-    request: float = 30
-    keep_alive: float = 30
+    rate_limit_enabled: bool = option(False, "Limit the requests of each instance.")
+    ip_versions: tuple[int, ...] = option((4,), "IP versions that are limited: 4, 6 or both.", choices=(4, 6))
+    base_window_duration: int = option(10, "Seconds over which requests are counted.", min=1)
+    base_query_rate_limit: int = option(10, "Maximum requests of one instance in that time.", min=1)
+    burst_window_duration: int = option(10, "A second, shorter window, against bursts.", min=1)
+    burst_query_rate_limit: int = option(10, "Maximum requests of one instance in that window.", min=1)
 
 
-class ProxySettings(msgspec.Struct, frozen=True):
-    """The configuration. Secrets and keys are only sent here, never in a file or argument of the process."""
+@dataclass(frozen=True)
+class Timeouts:
+    """Options of [metadata_haproxy]: named after the program that Neutron runs in its place, with the same meaning."""
 
-    nova_host: str = "127.0.0.1"
-    nova_port: int = 8775
-    tls: bool = False
-    insecure: bool = False
+    timeout_connect: int = option(30, "Seconds for a connection to Nova.", min=1)
+    timeout_client: int = option(32, "Seconds that an instance may stall in a request or answer.", min=1)
+    timeout_server: int = option(32, "Seconds that Nova may stall; slow vendor data needs more.", min=1)
+    timeout_http_request: int = option(30, "Seconds for the head of a request.", min=1)
+    timeout_http_keep_alive: int = option(30, "Seconds that a connection is kept for another request.", min=1)
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """The proxy's configuration. Secrets and keys are only sent here, never in a file or argument of the process."""
+
+    nova_metadata_host: str = option("127.0.0.1", "Host of Nova's metadata API.", "HostAddressOpt")
+    nova_metadata_port: int = option(8775, "Its port.", "PortOpt")
+    nova_metadata_protocol: str = option("http", "Its protocol.", choices=["http", "https"])
+    nova_metadata_insecure: bool = option(False, "With https: accept any certificate.")
+    metadata_proxy_shared_secret: str = option(
+        "", "Secret that instance ids are signed with; Nova has the same.", secret=True
+    )
+    metadata_connections: int = option(
+        1024,
+        "Connections that the instances of one router or isolated network may have at a time; at most an eighth of"
+        " the descriptors that the process may open. Of them, 64 for each source.",
+        min=1,
+    )
     ca: str = ""  # PEM
     certificate: str = ""  # PEM, with its key
-    secret: str = ""
     timeouts: Timeouts = Timeouts()
     limit: RateLimit = RateLimit()
-    connections: int = 1024  # of one namespace
 
     def __repr__(self) -> str:
-        return f"ProxySettings({self.nova_host}:{self.nova_port})"  # no secrets in logs
+        return f"ProxySettings({self.nova_metadata_host}:{self.nova_metadata_port})"  # no secrets in logs
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -79,60 +92,44 @@ class Sources(msgspec.Struct, frozen=True):
         return self.links.get(device, self.links.get(ANY_DEVICE))
 
 
-class ListenerState(msgspec.Struct, frozen=True):
-    """The proxy's listeners in one namespace; its inode tells it from a deleted one of the same name."""
+class Listener(msgspec.Struct, frozen=True):
+    """What the proxy listens on in one namespace, and the instances that it serves there."""
 
-    inode: int
-    port: int
-    ipv6: bool  # whether that was requested; a host may have none
-    sockets: tuple[SocketKind, ...]
     sources: Sources
-
-
-class ListenerStates(msgspec.Struct, frozen=True, tag="has"):
-    listening: dict[str, ListenerState]  # by namespace
+    port: int
+    address: str = ""  # of IPv4; empty: any
+    ipv6: bool = False  # whether that is requested; a host may have none
+    inode: int = 0  # of the namespace: sockets keep listening in a deleted one, whose name a new one may have
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     release: str
-    ports: int = 0
+    listeners: dict[str, Listener] = {}  # by namespace
 
 
 class TakeOver(msgspec.Struct, frozen=True, tag="take"):
     """The sender is the agent from now on; an earlier one is disconnected."""
 
-
-class Configure(msgspec.Struct, frozen=True, tag="configure"):
     settings: ProxySettings
 
 
-class Listen(msgspec.Struct, frozen=True, tag="listen"):
-    """Replaces existing listeners of the namespace `key`."""
+class SetListener(msgspec.Struct, frozen=True, tag="listen"):
+    """Replaces the listener of a namespace; None: closes it.
 
-    key: str
-    listening: ListenerState
+    Descriptors that come with it are the sockets: of IPv4, rtnetlink, and IPv6 where the host has it. Without descriptors
+    the sockets stay, and only the sources differ.
+    """
 
-
-class SetSources(msgspec.Struct, frozen=True, tag="sources"):
-    """Keeps the sockets."""
-
-    key: str
-    sources: Sources
-
-
-class Close(msgspec.Struct, frozen=True, tag="close"):
-    key: str
+    namespace: str
+    listener: Listener | None
 
 
 class UpdatePorts(msgspec.Struct, frozen=True, tag="ports"):
-    """`begin`: a snapshot of all ports follows, up to `end`; the old ones are served until then."""
-
     put: tuple[Instance, ...] = ()
     gone: tuple[str, ...] = ()
-    step: Literal["", "begin", "end"] = ""
+    snapshot: bool = False  # `put` is all there is: other ports are forgotten
 
 
-ProxyMessage = ListenerStates | Hello
-AgentMessage = TakeOver | Configure | Listen | SetSources | Close | UpdatePorts
-PROXY_MESSAGES: Final[msgspec.json.Decoder[ProxyMessage]] = msgspec.json.Decoder(ProxyMessage)
+AgentMessage = TakeOver | SetListener | UpdatePorts
+PROXY_MESSAGES: Final = msgspec.json.Decoder(Hello)
 AGENT_MESSAGES: Final[msgspec.json.Decoder[AgentMessage]] = msgspec.json.Decoder(AgentMessage)

@@ -8,27 +8,20 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
-
-import msgspec
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect
-from neutrino.agent.metadata.desired import NETWORK, DesiredMetadata, ListenerPlan, MetadataNamespace, plan_listeners
+from neutrino.agent.metadata.desired import NETWORK, DesiredMetadata, ListenerPlan, plan_listeners
 from neutrino.agent.metadata.messages import (
-    MAX_PORTS,
     PROXY_MESSAGES,
-    Close,
-    Configure,
-    Instance,
-    Listen,
-    ListenerState,
-    ListenerStates,
-    ProxyMessage,
+    Hello,
+    Listener,
     ProxySettings,
-    SetSources,
+    SetListener,
     TakeOver,
     UpdatePorts,
 )
@@ -77,7 +70,7 @@ class MetadataRole:
         self._synced = False
         self._dirty = asyncio.Event()
         self._desired = DesiredMetadata(feed.state, options.host, options.metadata_port, options.dhcp)
-        self._listeners: dict[str, ListenerState] = {}  # of the proxy, by namespace
+        self._listeners: dict[str, Listener] = {}  # of the proxy, by namespace
         self._problems: dict[str, str] = {}
         self._proxy_problem = "the process has not started yet"
 
@@ -115,16 +108,16 @@ class MetadataRole:
         try:
             channel = connect(self._options.socket, PROXY_MESSAGES)
         except OSError as error:
-            plan = "metadata: the process is not running" if self._desired.namespaces else ""
+            plan = "metadata: the process is not running" if self._desired.listeners else ""
             return Drift(self.name, plan, {"process": str(error)})
         try:
             async with asyncio.timeout(START_SECONDS):
-                actual, _ = await self._receive_listeners(channel)
+                hello, _ = await channel.receive()
         except (ChannelClosed, TimeoutError) as error:
             return Drift(self.name, "metadata: the process does not answer", {"process": str(error)})
         finally:
             channel.close()
-        plan = self._plan(actual, complete=self._feed.is_synced).text()
+        plan = self._plan(hello.listeners, complete=self._feed.is_synced).text()
         return Drift(self.name, plan, dict(self._desired.problems))
 
     def _render(self) -> None:
@@ -135,10 +128,10 @@ class MetadataRole:
         if self._desired.problems != before:
             self._report_soon()
 
-    def _plan(self, actual: dict[str, ListenerState], *, complete: bool) -> ListenerPlan:
-        spaces = self._desired.namespaces
-        inodes = {key: self._sockets.inode(key) for key in spaces}
-        return plan_listeners(spaces.values(), actual, inodes, complete=complete)
+    def _plan(self, actual: Mapping[str, Listener], *, complete: bool) -> ListenerPlan:
+        desired = self._desired.listeners
+        inodes = {namespace: self._sockets.inode(namespace) for namespace in desired}
+        return plan_listeners(desired, actual, inodes, complete=complete)
 
     # --- the proxy process ------------------------------------------------------------------------------------------
 
@@ -149,34 +142,38 @@ class MetadataRole:
             group.create_task(self._control_proxy())
 
     async def _control_proxy(self) -> None:
-        """Connect to the proxy for as long as it runs. The supervisor respawns one that exits.
+        """Keep a connection to the proxy. The supervisor respawns a proxy that exits.
 
-        A proxy that runs but does not answer, because its socket was deleted or it hangs, is restarted here.
+        One that runs but does not answer, because its socket was deleted or it hangs, is restarted here.
         """
         await self._start()
-        loop = asyncio.get_running_loop()
-        since = loop.time()
+        while True:
+            hello: Hello | None = None
+            with contextlib.ExitStack() as connected:
+                try:
+                    async with asyncio.timeout(START_SECONDS):
+                        channel = await self._connect()
+                        connected.callback(channel.close)
+                        hello, _ = await channel.receive()
+                    if hello.release == __version__:
+                        await self._update_proxy(channel, hello)
+                    else:  # the messages may differ; a restart costs instances a moment at most
+                        await self._restart(f"it is of release {hello.release}")
+                except (ChannelClosed, TimeoutError) as error:
+                    reason = str(error) or f"nothing was received for {START_SECONDS:g} s"
+                    LOG.warning("the connection to the metadata proxy is lost: %s", reason)
+                    self._set_proxy_problem("the connection is lost")
+                    if hello is None and self._supervisor.running(self._daemon.name) is not None:
+                        await self._restart(reason)
+            self._listeners.clear()
+
+    async def _connect(self) -> Channel[Hello]:
         while True:
             try:
-                channel = connect(self._options.socket, PROXY_MESSAGES)
+                return connect(self._options.socket, PROXY_MESSAGES)
             except OSError as error:
                 self._set_proxy_problem(f"it does not answer: {error}")
-                if loop.time() - since > START_SECONDS and self._supervisor.running(self._daemon.name) is not None:
-                    await self._restart("its socket is gone")
-                    since = loop.time()
-                await asyncio.sleep(CONNECT_SECONDS)
-                continue
-            try:
-                await self._update_proxy(channel)
-            except ChannelClosed as error:
-                LOG.warning("the connection to the metadata proxy is lost: %s", error)
-                self._set_proxy_problem("the connection is lost")
-            except TimeoutError:
-                await self._restart(f"it has sent nothing for {START_SECONDS:g} s")
-            finally:
-                channel.close()
-                self._listeners.clear()
-                since = loop.time()
+            await asyncio.sleep(CONNECT_SECONDS)
 
     async def _restart(self, reason: str) -> None:
         LOG.warning("the metadata proxy is restarted: %s", reason)
@@ -204,15 +201,12 @@ class MetadataRole:
 
     # --- one connection ---------------------------------------------------------------------------------------------
 
-    async def _update_proxy(self, channel: Channel[ProxyMessage]) -> None:
-        async with asyncio.timeout(START_SECONDS):
-            self._listeners, release = await self._receive_listeners(channel)
-        if release != __version__:  # the messages may differ; a restart costs instances a moment at most
-            await self._restart(f"it is of release {release}")
-            return
-        await channel.send(TakeOver())
-        await channel.send(Configure(self._options.settings))  # every time: they may have changed with the restart
-        closed = asyncio.create_task(self._wait_closed(channel))
+    async def _update_proxy(self, channel: Channel[Hello], hello: Hello) -> None:
+        """Send the desired state, and changes of it, until the connection is closed."""
+        self._listeners = dict(hello.listeners)
+        await channel.send(TakeOver(self._options.settings))
+        closed = asyncio.create_task(channel.receive())  # the proxy sends nothing more: this ends with the connection
+        closed.add_done_callback(lambda _: self._dirty.set())
         try:
             await self._send_changes(channel, closed)
         finally:
@@ -220,85 +214,47 @@ class MetadataRole:
             with contextlib.suppress(asyncio.CancelledError, ChannelClosed):
                 await closed
 
-    async def _receive_listeners(self, channel: Channel[ProxyMessage]) -> tuple[dict[str, ListenerState], str]:
-        """The proxy's listeners, and its release."""
-        listeners: dict[str, ListenerState] = {}
-        while True:
-            message, _ = await channel.receive()
-            if not isinstance(message, ListenerStates):
-                return listeners, message.release
-            listeners.update(message.listening)
-
-    async def _wait_closed(self, channel: Channel[ProxyMessage]) -> None:
-        """After `Hello` the proxy sends nothing more: receiving ends with the connection."""
-        while True:
-            await channel.receive()
-
-    async def _send_changes(self, channel: Channel[ProxyMessage], closed: asyncio.Task[None]) -> None:
-        sent_snapshot = self._synced
-        await self._send_all_ports(channel, snapshot=sent_snapshot)
+    async def _send_changes(self, channel: Channel[Hello], closed: asyncio.Task[Any]) -> None:
+        sent_as: bool | None = None  # whether all ports were sent as a snapshot; None: not yet
         delay = FIRST_CHECK
         while not closed.done():
             self._dirty.clear()
-            if self._synced and not sent_snapshot:
-                sent_snapshot = True
-                await self._send_all_ports(channel, snapshot=True)
+            if sent_as != self._synced:
+                sent_as = self._synced
+                self._desired.index()  # the state may have changes that this role was not notified of yet
+                await channel.send(UpdatePorts(tuple(self._desired.all_instances()), snapshot=sent_as))
             put, gone = self._desired.changed_instances()
-            # Before the first sync a port that the cache lacks may exist: none is removed from the proxy.
-            await self._send_ports(channel, put, gone if self._synced else ())
+            if put or gone:
+                # Before the first sync a port that the cache lacks may exist: none is removed from the proxy.
+                await channel.send(UpdatePorts(tuple(put), tuple(gone) if self._synced else ()))
             self._render()
             waiting = await self._update_listeners(channel)
             self._set_proxy_problem("")
             delay = min(2 * delay, CHECK_SECONDS) if waiting else CHECK_SECONDS
-            if await self._wait_dirty(closed, delay):
-                delay = FIRST_CHECK
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._dirty.wait()
+                    delay = FIRST_CHECK
         closed.result()
 
-    async def _wait_dirty(self, closed: asyncio.Task[None], seconds: float) -> bool:
-        """Wait for a change, the end of the connection or the timeout; whether there is a change."""
-        dirty = asyncio.create_task(self._dirty.wait())
-        try:
-            await asyncio.wait([closed, dirty], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            return dirty.done()
-        finally:
-            dirty.cancel()
-
-    async def _send_all_ports(self, channel: Channel[ProxyMessage], *, snapshot: bool) -> None:
-        """`snapshot`: the proxy forgets all other ports."""
-        if snapshot:
-            self._desired.index()  # the state may have changes that this role was not notified of yet
-            await channel.send(UpdatePorts(step="begin"))
-        await self._send_ports(channel, self._desired.all_instances())
-        if snapshot:
-            await channel.send(UpdatePorts(step="end"))
-
-    async def _send_ports(
-        self, channel: Channel[ProxyMessage], put: Sequence[Instance], gone: Sequence[str] = ()
-    ) -> None:
-        for start in range(0, max(len(put), len(gone)), MAX_PORTS):
-            part = slice(start, start + MAX_PORTS)
-            await channel.send(UpdatePorts(tuple(put[part]), tuple(gone[part])))
-
-    async def _update_listeners(self, channel: Channel[ProxyMessage]) -> bool:
+    async def _update_listeners(self, channel: Channel[Hello]) -> bool:
         """Apply the plan of listeners; whether a namespace is still missing or failed."""
         plan = self._plan(self._listeners, complete=self._synced)
         for key in plan.close:
-            await channel.send(Close(key))
+            await channel.send(SetListener(key, None))
             del self._listeners[key]
-        for space in plan.sources:
-            await channel.send(SetSources(space.namespace, space.sources))
-            known = self._listeners[space.namespace]
-            self._listeners[space.namespace] = msgspec.structs.replace(known, sources=space.sources)
-        for space in plan.open:
-            await self._open(channel, space)
-        for key in self._problems.keys() - self._desired.namespaces.keys():
+        for key, wanted in plan.sources.items():
+            await channel.send(SetListener(key, wanted))
+            self._listeners[key] = wanted
+        for key, wanted in plan.open.items():
+            await self._open(channel, key, wanted)
+        for key in self._problems.keys() - self._desired.listeners.keys():
             del self._problems[key]
         return bool(plan.missing or self._problems)
 
-    async def _open(self, channel: Channel[ProxyMessage], space: MetadataNamespace) -> None:
-        key = space.namespace
+    async def _open(self, channel: Channel[Hello], key: str, wanted: Listener) -> None:
         try:
-            opened = await asyncio.to_thread(self._sockets.open, space)
+            opened, sockets = await asyncio.to_thread(self._sockets.open, key, wanted)
         except REFUSALS as error:
             if self._problems.get(key) != str(error):
                 LOG.warning("metadata cannot be served in %s: %s", key, error)
@@ -306,8 +262,9 @@ class MetadataRole:
                 self._report_soon()
             return
         try:
-            await channel.send(Listen(key, opened.state), opened.descriptors())
+            await channel.send(SetListener(key, opened), [each.fileno() for each in sockets])
         finally:
-            opened.close()  # the proxy has duplicates by now
-        self._listeners[key] = opened.state
+            for each in sockets:
+                each.close()  # the proxy has duplicates by now
+        self._listeners[key] = opened
         self._problems.pop(key, None)

@@ -1,5 +1,6 @@
 """`neutrino up`: the whole service on this machine with built-in defaults, until Ctrl-C."""
 
+import argparse
 import contextlib
 import logging
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino import __version__, private
-from neutrino.cli import preflight
+from neutrino.cli import preflight, server
 from neutrino.cli.child_process import Work
 from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_sigterm
 from neutrino.cli.up.machine import Machine, RunState, machine_instances, this_machine
@@ -20,22 +21,18 @@ from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
 
 
-def up(
-    state: str, port: int, config_files: Sequence[str], *, dataplane: bool = True, agent_files: Sequence[str] = ()
-) -> int:
-    from neutrino.cli import server
-
-    directory = Path(state).absolute()
+def up(args: argparse.Namespace) -> int:
+    directory, config_files, agent_files = Path(args.state).absolute(), args.config_file, args.agent_config_file
     preflight.check_files([*config_files, *agent_files])
     preflight.check_directory(directory)
     running_already = f"neutrino up is already running with state directory {directory}: end it, or use --state"
     with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
-        files = [*_write_configuration(directory, port), *config_files]
+        files = [*_write_configuration(directory, args.port), *config_files]
         prepared = server.prepare(files, logging.WARNING, "use --port")
         url = _url(prepared.conf)
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         unwind_on_sigterm()  # until granian sets its own handler
-        machine = _wire(stack, directory, agent_files) if dataplane else None
+        machine = None if args.no_dataplane else _wire(stack, directory, agent_files)
         children: dict[str, Work] = {}
         if machine is not None:
             own = [str(directory / "agent.conf"), *agent_files]
@@ -71,7 +68,7 @@ def _write_configuration(directory: Path, port: int) -> list[str]:
 
 def _wire(stack: contextlib.ExitStack, directory: Path, agent_files: Sequence[str]) -> Machine | None:
     """This machine with its switch running; None, and the reason printed, if networks cannot be wired on it."""
-    from neutrino.cli.agent import check
+    from neutrino.cli.agent import check  # loads the agent, which `--no-dataplane` does not need
 
     try:
         machine = this_machine(directory)

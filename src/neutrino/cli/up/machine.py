@@ -94,34 +94,28 @@ class Machine:
 
     def run_agent(self, server_files: Sequence[str], agent_files: Sequence[str]) -> int:
         """The agent's child process: issue its credential, then run the agent."""
-        from neutrino.cli.agent import agent
+        from neutrino.cli.agent import run_agent
 
         self._issue_credential(server_files)
-        return agent("run", agent_files)
+        return run_agent(agent_files)
 
     def _issue_credential(self, server_files: Sequence[str]) -> None:
         """Issue a new credential at each start: the existing file may belong to another database or to other roles."""
+        # Not at the top: `neutrino vm` does not need the server.
+        from neutrino.cli.database import opened
         from neutrino.server.backend import configuration
-        from neutrino.server.config import database_url
-        from neutrino.server.db import schema
-        from neutrino.server.db.session import Database
         from neutrino.server.feed.credentials import Credentials
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)
         private.make_file(path)
-        conf = configuration(server_files)
-        db = Database(database_url(conf))
-        try:
-            schema.ensure(db, upgrade=conf.database.auto_upgrade)
+        with opened(configuration(server_files)) as db:
             credentials = Credentials(db)
             if self.host in credentials.known():
                 credentials.set_roles(self.host, ROLES)
                 path.write_text(credentials.rotate(self.host))
             else:
                 path.write_text(credentials.add(self.host, ROLES))
-        finally:
-            db.close()
 
 
 def this_machine(state: Path) -> Machine:

@@ -1,17 +1,19 @@
-"""The netlink driver: errors and the protocol.
+"""The netlink driver: errors, changes and the protocol.
 
-Actual state is read as `values`; `changes` are values too, so that a plan can be printed before it is applied. Each
-change names the state to reach. The kernel has no transaction over several of them: they are applied in order, and the
-first that is refused ends it.
+Actual state is read as `values`; changes are values too, so that a plan can be printed before it is applied. A change names
+the state to reach, so applying it twice changes nothing. The kernel has no transaction over several of them: they are
+applied in order, and the first that is refused ends it.
 
 The namespace `""` is the agent's own.
 """
 
+import dataclasses
+import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
-from neutrino.dataplane.netlink.changes import Change
-from neutrino.dataplane.netlink.values import Device, NamespaceState
+from neutrino.dataplane.netlink.tc import TcItem
+from neutrino.dataplane.netlink.values import HOST, Address, Device, NamespaceState, Neighbour, Route, Rule
 
 
 class NetlinkError(Exception):
@@ -20,6 +22,92 @@ class NetlinkError(Exception):
 
 class NamespaceMissing(NetlinkError):
     """There is no namespace of that name."""
+
+
+# --- changes ---
+
+Item = Address | Route | Rule | Neighbour | TcItem
+
+
+class Change:
+    """Base class of changes."""
+
+    def text(self) -> str:
+        """A line of a plan, such as `set route 0.0.0.0/0 device=qg-1 via=203.0.113.1`."""
+        verb, noun = re.findall("[A-Z][a-z]+", type(self).__name__)
+        subject: Any = self
+        if isinstance(self, SetItem | DeleteItem):
+            subject, noun = self.item, type(self.item).__name__
+        first, *others = dataclasses.fields(subject)
+        values = ((each, getattr(subject, each.name)) for each in others if each.compare)
+        words = (f"{each.name}={value}" for each, value in values if value != each.default)
+        return " ".join((verb.lower(), noun.lower(), str(getattr(subject, first.name)), *words))
+
+
+@dataclasses.dataclass(frozen=True)
+class SetItem(Change):
+    """Create an address, route, policy rule, permanent neighbour, qdisc, class or filter, or change it in place.
+
+    A route replaces the one with the same key.
+    """
+
+    item: Item
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteItem(Change):
+    """A qdisc is deleted with its classes and filters."""
+
+    item: Item
+
+
+@dataclasses.dataclass(frozen=True)
+class SetVeth(Change):
+    """A veth pair, one end here and the other in `peer_namespace`; created unless the first end exists."""
+
+    name: str
+    peer: str
+    peer_namespace: str = HOST
+    mac: str = ""
+    mtu: int = 0  # of both ends; 0: the kernel's default
+
+
+@dataclasses.dataclass(frozen=True)
+class SetDevice(Change):
+    """Attributes of an existing device. Those not given are left; an empty alias removes it."""
+
+    name: str
+    mac: str = ""
+    mtu: int = 0
+    up: bool | None = None
+    alias: str | None = None
+    tx_checksum: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveDevice(Change):
+    """To another namespace, where the device arrives down and without addresses."""
+
+    name: str
+    to: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteDevice(Change):
+    """With its addresses and routes; of a veth pair, both ends."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SetSysctl(Change):
+    """`name` is the path under /proc/sys, such as net/ipv4/ip_forward: names of devices may hold dots."""
+
+    name: str
+    value: str
+
+
+# --- the driver ---
 
 
 class Netlink(Protocol):

@@ -70,30 +70,32 @@ class Namespaces:
         except OSError as error:
             raise NetlinkError(f"namespace {name} cannot be deleted: {error.strerror}") from error
 
-    def open(self, name: str) -> int:
-        """A file descriptor of the namespace; the caller closes it."""
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[int]:
+        """A file descriptor of the namespace."""
         try:
             # The host's is that of the process: its main thread never enters another.
-            return os.open(self.path(name) if name else "/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path(name) if name else "/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise NamespaceMissing(f"namespace {name} does not exist") from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def run(self, name: str, work: Callable[[], T]) -> T:
         """Runs `work` inside the namespace, and returns or raises what it does."""
         if name == HOST:
             return work()
-        descriptor = self.open(name)
+        with self.open(name) as descriptor:
 
-        def inside() -> T:
-            try:
+            def inside() -> T:
                 if _libc.setns(descriptor, _CLONE_NEWNET) < 0:
                     reason = os.strerror(ctypes.get_errno())
                     raise NamespaceMissing(f"namespace {name} cannot be entered: {reason}")
-            finally:
-                os.close(descriptor)
-            return work()
+                return work()
 
-        return _in_thread(inside)
+            return _in_thread(inside)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -110,22 +112,19 @@ class Namespaces:
     def _share(self) -> None:
         """Makes the mount shared: processes in other mount namespaces see namespaces created or deleted here."""
         directory = os.fsencode(self.directory)
-        if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) == 0:
-            return
-        if ctypes.get_errno() != errno.EINVAL:  # EINVAL: the directory is no mount point yet
-            _raise()
-        if _libc.mount(directory, directory, b"none", _MS_BIND | _MS_REC, None) < 0:
-            _raise()
-        if _libc.mount(b"", directory, b"none", _MS_SHARED | _MS_REC, None) < 0:
-            _raise()
+        try:
+            _call(_libc.mount, b"", directory, b"none", _MS_SHARED | _MS_REC, None)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # EINVAL: the directory is no mount point yet
+                raise
+            _call(_libc.mount, directory, directory, b"none", _MS_BIND | _MS_REC, None)
+            _call(_libc.mount, b"", directory, b"none", _MS_SHARED | _MS_REC, None)
 
 
 def _mount_new(path: str) -> None:
     """Moves this thread into a new namespace and mounts that on the path."""
-    if _libc.unshare(_CLONE_NEWNET) < 0:
-        _raise()
-    if _libc.mount(b"/proc/thread-self/ns/net", os.fsencode(path), b"none", _MS_BIND, None) < 0:
-        _raise()
+    _call(_libc.unshare, _CLONE_NEWNET)
+    _call(_libc.mount, b"/proc/thread-self/ns/net", os.fsencode(path), b"none", _MS_BIND, None)
 
 
 def _is_namespace(path: str) -> bool:
@@ -150,6 +149,7 @@ def _in_thread(work: Callable[[], T]) -> T:
     return future.result()
 
 
-def _raise() -> None:
-    number = ctypes.get_errno()
-    raise OSError(number, os.strerror(number))
+def _call(function: Callable[..., int], *arguments: object) -> None:
+    if function(*arguments) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

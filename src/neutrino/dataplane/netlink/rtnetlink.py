@@ -1,16 +1,17 @@
-"""The rtnetlink protocol: messages, attributes, dumps and requests.
+"""The netlink protocol: messages, attributes, dumps and requests.
 
 Not by pyroute2: it forks a process to open a socket in a namespace, runs an event loop in each thread, and takes ten times
 as long to read a namespace. The format is kernel ABI and does not change.
 """
 
+import builtins
+import contextlib
 import errno
 import os
 import socket
 import struct
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from neutrino.dataplane.netlink import constants as linux
 
@@ -21,18 +22,10 @@ _NESTED = 0x8000
 _BUFFER = 1 << 17
 _TIMEOUT = 30.0
 _MOST_ATTEMPTS = 20  # a dump that was interrupted by a change is repeated
-
-Attributes = dict[int, bytes]
-
-
-class Message(NamedTuple):
-    type: int
-    flags: int
-    content: bytes
+_LAST = (linux.NLMSG_DONE, linux.NLMSG_ERROR)  # an acknowledgement is an error with code 0
 
 
-class Interrupted(Exception):
-    """Objects changed during a dump, which may be incomplete."""
+# --- encoding: an attribute with an empty text is left out ---
 
 
 def attribute(type_: int, value: bytes) -> bytes:
@@ -48,69 +41,104 @@ def number(type_: int, value: int) -> bytes:
 
 
 def text(type_: int, value: str) -> bytes:
-    return attribute(type_, value.encode() + b"\0")
+    return attribute(type_, value.encode() + b"\0") if value else b""
 
 
-def read_attributes(content: bytes, offset: int) -> Attributes:
-    return dict(_attributes(content, offset))
+def ip(type_: int, value: str) -> bytes:
+    """An address, or the first one of a prefix."""
+    family = socket.AF_INET6 if ":" in value else socket.AF_INET
+    return attribute(type_, socket.inet_pton(family, value.partition("/")[0])) if value else b""
 
 
-def find_attribute(content: bytes, offset: int, type_: int) -> bytes | None:
-    """One attribute, without decoding those after it."""
-    return next((value for found, value in _attributes(content, offset) if found == type_), None)
+def mac(type_: int, value: str) -> bytes:
+    return attribute(type_, bytes.fromhex(value.replace(":", ""))) if value else b""
 
 
-def _attributes(content: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-    end = len(content)
-    while offset + 4 <= end:
+# --- decoding ---
+
+
+class Attributes(dict[int, bytes]):
+    """The attributes of a message by type; a missing one is 0 or empty."""
+
+    def number(self, type_: int) -> int:
+        return int.from_bytes(self.get(type_, b""), sys.byteorder)
+
+    def text(self, type_: int) -> str:
+        return self.get(type_, b"").rstrip(b"\0").decode(errors="replace")
+
+    def ip(self, type_: int) -> str:
+        packed = self.get(type_)
+        return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed) if packed else ""
+
+    def prefix(self, type_: int, length: int) -> str:
+        """The length of a prefix is not in its attribute, but in the head of the message."""
+        return f"{self.ip(type_)}/{length}" if type_ in self else ""
+
+    def mac(self, type_: int) -> str:
+        return self.get(type_, b"").hex(":")
+
+    def nested(self, type_: int) -> "Attributes":
+        return read_attributes(self.get(type_, b""), 0)
+
+
+def read_attributes(content: bytes, offset: int, *, until: int | None = None) -> Attributes:
+    """All attributes after the head of a message, or those up to one type: messages about devices have dozens."""
+    found, end = Attributes(), len(content)
+    while offset + 4 <= end and until not in found:
         length, type_ = _ATTRIBUTE.unpack_from(content, offset)
         if length < 4:
             break
-        yield type_ & _TYPE_MASK, content[offset + 4 : offset + length]
+        found[type_ & _TYPE_MASK] = content[offset + 4 : offset + length]
         offset += (length + 3) & ~3
+    return found
 
 
-def as_number(value: bytes | None) -> int:
-    return int.from_bytes(value, sys.byteorder) if value else 0
+# --- the socket ---
 
 
-def as_text(value: bytes | None) -> str:
-    return value.rstrip(b"\0").decode(errors="replace") if value else ""
+@contextlib.contextmanager
+def tolerated(*numbers: int) -> Iterator[None]:
+    """Ignores errors that mean that a change is in force already."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in numbers:
+            raise
 
 
-class RouteSocket:
+class NetlinkSocket:
     """A netlink socket. It belongs to the namespace in which it was opened. For one thread at a time."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    def __init__(self, protocol: int = linux.NETLINK_ROUTE, timeout: float = _TIMEOUT) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._sequence = 0
         # Errors come with a text; filters in dump requests are applied, not ignored.
         for option in (linux.NETLINK_CAP_ACK, linux.NETLINK_EXT_ACK, linux.NETLINK_GET_STRICT_CHK):
             self._socket.setsockopt(linux.SOL_NETLINK, option, 1)
-        self._socket.settimeout(_TIMEOUT)
+        self._socket.settimeout(timeout)
 
     def close(self) -> None:
         self._socket.close()
 
-    def list(self, type_: int, body: bytes) -> list[bytes]:
+    def list(self, type_: int, body: bytes) -> builtins.list[bytes]:
         """The payloads of a complete dump."""
         for _ in range(_MOST_ATTEMPTS):
-            try:
-                self._send(type_, linux.NLM_F_DUMP, body)
-                return [message.content for message in self._answers()]
-            except Interrupted:
-                continue
+            self._send(type_, linux.NLM_F_DUMP, body)
+            # Objects that change during a dump may be missing from it. The last message tells, at the latest.
+            *messages, last = self._receive()
+            if not any(flags & linux.NLM_F_DUMP_INTR for flags, _ in (*messages, last)):
+                return [content for _, content in messages]
         raise OSError(errno.EAGAIN, "objects change faster than they can be read")
 
     def get(self, type_: int, body: bytes) -> bytes:
         """The payload of the one reply."""
         self._send(type_, 0, body)
-        return next(self._receive()).content
+        return next(self._receive())[1]
 
     def do(self, type_: int, flags: int, body: bytes) -> None:
         """Sends a request and waits for its acknowledgement; OSError with the kernel's reason if it is refused."""
         self._send(type_, linux.NLM_F_ACK | flags, body)
-        for _ in self._answers():
+        for _ in self._receive():
             pass
 
     def _send(self, type_: int, flags: int, body: bytes) -> None:
@@ -118,18 +146,8 @@ class RouteSocket:
         length = _HEADER.size + len(body)
         self._socket.send(_HEADER.pack(length, type_, linux.NLM_F_REQUEST | flags, self._sequence, 0) + body)
 
-    def _answers(self) -> Iterator[Message]:
-        """Up to the end of a dump, or an acknowledgement."""
-        interrupted = False
-        for message in self._receive():
-            interrupted = interrupted or bool(message.flags & linux.NLM_F_DUMP_INTR)
-            if message.type in (linux.NLMSG_DONE, linux.NLMSG_ERROR):
-                if interrupted:  # known only at the end: the rest still has to be received
-                    raise Interrupted
-                return
-            yield message
-
-    def _receive(self) -> Iterator[Message]:
+    def _receive(self) -> Iterator[tuple[int, bytes]]:
+        """Flags and payloads of a reply, up to and with the end of a dump or an acknowledgement."""
         while True:
             data = self._socket.recv(_BUFFER)
             offset = 0
@@ -139,15 +157,17 @@ class RouteSocket:
                 offset += (length + 3) & ~3
                 if sequence != self._sequence:
                     continue  # a late reply to a request that timed out
-                if type_ in (linux.NLMSG_ERROR, linux.NLMSG_DONE):
+                if type_ in _LAST:
                     _check(content, flags, type_)
-                yield Message(type_, flags, content)
+                yield flags, content
+                if type_ in _LAST:
+                    return
 
 
 def _check(content: bytes, flags: int, type_: int) -> None:
     code = -struct.unpack_from("=i", content)[0] if len(content) >= 4 else 0
     if code > 0:
         offset = 4 if type_ == linux.NLMSG_DONE else 4 + _HEADER.size
-        texts = read_attributes(content, offset) if flags & linux.NLM_F_ACK_TLVS else {}
-        reason = as_text(texts.get(linux.NLMSGERR_ATTR_MSG))
+        texts = read_attributes(content, offset) if flags & linux.NLM_F_ACK_TLVS else Attributes()
+        reason = texts.text(linux.NLMSGERR_ATTR_MSG)
         raise OSError(code, f"{os.strerror(code)} ({reason.rstrip('.')})" if reason else os.strerror(code))

@@ -116,7 +116,7 @@ class NamespaceState:
 
 # --- canonical values: written as the kernel writes them ---
 
-_IPV6_METRIC = 1024  # what the kernel takes for 0
+IPV6_METRIC = 1024  # what the kernel takes for 0
 
 
 def address(device: str, text: str, *, scope: str = "global", nodad: bool = False) -> Address:
@@ -132,7 +132,7 @@ def route(
 ) -> Route:
     """`values` are further fields of `Route`."""
     network = ipaddress.ip_network(destination)
-    metric = 0 if network.version == 6 and metric == _IPV6_METRIC else metric
+    metric = 0 if network.version == 6 and metric == IPV6_METRIC else metric
     return Route(str(network), device, _ip(via), metric=metric, source=_ip(source), **values)
 
 

@@ -97,25 +97,25 @@ class RbacPolicies(ViewCollection):
 
         def attempt() -> list[Object]:
             made = [{"id": new_id(), **values} for values in several]
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 for i, policy in enumerate(made):
                     _check_object(connection, context, policy)
                     _check_scope_of_pool(connection, policy)
                     _check_twice(connection, policy, made[:i])
                 owners = {policy["project_id"] for policy in made}
                 limits = {owner: self._quotas.limit(connection, "rbac_policy", owner) for owner in owners}
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 for policy in made:
                     tx.execute(sa.insert(t.rbac_policies).values(as_row(t.rbac_policies, policy, RENAMED)))
                     tx.use("rbac_policy", policy["project_id"], 1, limits[policy["project_id"]])
                     _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
             return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key)
                 after = {**before, **values}
                 _check_object(connection, context, after)
@@ -124,7 +124,7 @@ class RbacPolicies(ViewCollection):
                 _check_twice(connection, after)
                 _check_scope_of_pool(connection, after)
                 _check_unused(connection, before, after["target_tenant"])
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 done = tx.execute(
                     sa.update(t.rbac_policies)
                     .where(_c.id == key, _c.target_project == before["target_tenant"])
@@ -136,22 +136,22 @@ class RbacPolicies(ViewCollection):
                 _touch(tx, after)
             return after
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key)
                 others = _check_unused(connection, before)
                 last = before["action"] == EXTERNAL and not others
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 gone = sa.delete(t.rbac_policies).where(_c.id == key, _c.target_project == before["target_tenant"])
                 if tx.execute(gone).rowcount != 1:
                     raise Stale
                 tx.use("rbac_policy", before["project_id"], -1)
                 _touch(tx, before, external=False if last else None, must_exist=False)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
 
 # --- policies in use --------------------------------------------------------------------------------------------------
@@ -267,4 +267,4 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
     if revision is None and must_exist:  # deleted since it was read
         raise Stale
     if revision is not None and kind == "network":
-        tx.record(kind, key, revision)
+        tx.record(kind, key)

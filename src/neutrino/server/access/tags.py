@@ -34,7 +34,6 @@ from neutrino.server.policy.authorizer import Authorizer
 
 Object = dict[str, Any]
 TAGS = ListOf(Text())
-LOGGED = frozenset({"network", "subnet", "port", "router", "security_group"})  # tagged kinds whose revision hosts get
 EXTENSIONS = (
     Extension(
         "standard-attr-tag",
@@ -166,12 +165,10 @@ class TaggedObjects:
                 return
             with self.db.transaction() as tx:
                 # On the revision that was read: of two requests that add a tag, neither loses the other's.
-                stamp = update_row(tx, self.table, before, {"tags": sorted(new)})
+                update_row(tx, self.table, before, {"tags": sorted(new)})
                 rows = t.tags.c
                 if old - new:
                     tx.execute(sa.delete(t.tags).where(rows.object_id == key, rows.tag.in_(sorted(old - new))))
                 tx.insert(t.tags, [{"object_id": key, "tag": tag} for tag in sorted(new - old)])
-                if self.resource.name in LOGGED:
-                    tx.record(self.resource.name, key, stamp["revision_number"])
 
         self.db.retrying(attempt)

@@ -96,6 +96,7 @@ def update_row(
     # Changed or deleted by another writer since it was read.
     if done.rowcount != 1:
         raise Stale
+    tx.log(table, before["id"])
     return stamp
 
 
@@ -104,6 +105,7 @@ def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> N
     done = tx.execute(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
     if done.rowcount != 1:
         raise Stale
+    tx.log(table, before["id"], deleted=True)
 
 
 def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:

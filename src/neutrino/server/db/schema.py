@@ -1,4 +1,7 @@
-"""The schema version: upgraded at the start of a server, by one process while the others wait."""
+"""The schema version: created or upgraded at the start of a server, by one process while the others wait.
+
+A new database is created from `db/tables.py`; migrations are for databases that exist already.
+"""
 
 import logging
 import os
@@ -12,9 +15,10 @@ from sqlalchemy.engine import Connection
 
 from neutrino import private
 from neutrino.server.db.session import Database
+from neutrino.server.db.tables import metadata
 
 LOG = logging.getLogger(__name__)
-HEAD = "0001"  # the newest file in migrations/versions (a test compares)
+HEAD = "0002"  # the newest file in migrations/versions (a test compares)
 LOCK = "neutrino-schema"
 LOCK_NUMBER = 0x6E6575747269
 
@@ -42,9 +46,10 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         )
     # Checked again under the lock: another process may have upgraded it meanwhile.
     with _locked(db):
-        if version(db) != HEAD:
+        found = version(db)
+        if found != HEAD:
             LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)
-            upgrade_to(db, "head")
+            _create_or_upgrade(db, found)
 
 
 def ensure_in_child(url: str) -> None:
@@ -79,11 +84,17 @@ def version(db: Database) -> str | None:
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
 
-def upgrade_to(db: Database, revision: str) -> None:
+def _create_or_upgrade(db: Database, found: str | None) -> None:
     from alembic import command
 
     with db.engine().begin() as connection:
-        command.upgrade(alembic_config(connection), revision)
+        if found is None:
+            metadata.create_all(
+                connection
+            )  # only missing tables: MariaDB keeps those of an attempt that was interrupted
+            command.stamp(alembic_config(connection), HEAD)
+        else:
+            command.upgrade(alembic_config(connection), HEAD)
 
 
 def alembic_config(connection: Connection) -> Any:

@@ -431,7 +431,6 @@ changes = table(
     sa.Column("id", Serial, primary_key=True, autoincrement=True),
     text(32, "kind"),
     optional_ids("object_id", nullable=False),
-    integers("revision"),
     flags("deleted", default=False),
     text(20, "at"),
     sa.Column("position", sa.BigInteger, nullable=True),
@@ -464,6 +463,16 @@ journal = table(
     sa.Column("at", sa.Float, nullable=False),
     text(64, "owner"),
 )
+
+# The tables whose objects hosts get, with their kind in the change log: writes of their rows are logged.
+LOGGED: dict[sa.Table, str] = {
+    networks: "network",
+    subnets: "subnet",
+    ports: "port",
+    security_groups: "security_group",
+    address_groups: "address_group",
+    routers: "router",
+}
 
 # The tables whose rows count against a project's quota, by the quota's name. Plugins add theirs.
 COUNTED: dict[str, sa.FromClause] = {

@@ -21,28 +21,34 @@ UNCOUNTED = -2  # unlimited, and without a counter
 
 class Transaction:
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._changes: list[dict[str, Any]] = []
+        self.connection = connection
+        self._changes: dict[tuple[str, str], bool] = {}  # kind and id of an object: whether it is deleted
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
-        return self._connection.execute(statement, parameters)
+        return self.connection.execute(statement, parameters)
 
     def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows with equal columns. The statement is cached per table."""
+        """Insert rows with equal columns, and log them if hosts get them. The statement is cached per table."""
         if rows:
-            self._connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
+            self.connection.execute(_insert(table), rows[0] if len(rows) == 1 else list(rows))
+        if table in t.LOGGED:
+            for row in rows:
+                self.log(table, row["id"])
 
-    @property
-    def connection(self) -> Connection:
-        return self._connection
+    def log(self, table: sa.Table, object_id: str, *, deleted: bool = False) -> None:
+        """Log a change of a row, if hosts get the objects of its table.
 
-    def record(self, kind: str, object_id: str, revision: int, *, deleted: bool = False) -> None:
-        """Log a change of an object, for the hosts. Only kinds that the feed reads are logged."""
-        self._changes.append(
-            {"kind": kind, "object_id": object_id, "revision": revision, "deleted": deleted, "at": now()}
-        )
+        Called by `insert`, `update_row` and `delete_row`, so that no write can forget it.
+        """
+        kind = t.LOGGED.get(table)
+        if kind is not None:
+            self.record(kind, object_id, deleted=deleted)
+
+    def record(self, kind: str, object_id: str, *, deleted: bool = False) -> None:
+        """Log a change of an object for the hosts, once per transaction. Only kinds that the feed reads are logged."""
+        self._changes[kind, object_id] = deleted
 
     @property
     def has_changes(self) -> bool:
@@ -61,38 +67,43 @@ class Transaction:
 
     def flush(self) -> None:
         if self._changes:
-            if self._connection.dialect.name == "sqlite":
-                self._assign_positions()
-            self.insert(t.changes, self._changes)
+            at = now()
+            rows: list[dict[str, Any]] = [
+                {"kind": kind, "object_id": key, "deleted": deleted, "at": at}
+                for (kind, key), deleted in self._changes.items()
+            ]
+            if self.connection.dialect.name == "sqlite":
+                self._assign_positions(rows)
+            self.insert(t.changes, rows)
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
 
-    def _assign_positions(self) -> None:
+    def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""
-        last = self._connection.execute(_ADVANCE_HEAD, {"n": len(self._changes)}).scalar()
+        last = self.connection.execute(_ADVANCE_HEAD, {"n": len(rows)}).scalar()
         # No head row yet: the feed has never run, and assigns all positions at its start.
         if last is not None:
-            for position, change in enumerate(self._changes, last - len(self._changes) + 1):
-                change["position"] = position
+            for position, row in enumerate(rows, last - len(rows) + 1):
+                row["position"] = position
 
     def _count(self, key: tuple[str, str], amount: int, limit: int) -> None:
         project_id, resource = key
         values = {"p": project_id, "r": resource, "n": amount, "limit": limit}
         limited = amount > 0 and limit >= 0
         # One statement checks the limit and counts: a separate check could be passed by two writers at once.
-        if self._connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
+        if self.connection.execute(_COUNT_LIMITED if limited else _COUNT, values).rowcount:
             return
         if not limited:
             return  # no counter without a limit: it would be a hot row for all writers of the project
-        if self._connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None:
+        if self.connection.execute(_COUNTED, {"p": project_id, "r": resource}).first() is not None:
             # It exists now: another writer may have created it since, so update once more before refusing.
-            if self._connection.execute(_COUNT_LIMITED, values).rowcount:
+            if self.connection.execute(_COUNT_LIMITED, values).rowcount:
                 return
             raise errors.OverQuota(overs=[resource])
         # The first use under a limit: count all objects of the project, those of this transaction included.
         table = t.COUNTED.get(resource)
-        used = amount if table is None else self._connection.execute(_count_all(table), {"p": project_id}).scalar_one()
+        used = amount if table is None else self.connection.execute(_count_all(table), {"p": project_id}).scalar_one()
         if used > limit:
             raise errors.OverQuota(overs=[resource])
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])

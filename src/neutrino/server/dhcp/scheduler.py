@@ -164,7 +164,7 @@ class DhcpScheduler(AgentScheduler):
                 for agent_id in joining:
                     self._insert(tx, [object_id], agent_id, if_lacking=fill)
                 if joining or leaving:
-                    tx.record("network", object_id, network.revision_number)
+                    tx.record("network", object_id)
             if steps and fill:  # a subnet may have changed meanwhile
                 self.settle(object_id)
             return Move(object_id, tuple(leaving), tuple(joining))
@@ -308,7 +308,7 @@ class DhcpScheduler(AgentScheduler):
             with self.ports.write([step for _, steps in taken for step in steps]) as tx:
                 self._insert(tx, [row.id for row, _ in taken], agent_id, if_lacking=True)
                 for row, _ in taken:
-                    tx.record("network", row.id, row.revision_number)
+                    tx.record("network", row.id)
             for row, steps in taken:
                 if steps:
                     self.settle(row.id)

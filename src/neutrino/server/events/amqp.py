@@ -3,12 +3,11 @@
 # kombu claims to be typed, but most of its functions are not.
 # mypy: disable-error-code="no-untyped-call"
 
+import itertools
 import logging
 import re
-import socket
 import ssl
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from kombu.exceptions import KombuError
 from kombu.messaging import Producer
 
 from neutrino.server.context import Context
-from neutrino.server.events.delivery import DeliveryCounts, DeliveryQueue, backoff
+from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Outcome
 from neutrino.server.events.envelope import render_message, seal
 
 LOG = logging.getLogger(__name__)
@@ -89,6 +88,7 @@ def _broker(netloc: str, tls: bool) -> Broker:
 # --- a connection -----------------------------------------------------------------------------------------------------
 
 PRECONDITION_FAILED = 406  # AMQP: the exchange or queue exists with other properties
+TIMEOUT = 10.0
 
 
 class BrokerUnavailable(Exception):
@@ -100,24 +100,18 @@ class BrokerRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class TLSFiles:
-    """Files of a TLS connection; empty: the system's CA certificates and no client certificate."""
+class AmqpOptions:
+    """How messages are sent. Exchange and queues must be declared as the consumers declare them."""
 
-    ca_file: str = ""
+    publisher_id: str
+    topics: Sequence[str] = ("notifications",)
+    exchange: str = "neutron"
+    durable: bool = False
+    quorum: bool = False
+    tls: bool = False  # as does ?ssl=1 in the URL
+    ca_file: str = ""  # empty: the system's CA certificates
     cert_file: str = ""
     key_file: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Messaging:
-    """How exchange and queues are declared. It must match what the consumers declare, or the broker refuses them."""
-
-    exchange: str
-    durable: bool
-    quorum: bool
-    virtual_host: str
-    tls: TLSFiles | None
-    timeout: float = 10.0
 
 
 class BrokerConnection:
@@ -128,30 +122,29 @@ class BrokerConnection:
     never got is sent again over the next connection.
     """
 
-    def __init__(self, broker: Broker, messaging: Messaging) -> None:
-        self._messaging = messaging
+    def __init__(self, broker: Broker, url: TransportURL, options: AmqpOptions) -> None:
         self._connection = Connection(
             hostname=broker.host,
             port=broker.port,
             userid=broker.username,
             password=broker.password,
-            virtual_host=messaging.virtual_host,
+            virtual_host=url.virtual_host,
             transport="pyamqp",
-            ssl=_tls_options(messaging.tls, broker.host),
-            connect_timeout=messaging.timeout,
+            ssl=_tls_options(options, broker.host) if options.tls or url.tls else False,
+            connect_timeout=TIMEOUT,
             transport_options={
                 "confirm_publish": True,
-                "read_timeout": messaging.timeout,
-                "write_timeout": messaging.timeout,
+                "read_timeout": TIMEOUT,
+                "write_timeout": TIMEOUT,
                 "client_properties": {"connection_name": "neutrino notifications"},
             },
         )
         self._unavailable = (*self._connection.connection_errors, OSError, KombuError)
         self._refused = self._connection.channel_errors
         self._declared: set[str] = set()
-        durable = messaging.durable or messaging.quorum
-        self._exchange = Exchange(messaging.exchange, type="topic", durable=durable, auto_delete=False)
-        self._arguments = {"x-queue-type": "quorum"} if messaging.quorum else None
+        durable = options.durable or options.quorum  # RabbitMQ refuses a quorum queue that is not durable
+        self._exchange = Exchange(options.exchange, type="topic", durable=durable, auto_delete=False)
+        self._arguments = {"x-queue-type": "quorum"} if options.quorum else None
         try:
             self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self._channel = self._connection.channel()
@@ -169,7 +162,7 @@ class BrokerConnection:
                 routing_key=routing_key,
                 content_type="application/json",
                 content_encoding="utf-8",
-                confirm_timeout=self._messaging.timeout,
+                confirm_timeout=TIMEOUT,
             )
         except self._refused as why:
             raise BrokerRefused(str(why)) from why
@@ -216,61 +209,30 @@ class BrokerConnection:
             self._channel = self._connection.channel()
 
 
-def _tls_options(files: TLSFiles | None, host: str) -> dict[str, object] | bool:
-    if files is None:
-        return False
-    named = {"ca_certs": files.ca_file, "certfile": files.cert_file, "keyfile": files.key_file}
-    given = {name: path for name, path in named.items() if path}
+def _tls_options(options: AmqpOptions, host: str) -> dict[str, object]:
+    files = {"ca_certs": options.ca_file, "certfile": options.cert_file, "keyfile": options.key_file}
+    given = {name: path for name, path in files.items() if path}
     return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host, **given}
 
 
 # --- the notifier -----------------------------------------------------------------------------------------------------
 
-QUEUE_LIMIT = 10_000
-BATCH = 100
-FIRST_RETRY = 0.2
-SLOWEST_RETRY = 10.0
+DELIVERY = DeliveryOptions(first_retry=0.2)
 MAX_REFUSALS = 3  # of one message, which is then given up so that the next ones are sent
 
 
 class AmqpNotifier:
     """Publishes notifications in order from a background thread: a slow or dead broker costs a request nothing."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        topics: Sequence[str] = ("notifications",),
-        exchange: str = "neutron",
-        publisher_id: str = "",
-        durable: bool = False,
-        quorum: bool = False,
-        tls: bool = False,
-        tls_files: TLSFiles | None = None,
-        queue_limit: int = QUEUE_LIMIT,
-        first_retry: float = FIRST_RETRY,
-        slowest_retry: float = SLOWEST_RETRY,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        """With `tls`, or if the URL asks for it, the connection uses TLS with `tls_files`."""
-        parsed = parse_transport_url(url)
-        self._brokers = parsed.brokers
-        files = (tls_files or TLSFiles()) if tls or parsed.tls else None
-        self._messaging = Messaging(exchange, durable, quorum, parsed.virtual_host, files)
-        self._routing_keys = tuple(f"{topic}.info" for topic in topics)
-        self._publisher_id = publisher_id or f"network.{socket.gethostname()}"
-        self._first_retry = first_retry
-        self._slowest_retry = slowest_retry
-        self._now = now
-        self._next_broker = 0
+    def __init__(self, url: str, options: AmqpOptions, delivery: DeliveryOptions = DELIVERY) -> None:
+        self._url = parse_transport_url(url)
+        self._options = options
+        self._attempts = itertools.cycle(self._url.brokers)
+        self._refusals = 0  # of the next message, in a row
         self._connection: BrokerConnection | None = None
-        self._queue: DeliveryQueue[tuple[str, str]] = DeliveryQueue(
-            "notifications", self._deliver, limit=queue_limit, batch=BATCH, finish=self._close_connection
+        self.queue: DeliveryQueue[tuple[str, str]] = DeliveryQueue(
+            "notifications", self._deliver, delivery, finish=lambda: self._end_connection(BrokerConnection.close)
         )
-
-    @property
-    def counts(self) -> DeliveryCounts:
-        return self._queue.counts
 
     def notify(self, event_type: str, payload: Mapping[str, object], context: Context) -> None:
         """Queue one notification for every topic and return.
@@ -278,59 +240,42 @@ class AmqpNotifier:
         Rendered in the thread of the request, in which nothing else changes the payload. A second attempt sends the same
         bytes, so that consumers recognize a duplicate.
         """
-        identity = {"publisher_id": self._publisher_id, "message_id": str(uuid.uuid4())}
+        identity = {"publisher_id": self._options.publisher_id, "message_id": str(uuid.uuid4())}
         try:
-            message = render_message(event_type, payload, context, now=self._now(), **identity)
-            rendered = [(key, seal(message, uuid.uuid4().hex)) for key in self._routing_keys]
+            message = render_message(event_type, payload, context, now=datetime.now(UTC), **identity)
+            rendered = [(f"{topic}.info", seal(message, uuid.uuid4().hex)) for topic in self._options.topics]
         except (TypeError, ValueError):
             LOG.exception("notification %s cannot be rendered and is not sent", event_type)
             return
         for item in rendered:
-            self._queue.put(item)
+            self.queue.put(item)
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Send what is possible within `timeout`, then stop."""
-        self._queue.close(timeout)
-
-    def _deliver(self, batch: Sequence[tuple[str, str]]) -> int:
-        pending = deque(batch)
-        given_up = refusals = 0
-        delays = backoff(self._first_retry, self._slowest_retry)
-        while pending:
+    def _deliver(self, batch: Sequence[tuple[str, str]]) -> Outcome[tuple[str, str]]:
+        given_up = 0
+        for position, item in enumerate(batch):
             try:
-                self._connected().publish(*pending[0])
+                self._connected().publish(*item)
+                self._refusals = 0
             except (BrokerUnavailable, BrokerRefused) as why:
-                self._drop_connection()  # a refusal closes the channel, so both errors need a new connection
-                LOG.warning("notifications are delayed, %d in this batch: %s", len(pending), why)
-                refusals = refusals + 1 if isinstance(why, BrokerRefused) else 0
-                if refusals >= MAX_REFUSALS:
-                    LOG.error("a notification is given up, the broker refuses it: %s", why)
-                    pending.popleft()
-                    given_up += 1
-                    refusals = 0
-                elif not self._queue.pause(next(delays)):
-                    return given_up + len(pending)
-            else:
-                pending.popleft()
-                refusals = 0
-                delays = backoff(self._first_retry, self._slowest_retry)
-        return given_up
+                # A refusal closes the channel, so both errors need a new connection.
+                self._end_connection(BrokerConnection.drop)
+                self._refusals = self._refusals + 1 if isinstance(why, BrokerRefused) else 0
+                if self._refusals < MAX_REFUSALS:
+                    return Outcome(given_up, batch[position:], str(why))
+                LOG.error("a notification is given up, the broker refuses it: %s", why)
+                given_up += 1
+                self._refusals = 0
+        return Outcome(given_up)
 
     def _connected(self) -> BrokerConnection:
         """The open connection, or a new one to the next broker of the URL."""
         if self._connection is None:
-            broker = self._brokers[self._next_broker % len(self._brokers)]
-            self._next_broker += 1
-            self._connection = BrokerConnection(broker, self._messaging)
+            broker = next(self._attempts)
+            self._connection = BrokerConnection(broker, self._url, self._options)
             LOG.info("notifications are sent to broker %s", broker)
         return self._connection
 
-    def _drop_connection(self) -> None:
+    def _end_connection(self, end: Callable[[BrokerConnection], None]) -> None:
         if self._connection is not None:
-            self._connection.drop()
-            self._connection = None
-
-    def _close_connection(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+            end(self._connection)
             self._connection = None

@@ -5,13 +5,15 @@ memory is not spent on a service that may never come back.
 
 The thread starts at the first `put`: a server is built before it forks its workers, and a thread does not survive a fork.
 It takes everything that has gathered while it was busy, so batches grow under load, a single item is sent at once, and
-there is no interval to tune.
+there is no interval to tune. Items that the service does not accept now are retried with back-off, before later ones.
 """
 
 import logging
+import math
 import os
 import random
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,25 @@ from typing import Generic, TypeVar
 
 LOG = logging.getLogger(__name__)
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    limit: int = 10_000  # waiting items
+    batch: int = 100  # items in one delivery
+    first_retry: float = 0.1  # seconds
+    slowest_retry: float = 10.0
+    retry_for: float = math.inf  # seconds, after which a batch is given up
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Item]):
+    """Of one attempt to deliver a batch: how many items are given up, and which ones, the last of it, are to be retried."""
+
+    failed: int = 0
+    retry: Sequence[Item] = ()
+    reason: str = ""  # of the retry, for the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +64,21 @@ class DeliveryQueue(Generic[Item]):
     def __init__(
         self,
         name: str,
-        deliver: Callable[[Sequence[Item]], int],
+        deliver: Callable[[Sequence[Item]], Outcome[Item]],
+        options: DeliveryOptions,
         *,
-        limit: int,
-        batch: int,
-        key: Callable[[Item], Hashable] | None = None,
+        merge_equal: bool = False,
         finish: Callable[[], None] = lambda: None,
     ) -> None:
-        """`deliver` gets batches in order and returns how many items it gave up.
-
-        An item with the same `key` as a waiting one replaces it, at the end of the queue; without `key` all are kept.
-        `finish` runs last in the delivering thread, after `close`.
+        """`deliver` gets batches in order. With `merge_equal` an item replaces a waiting one that equals it, at the end of
+        the queue. `finish` runs last in the delivering thread, after `close`.
         """
-        if limit < 1 or batch < 1:
+        if options.limit < 1 or options.batch < 1:
             raise ValueError("a delivery queue needs room for at least one item, and batches of at least one")
         self._name = name
         self._deliver = deliver
-        self._limit = limit
-        self._batch = batch
-        self._key = key
+        self._options = options
+        self._merge_equal = merge_equal
         self._finish = finish
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -87,12 +104,12 @@ class DeliveryQueue(Generic[Item]):
                 self._dropped += 1
                 return
             self._serial += 1
-            key: Hashable = self._serial if self._key is None else self._key(item)
+            key: Hashable = item if self._merge_equal else self._serial
             # Moved to the end: an equal event that is sent too early would precede events that it follows.
             self._items.pop(key, None)
             self._items[key] = item
             overflow_begins = False
-            if len(self._items) > self._limit:
+            if len(self._items) > self._options.limit:
                 self._items.popitem(last=False)
                 self._dropped += 1
                 overflow_begins = self._overflow == 0
@@ -102,19 +119,9 @@ class DeliveryQueue(Generic[Item]):
                 self._thread.start()
             self._changed.notify_all()
         if overflow_begins:  # logged once per overflow: one line per dropped item would fill the log
-            LOG.warning("%s: the queue is full with %d items; the oldest are dropped", self._name, self._limit)
+            LOG.warning("%s: the queue is full with %d items; the oldest are dropped", self._name, self._options.limit)
 
-    def pause(self, seconds: float) -> bool:
-        """For `deliver`: wait before another attempt. False: give up.
-
-        `close` ends the wait early and leaves one last attempt, so that a stop lasts no longer than that attempt.
-        """
-        if self._closing.is_set():
-            return False
-        self._closing.wait(seconds)
-        return True
-
-    def close(self, timeout: float) -> int:
+    def close(self, timeout: float = 5.0) -> int:
         """Accept no more items and deliver what is possible within `timeout`; returns how many are left."""
         with self._changed:
             self._reset_after_fork()
@@ -139,10 +146,12 @@ class DeliveryQueue(Generic[Item]):
             self._items.clear()
             self._in_flight = 0
 
+    # --- the delivering thread ------------------------------------------------------------------------------------
+
     def _run(self) -> None:
         while batch := self._take():
             try:
-                failed = self._deliver(batch)
+                failed = self._deliver_or_give_up(batch)
             except Exception:
                 LOG.exception("%s: delivery failed; %d items are lost", self._name, len(batch))
                 failed = len(batch)
@@ -156,10 +165,38 @@ class DeliveryQueue(Generic[Item]):
         """The next batch; empty when the queue is closed and nothing waits."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._closing.is_set())
-            size = min(len(self._items), self._batch)
+            size = min(len(self._items), self._options.batch)
             batch = [self._items.popitem(last=False)[1] for _ in range(size)]
             self._in_flight = len(batch)
             overflow, self._overflow = self._overflow, 0
         if overflow:
             LOG.warning("%s: dropped %d items while the service was slow or unreachable", self._name, overflow)
         return batch
+
+    def _deliver_or_give_up(self, batch: Sequence[Item]) -> int:
+        """Deliver a batch in as many attempts as it takes; returns how many of its items were given up."""
+        options, failed = self._options, 0
+        give_up_at = options.clock() + options.retry_for
+        delays = backoff(options.first_retry, options.slowest_retry)
+        while True:
+            outcome = self._deliver(batch)
+            failed += outcome.failed
+            if not outcome.retry:
+                return failed
+            if len(batch) - len(outcome.retry) > outcome.failed:  # some were accepted: the service is there
+                delays = backoff(options.first_retry, options.slowest_retry)
+            batch, delay = outcome.retry, next(delays)
+            LOG.warning("%s are delayed, %d in this batch: %s", self._name, len(batch), outcome.reason)
+            if options.clock() + delay > give_up_at or not self._pause(delay):
+                LOG.error("%s: %d items are given up: the service did not accept them in time", self._name, len(batch))
+                return failed + len(batch)
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait before another attempt. False: give up.
+
+        `close` ends the wait early and leaves one last attempt, so that a stop lasts no longer than that attempt.
+        """
+        if self._closing.is_set():
+            return False
+        self._closing.wait(seconds)
+        return True

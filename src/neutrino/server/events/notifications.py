@@ -4,28 +4,14 @@ Each change sends two: `network.create.start` with the request and `network.crea
 never depends on them, and they are off unless configured.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from neutrino.server.context import Context
-
-
-class Notifier(Protocol):
-    """Sends notifications. It neither blocks nor raises."""
-
-    def notify(self, event_type: str, payload: Mapping[str, object], context: Context) -> None: ...
-
-    def close(self, timeout: float = 5.0) -> None: ...
-
-
-class NullNotifier:
-    """Notifications are off."""
-
-    def notify(self, event_type: str, payload: Mapping[str, object], context: Context) -> None: ...
-
-    def close(self, timeout: float = 5.0) -> None: ...
+if TYPE_CHECKING:
+    from neutrino.server.events.amqp import AmqpNotifier
 
 
 def register_options(conf: cfg.ConfigOpts) -> None:
@@ -61,8 +47,8 @@ def register_options(conf: cfg.ConfigOpts) -> None:
     )
 
 
-def notifier_from_conf(conf: cfg.ConfigOpts, host: str) -> Notifier:
-    """The configured notifier; an unknown driver is an error at the start of the server."""
+def notifier_from_conf(conf: cfg.ConfigOpts, host: str) -> AmqpNotifier | None:
+    """The configured notifier, None if notifications are off; an unknown driver is an error at the start of the server."""
     options = conf.oslo_messaging_notifications
     drivers = {driver for driver in options.driver if driver not in ("", "noop")}
     if unknown := drivers - {"messagingv2"}:
@@ -70,17 +56,19 @@ def notifier_from_conf(conf: cfg.ConfigOpts, host: str) -> Notifier:
             f"[oslo_messaging_notifications] driver: {', '.join(sorted(unknown))} is not known; use noop or messagingv2"
         )
     if not drivers:
-        return NullNotifier()
-    from neutrino.server.events.amqp import AmqpNotifier, TLSFiles  # kombu is loaded only if it is used
+        return None
+    from neutrino.server.events.amqp import AmqpNotifier, AmqpOptions  # kombu is loaded only if it is used
 
     rabbit = conf.oslo_messaging_rabbit
-    return AmqpNotifier(
-        options.transport_url or conf.transport_url,
-        topics=options.topics,
-        exchange=conf.control_exchange,
-        publisher_id=f"network.{host}",
+    amqp = AmqpOptions(
+        f"network.{host}",
+        options.topics,
+        conf.control_exchange,
         durable=rabbit.amqp_durable_queues,
         quorum=rabbit.rabbit_quorum_queue,
         tls=rabbit.ssl,
-        tls_files=TLSFiles(rabbit.ssl_ca_file, rabbit.ssl_cert_file, rabbit.ssl_key_file),
+        ca_file=rabbit.ssl_ca_file,
+        cert_file=rabbit.ssl_cert_file,
+        key_file=rabbit.ssl_key_file,
     )
+    return AmqpNotifier(options.transport_url or conf.transport_url, amqp)

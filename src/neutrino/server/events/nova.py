@@ -14,7 +14,6 @@ Connection errors, 429 and 5xx are retried as long as Nova waits for a port. An 
 
 import logging
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.server.events.delivery import DeliveryCounts, DeliveryQueue, backoff
+from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Outcome
 
 LOG = logging.getLogger(__name__)
 
@@ -131,11 +130,8 @@ def _association(floating_ip: Resource | None) -> tuple[object, ...] | None:
 
 GROUP = "nova"
 EVENTS_PATH = "/os-server-external-events"
-QUEUE_LIMIT = 10_000
-BATCH = 100
-FIRST_RETRY = 0.1
-SLOWEST_RETRY = 10.0
-RETRY_FOR = 300.0  # as long as Nova waits for a port; later the event is of no use, and Nova repairs its cache itself
+# Retried as long as Nova waits for a port; later the event is of no use, and Nova repairs its cache itself.
+DELIVERY = DeliveryOptions(retry_for=300.0)
 REQUEST_TIMEOUT = 30.0
 
 
@@ -168,59 +164,28 @@ class NovaNotifier:
         *,
         status_changes: bool = True,
         data_changes: bool = True,
-        batch: int = BATCH,
-        queue_limit: int = QUEUE_LIMIT,
-        first_retry: float = FIRST_RETRY,
-        slowest_retry: float = SLOWEST_RETRY,
-        retry_for: float = RETRY_FOR,
-        clock: Callable[[], float] = time.monotonic,
+        delivery: DeliveryOptions = DELIVERY,
     ) -> None:
         self._post = post
         self._status_changes = status_changes
         self._data_changes = data_changes
-        self._first_retry = first_retry
-        self._slowest_retry = slowest_retry
-        self._retry_for = retry_for
-        self._clock = clock
-        self._queue: DeliveryQueue[NovaEvent] = DeliveryQueue(
-            "nova events", self._deliver, limit=queue_limit, batch=batch, key=lambda event: event
-        )
-
-    @property
-    def counts(self) -> DeliveryCounts:
-        return self._queue.counts
+        self.queue = DeliveryQueue("events for Nova", self._deliver, delivery, merge_equal=True)
 
     def send(self, events: Iterable[NovaEvent]) -> None:
         """Queue the events that are enabled in the configuration, and return."""
         for event in events:
             if self._status_changes if event.is_status_change else self._data_changes:
-                self._queue.put(event)
+                self.queue.put(event)
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Send what is possible within `timeout`, then stop."""
-        self._queue.close(timeout)
-
-    def _deliver(self, batch: Sequence[NovaEvent]) -> int:
-        body = [event.as_dict() for event in batch]
-        give_up_at = self._clock() + self._retry_for
-        for delay in backoff(self._first_retry, self._slowest_retry):
-            try:
-                answer = self._post(body)
-                if not _is_temporary(answer.status):
-                    return _log_refused(batch, answer)
-                why = f"HTTP {answer.status}"
-            except NovaUnavailable as error:
-                why = str(error)
-            LOG.warning("Nova does not accept %d events now, they are retried: %s", len(batch), why)
-            if self._clock() + delay > give_up_at or not self._queue.pause(delay):
-                break
-        LOG.error("%d events are given up: Nova did not accept them in time", len(batch))
-        return len(batch)
-
-
-def _is_temporary(status: int) -> bool:
-    """Whether the status is about Nova's state, and not about the events."""
-    return status >= 500 or status == 429
+    def _deliver(self, batch: Sequence[NovaEvent]) -> Outcome[NovaEvent]:
+        try:
+            answer = self._post([event.as_dict() for event in batch])
+        except NovaUnavailable as error:
+            return Outcome(retry=batch, reason=str(error))
+        # About Nova's state, and not about the events.
+        if answer.status >= 500 or answer.status == 429:
+            return Outcome(retry=batch, reason=f"HTTP {answer.status}")
+        return Outcome(failed=_log_refused(batch, answer))
 
 
 def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> int:
@@ -234,15 +199,8 @@ def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> int:
     refused = [event for event in answer.events if event.get("code", 200) != 200]
     for event in refused:
         level = logging.INFO if event.get("code") == 404 else logging.WARNING
-        LOG.log(
-            level,
-            "Nova dropped %s of port %s for server %s with code %s (%s)",
-            event.get("name"),
-            event.get("tag"),
-            event.get("server_uuid"),
-            event.get("code"),
-            answer.request_id,
-        )
+        values = (event.get(name) for name in ("name", "tag", "server_uuid", "code"))
+        LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
     return len(refused)
 
 

@@ -73,7 +73,7 @@ class Credentials:
             with self._db.transaction() as tx:
                 if not tx.execute(statement.where(_c.host == host)).rowcount:
                     raise UnknownHost(f"there is no host {host}")
-                tx.record(KIND, "-", 0, deleted=deleted)
+                tx.record(KIND, "-", deleted=deleted)
 
         self._db.retrying(attempt)
 

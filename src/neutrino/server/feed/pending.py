@@ -4,10 +4,13 @@ Values are looked up when a frame is built. So a slow host gets the newest value
 outgrows the number of objects. For security group members the difference is kept, as the whole set is large.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Set
+from itertools import islice
+from typing import Final
 
-from neutrino.model.roles import ROLES
 from neutrino.model.state import Member
+
+ALL: Final = "all"
 
 
 class MemberDifference:
@@ -24,47 +27,39 @@ class MemberDifference:
         self.removed -= added
 
 
+# How much of a key is due: an object (None), all members of a group or all forwarding entries of a network (ALL), or a
+# difference of members.
+Due = MemberDifference | str | None
+
+
 class Pending:
-    def __init__(self, host: str, wake: Callable[[], None] = lambda: None, roles: Sequence[str] = ROLES) -> None:
+    def __init__(self, host: str, kinds: frozenset[str], wake: Callable[[], None]) -> None:
         self.host = host
-        self.roles = roles  # of the host's credential: kinds that none of them consumes are never sent
+        self.kinds = kinds  # that the roles of the host's credential consume: others are never sent
         self._wake = wake
-        self.keys: dict[tuple[str, str], None] = {}  # kind, id
-        self.networks: dict[str, None] = {}  # networks of which all forwarding entries are due
-        self.members: dict[str, MemberDifference | None] = {}  # by group; None: all members are due
+        self.due: dict[tuple[str, str], Due] = {}  # by kind and key
         self.digests: set[str] = set()  # networks whose digest of forwarding entries `synced` has to carry
 
-    def __bool__(self) -> bool:
-        return bool(self.keys or self.networks or self.members)
-
     def __len__(self) -> int:
-        return len(self.keys) + len(self.networks) + len(self.members)
+        return len(self.due)
 
-    def touch(self, kind: str, key: str) -> None:
-        self.keys[kind, key] = None
+    def touch(self, kind: str, key: str, due: Due = None) -> None:
+        self.due[kind, key] = due
         self._wake()
 
-    def touch_entry(self, network_id: str, port_id: str) -> None:
-        self.digests.add(network_id)
-        if network_id not in self.networks:
-            self.touch("forwarding", port_id)
-
-    def touch_entries(self, network_id: str) -> None:
-        self.digests.add(network_id)
-        self.networks[network_id] = None
-        self._wake()
-
-    def touch_all_members(self, group_id: str) -> None:
-        self.members[group_id] = None
-        self._wake()
-
-    def touch_members(self, group_id: str, added: Set[Member], removed: Set[Member]) -> None:
-        if group_id not in self.members:
-            self.members[group_id] = MemberDifference()
-        difference = self.members[group_id]
-        if difference is not None:  # else all members are due anyway
+    def touch_members(self, kind: str, group_id: str, added: Set[Member], removed: Set[Member]) -> None:
+        difference = self.due.get((kind, group_id)) or MemberDifference()
+        if isinstance(difference, MemberDifference):  # else all members are due anyway
             difference.extend(added, removed)
-        self._wake()
+        self.touch(kind, group_id, difference)
+
+    def remove_first(self, number: int) -> None:
+        """Remove what is sent."""
+        if number == len(self.due):
+            self.due.clear()
+        else:
+            for sent in list(islice(self.due, number)):
+                del self.due[sent]
 
 
 class Watchers:
@@ -88,6 +83,6 @@ class Watchers:
         for host in hosts if len(hosts) < len(self._by_host) else self._by_host.keys() & set(hosts):
             yield from self._by_host.get(host, ())
 
-    def touch(self, hosts: Collection[str], kind: str, key: str) -> None:
+    def touch(self, hosts: Collection[str], kind: str, key: str, due: Due = None) -> None:
         for pending in self.of(hosts):
-            pending.touch(kind, key)
+            pending.touch(kind, key, due)

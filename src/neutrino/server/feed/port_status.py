@@ -7,7 +7,8 @@ Every change locks the port's row, so that two concurrent reports do not miss ea
 Reports on all other ports go to `others`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,11 +19,10 @@ from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.readers.dvr import read_distributed_ports
-from neutrino.server.feed.reports import PortStatus
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.l3.scheduling.dvr import ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, L2, Done
+from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done, Provisioning
 
 BATCH = 200  # ports per transaction
 _w, _rp, _ra, _a, _b = (
@@ -61,20 +61,18 @@ _HELD = sa.exists().where(_w.port_id == _port.c.id, sa.or_(_LOCAL, _SCHEDULED)).
 _UNUSED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port.c.status == ACTIVE, sa.not_(_HELD))
 
 
+@dataclass(frozen=True)
 class DistributedPortStatus:
-    def __init__(self, db: Database, others: PortStatus) -> None:
-        self._db = db
-        self._others = others
+    db: Database
+    others: Provisioning
 
-    def complete_all(self, done: Iterable[Done], component: str) -> set[str]:
-        """Take `port_up` reports; returns the ports that became ACTIVE."""
-        reports = list(done)
+    def complete_all(self, reports: Sequence[Done], component: str) -> None:
+        """Take `port_up` reports."""
         ids = sorted({one.port_id for one in reports})
-        active: set[str] = set()
         distributed: set[str] = set()
-        for start in range(0, len(ids) if component == L2 else 0, BATCH):
+        for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 ports = {row.id: row for row in connection.execute(_DISTRIBUTED, {"among": batch})}
                 if not ports:
                     continue
@@ -91,13 +89,14 @@ class DistributedPortStatus:
                 )
             needed = [one for one in changed if one.host in needing.get(one.port_id, ())]
             if needed:
-                active |= self._db.retrying(partial(self._complete, needed))
+                self.db.retrying(partial(self._complete, needed))
         rest = [one for one in reports if one.port_id not in distributed]
-        return active | (self._others.complete_all(rest, component) if rest else set())
+        if rest:
+            self.others.complete_all(rest, component)
 
-    def _complete(self, reports: Sequence[Done]) -> set[str]:
+    def _complete(self, reports: Sequence[Done]) -> None:
         ids = sorted({one.port_id for one in reports})
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             ports = {row.id: row for row in tx.execute(_LOCK, {"among": ids})}
             wired = {tuple(row) for row in tx.execute(_WIRED, {"among": ids})}
             current = {
@@ -107,32 +106,30 @@ class DistributedPortStatus:
             }
             rows = [{"port_id": port_id, "host": host} for port_id, host in sorted(current - wired)]
             tx.insert(t.distributed_port_hosts, rows)
-            up = {port_id for port_id, _ in current if ports[port_id].status != ACTIVE}
-            for port_id in sorted(up):
+            for port_id in sorted({port_id for port_id, _ in current if ports[port_id].status != ACTIVE}):
                 _set_status(tx, ports[port_id], ACTIVE)
-        return up
 
     def ready(self, port_id: str, component: str, revision: int, host: str) -> bool:
-        return self._others.ready(port_id, component, revision, host)
+        return self.others.ready(port_id, component, revision, host)
 
     def lost(self, port_id: str, host: str) -> bool:
         """Take a `port_down` report; whether the port became DOWN by it."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             distributed = connection.execute(_DISTRIBUTED, {"among": [port_id]}).first()
         if distributed is None:
-            return self._others.lost(port_id, host)
+            return self.others.lost(port_id, host)
 
         def attempt() -> None:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.execute(_LOCK, {"among": [port_id]})
                 tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
         return bool(self._set_down([port_id]))
 
     def settle(self) -> int:
         """Set ports DOWN that no host needs any more; returns how many."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             ids = list(connection.execute(_UNUSED).scalars())
         return sum(len(self._set_down(ids[start : start + BATCH])) for start in range(0, len(ids), BATCH))
 
@@ -140,7 +137,7 @@ class DistributedPortStatus:
         """Set those of these ports DOWN that no host has wired."""
 
         def attempt() -> list[str]:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 ports = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)})}
                 gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
                 for port_id in sorted(gone):
@@ -148,7 +145,7 @@ class DistributedPortStatus:
                 tx.execute(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
             return gone
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
 
 def _is_current(one: Done, port: Any) -> bool:
@@ -159,4 +156,4 @@ def _is_current(one: Done, port: Any) -> bool:
 def _set_status(tx: Transaction, port: Any, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
     tx.execute(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
-    tx.record("port", port.id, port.revision_number + 1)
+    tx.record("port", port.id)

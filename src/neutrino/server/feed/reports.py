@@ -1,25 +1,27 @@
 """Reports of hosts: batched across hosts into few transactions, and written to the database.
 
-A host reports on itself only: a report on another host's agent is refused, one on a port that is not bound to it changes
-nothing.
+`report_rules.py` has refused invalid messages before, and those on agents of other hosts. A report on a port that is not
+bound to the host changes nothing.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
 from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
-from neutrino.model.agents import FEED_BEHIND, AgentState, BadReport, checked
+from neutrino.model.agents import AgentState
 from neutrino.server import errors
-from neutrino.server.hosts import registry
+from neutrino.server.feed.port_status import DistributedPortStatus
+from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.registry import Report as AgentReport
 from neutrino.server.l3.reports import RouterReports
-from neutrino.server.ml2.ports.provisioning import L2, Done
+from neutrino.server.ml2.ports.provisioning import L2, Done, Provisioning
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT = 2000
@@ -28,114 +30,71 @@ HOSTS_PER_BATCH = 500
 UNREACHABLE = (errors.DatabaseUnreachable, sa.exc.OperationalError, sa.exc.InterfaceError)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class HostReport:
-    message: Any
-    behind: int = 0  # positions of the change log that the host has not applied
-
-    @property
-    def is_heartbeat(self) -> bool:
-        """Whether it can wait for others: it says nothing but that the agents are alive."""
-        return isinstance(self.message, Report) and not any(state.start_flag for state in self.message.states)
-
-
+HostReport = Report | PortUp | PortDown | PortReady | Status | Problem
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 
 
-class PortStatus(Protocol):
-    def complete_all(self, done: Iterable[Done], component: str) -> set[str]: ...
-    def ready(self, port_id: str, component: str, revision: int, host: str) -> bool: ...
-    def lost(self, port_id: str, host: str) -> bool: ...
+def is_heartbeat(report: HostReport) -> bool:
+    """Whether a report can wait for those of other hosts: it says nothing but that the agents are alive."""
+    return isinstance(report, Report) and not any(state.start_flag for state in report.states)
 
 
+@dataclass(frozen=True)
 class Reports:
     """Writes reports to the database; blocking."""
 
-    def __init__(
-        self,
-        agents: registry.Registry,
-        reported: Callable[[registry.Report], Any],
-        ports: PortStatus,
-        statuses: RouterReports,
-        settle: Callable[[], Any] = lambda: None,
-    ) -> None:
-        """`reported` notifies schedulers; `settle` updates the ports that hosts need for distributed routers."""
-        self.settle = settle
-        self._agents = agents
-        self._reported = reported
-        self._ports = ports
-        self._statuses = statuses
+    agents: Registry
+    reported: Callable[[AgentReport], Any]  # notifies schedulers
+    ports: Provisioning | DistributedPortStatus
+    statuses: RouterReports
+    settle: Callable[[], Any] = lambda: None  # updates the ports that hosts need for distributed routers
 
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
         """Write reports, each host's in its order; for each the reason of a refusal, or an empty text.
 
         Agent states of all hosts are written together, and so are consecutive `port_up` messages.
         """
-        answers: dict[int, str] = {}
-        states, others = list[tuple[str, HostReport]](), list[tuple[str, HostReport]]()
-        for host, reports in batch:
-            for report in reports:
-                (states if isinstance(report.message, Report) else others).append((host, report))
-        for (_, report), answer in zip(states, self._write_states(states), strict=True):
-            answers[id(report)] = answer
-        for is_up, run in groupby(others, lambda one: isinstance(one[1].message, PortUp)):
+        every = [(host, message) for host, messages in batch for message in messages]
+        refusals = self._write_states([message for _, message in every if isinstance(message, Report)])
+        others = [(host, message) for host, message in every if not isinstance(message, Report)]
+        for is_up, run in groupby(others, lambda one: isinstance(one[1], PortUp)):
             if is_up:
-                up = ((host, report.message) for host, report in run)
-                self._ports.complete_all([Done(m.port_id, host, m.revision) for host, m in up], L2)
+                self.ports.complete_all(
+                    [Done(m.port_id, host, m.revision) for host, m in run if isinstance(m, PortUp)], L2
+                )
             else:
-                for host, report in run:
-                    self._write_one(host, report.message)
-        return [[answers.get(id(report), "") for report in reports] for _, reports in batch]
+                for host, message in run:
+                    self._write_one(host, message)
+        return [[refusals.get(host, "") if isinstance(m, Report) else "" for m in messages] for host, messages in batch]
 
     def _write_one(self, host: str, message: object) -> None:
         match message:
             case PortReady():
-                self._ports.ready(message.port_id, message.component, message.revision, host)
+                self.ports.ready(message.port_id, message.component, message.revision, host)
             case PortDown():
-                if self._ports.lost(message.port_id, host):
+                if self.ports.lost(message.port_id, host):
                     LOG.info("port %s is down on host %s: %s", message.port_id, host, _one_line(message.reason))
             case Status():
-                self._statuses.set_status(host, message.kind, message.id, message.status)
+                self.statuses.set_status(host, message.kind, message.id, message.status)
             case Problem():
                 subject = " ".join((message.kind, message.id)).strip() or "no object named"
                 LOG.warning("host %s reports an error (%s): %s", host, _one_line(subject), _one_line(message.text))
 
-    def _write_states(self, reports: Sequence[tuple[str, HostReport]]) -> list[str]:
-        answers = []
-        valid: dict[tuple[str, str], AgentState] = {}
-        for host, report in reports:
-            try:
-                states = _checked(host, report)
-            except (BadReport, ForeignReport) as error:
-                answers.append(str(error))
-                continue
-            answers.append("")
-            for state in states:
-                # The newest wins, but a start in an earlier one is kept: schedulers act on it.
-                earlier = valid.get((state.agent_type, host))
-                started = state.start_flag or (earlier is not None and earlier.start_flag)
-                valid[state.agent_type, host] = replace(state, start_flag=started)
-        every = list(valid.values())
-        refusals: dict[str, str] = {}  # by host
+    def _write_states(self, reports: Sequence[Report]) -> dict[str, str]:
+        """Write the states of agents; by host the reason why one of them is not stored as it was sent."""
+        newest: dict[tuple[str, str], AgentState] = {}
+        for state in (state for report in reports for state in report.states):
+            # The newest wins, but a start in an earlier one is kept: schedulers act on it.
+            earlier = newest.get((state.agent_type, state.host))
+            started = state.start_flag or (earlier is not None and earlier.start_flag)
+            newest[state.agent_type, state.host] = replace(state, start_flag=started)
+        every, refusals = list(newest.values()), dict[str, str]()
         for start in range(0, len(every), AGENTS_PER_TRANSACTION):
-            for written in self._agents.report_all(every[start : start + AGENTS_PER_TRANSACTION]):
+            for written in self.agents.report_all(every[start : start + AGENTS_PER_TRANSACTION]):
                 if written.refusal:
                     refusals[written.host] = written.refusal
-                self._reported(written)
-        return [answer or refusals.get(host, "") for answer, (host, _) in zip(answers, reports, strict=True)]
-
-
-class ForeignReport(ValueError):
-    """A host reports on an agent of another host."""
-
-
-def _checked(host: str, report: HostReport) -> list[AgentState]:
-    """The states of a host's agents to be stored, or BadReport, or ForeignReport."""
-    states = report.message.states
-    foreign = {state.host for state in states} - {host}
-    if foreign:
-        raise ForeignReport(f"host {host} cannot report for {', '.join(sorted(foreign))}")
-    return [checked(replace(s, configurations={**s.configurations, FEED_BEHIND: report.behind})) for s in states]
+                self.reported(written)
+        return refusals
 
 
 def _one_line(text: str) -> str:
@@ -173,7 +132,7 @@ class ReportBatches:
         self._some.set()
         if self._is_closed:
             one.done.cancel()
-        if not all(report.is_heartbeat for report in reports):
+        if not all(map(is_heartbeat, reports)):
             self._urgent.set()
         return await one.done
 

@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from neutrino.feed import messages as m
+from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
@@ -35,7 +38,7 @@ class Session:
         self._fanout = fanout
         self._write = write
         self._due = asyncio.Event()
-        self.pending = Pending(host, self._due.set, credential.roles)
+        self.pending = Pending(host, frozenset(), self._due.set)  # nothing is due before `hello`
         self._synced_position = 0  # of the last `synced`
 
     async def run(self, server: str, database: str) -> None:
@@ -57,7 +60,7 @@ class Session:
 
     async def _begin(self, hello: m.Hello, cursor: m.Cursor, server: str) -> None:
         LOG.info("host %s connected, release %s, roles %s", self.host, hello.release or "?", list(hello.roles))
-        self._fanout.connect(self.pending, hello.have)
+        self.pending = self._fanout.connect(self.host, hello.have, self.credential.roles, self._due.set)
         self._due.set()  # `synced` is sent also where nothing differs
         await self._send([m.Welcome(cursor=cursor, version=min(hello.version, m.VERSION), server=server)])
 
@@ -154,12 +157,11 @@ class Session:
             elif reason := refusal(message, self.host, self.credential.roles):
                 answers += self._answer(message.serial, reason)
             else:
-                behind = self._positions_behind(message) if isinstance(message, m.Report) else 0
-                accepted.append(HostReport(message, behind))
+                accepted.append(self._with_lag(message) if isinstance(message, m.Report) else message)
         if accepted:
             refusals = await self._write(self.host, accepted)
-            for report, reason in zip(accepted, refusals, strict=True):
-                answers += self._answer(report.message.serial, reason)
+            for message, reason in zip(accepted, refusals, strict=True):
+                answers += self._answer(message.serial, reason)
         if answers:
             await self._send(answers)
 
@@ -170,9 +172,10 @@ class Session:
         LOG.warning("host %s: %s", self.host, reason)
         return [m.Problem(text=reason), m.Ack(serial=serial)]
 
-    def _positions_behind(self, report: m.Report) -> int:
-        """How many positions the host has not applied; changes that do not concern it do not count."""
+    def _with_lag(self, report: m.Report) -> m.Report:
+        """A report whose agents show how many positions the host has not applied; changes out of its scope do not count."""
         applied = report.applied or 0
-        if not self.pending and applied >= self._synced_position:
-            return 0
-        return max(self._fanout.position - applied, 0)
+        is_current = not self.pending and applied >= self._synced_position
+        behind = {FEED_BEHIND: 0 if is_current else max(self._fanout.position - applied, 0)}
+        states = tuple(replace(state, configurations={**state.configurations, **behind}) for state in report.states)
+        return msgspec.structs.replace(report, states=states)

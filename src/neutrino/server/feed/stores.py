@@ -22,10 +22,11 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from neutrino.feed.messages import MAX_MEMBERS, Entries, Members, encode_one
 from neutrino.model.kinds import Kind
 from neutrino.model.state import Forwarding, GroupMembers, Member, Object
-from neutrino.server.feed.encoding import Item, MemberSet, digest
-from neutrino.server.feed.pending import Pending, Watchers
+from neutrino.server.feed.encoding import Item, MemberSet, digest, gone
+from neutrino.server.feed.pending import ALL, Due, MemberDifference, Pending, Watchers
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
 
@@ -97,6 +98,10 @@ class Store(ABC):
         """Mark what a digest stands for as due."""
         pending.touch(self.name, key)
 
+    def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
+        """The messages for a key of the queue that is due as a whole or as a difference."""
+        raise NotImplementedError
+
 
 class SharedObjects(Store):
     """One value for all hosts subscribed to the object's topic."""
@@ -151,9 +156,8 @@ class SharedObjects(Store):
         return (key,) if self._served.key is None else self._by_key.get(key, ())
 
     def notify(self, host: str, key: str) -> None:
-        for pending in self._watchers.of([host]):
-            for object_id in self._ids(key):
-                pending.touch(self.name, object_id)
+        for object_id in self._ids(key):
+            self._watchers.touch([host], self.name, object_id)
 
     def lookup(self, host: str, key: str) -> Item | None:
         item = self._items.get(key)
@@ -185,9 +189,7 @@ class PeerHosts(SharedObjects):
             for other in others:
                 if other != host:
                     pending.touch(self.name, other)
-        for pending in self._watchers.of(others):
-            if pending.host != host:
-                pending.touch(self.name, host)
+        self._watchers.touch(others - {host}, self.name, host)
 
     def _receives(self, host: str, value: Object) -> bool:
         mine, theirs = (self._subscriptions.keys(each, self.name) for each in (host, value.id))
@@ -223,21 +225,32 @@ class ForwardingEntries(SharedObjects):
 
     def _touch_hosts(self, key: str, object_id: str) -> None:
         for pending in self._watchers.of(self._subscriptions.hosts(self.name, key)):
-            pending.touch_entry(key, object_id)
+            pending.digests.add(key)
+            pending.touch(self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
         for pending in self._watchers.of([host]):
-            pending.touch_entries(key)
+            self.touch(pending, key)
 
     def _receives(self, host: str, value: Any) -> bool:
         return value.host != host and self._subscriptions.has(host, self.name, value.network_id)
 
-    def entries(self, host: str, network_id: str) -> list[str]:
-        """The ids of a network's entries for this host."""
-        if not self._subscriptions.has(host, self.name, network_id):
+    def touch(self, pending: Pending, key: str) -> None:
+        pending.digests.add(key)
+        pending.touch(self.name, key, ALL)
+        # Queued one by one, so that a frame may end between them.
+        for object_id in self._entry_ids(pending, key):
+            pending.touch(self.name, object_id)
+
+    def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
+        return (encode_one(Entries(network_id=key, ids=tuple(self._entry_ids(pending, key)))),)
+
+    def _entry_ids(self, pending: Pending, network_id: str) -> list[str]:
+        """The entries of a network that the host should have."""
+        if self.name not in pending.kinds or not self._subscriptions.has(pending.host, self.name, network_id):
             return []
         there = self._by_key.get(network_id, {})
-        return [key for key, item in there.items() if item.object.host != host]  # type: ignore[attr-defined]
+        return [key for key, item in there.items() if item.object.host != pending.host]  # type: ignore[attr-defined]
 
     def digest(self, host: str, network_id: str) -> str:
         """Of the entries that the host should have; empty: it is not subscribed to the network."""
@@ -251,8 +264,8 @@ class ForwardingEntries(SharedObjects):
     def items(self, host: str) -> Iterable[Item]:
         return [item for item in super().items(host) if item.object.host != host]  # type: ignore[attr-defined]
 
-    def touch(self, pending: Pending, key: str) -> None:
-        pending.touch_entries(key)
+
+_NO_MEMBERS = MemberSet()
 
 
 class MemberSets(Store):
@@ -274,28 +287,33 @@ class MemberSets(Store):
                 del self._sets[group_id]
             if added or removed:
                 for pending in self._watchers.of(self._subscriptions.hosts(self.name, group_id)):
-                    pending.touch_members(group_id, added, removed)
+                    pending.touch_members(self.name, group_id, added, removed)
 
     def notify(self, host: str, key: str) -> None:
         for pending in self._watchers.of([host]):
-            pending.touch_all_members(key)
+            self.touch(pending, key)
 
-    def members(self, host: str, group_id: str) -> MemberSet | None:
-        """The members that the host should know; None: it does not need the group."""
-        if not self._subscriptions.has(host, self.name, group_id):
-            return None
-        return self._sets.get(group_id) or MemberSet()
+    def touch(self, pending: Pending, key: str) -> None:
+        pending.touch(self.name, key, ALL)
+
+    def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
+        if self.name not in pending.kinds or not self._subscriptions.has(pending.host, self.name, key):
+            return (gone(self.name, key),)
+        members = self._sets.get(key, _NO_MEMBERS)
+        if not isinstance(due, MemberDifference) or len(due.added) + len(due.removed) > MAX_MEMBERS:
+            return members.encoded(key)
+        if not due.added and not due.removed:
+            return ()
+        added, removed = tuple(due.added), tuple(due.removed)
+        return (encode_one(Members(id=key, added=added, removed=removed, digest=members.digest)),)
 
     def digests(self, host: str) -> dict[str, str]:
         keys = self._subscriptions.keys(host, self.name)
-        return {key: members.digest for key in keys if (members := self.members(host, key)) is not None}
+        return {key: self._sets.get(key, _NO_MEMBERS).digest for key in keys}
 
     def objects(self, host: str) -> Iterator[Object]:
         for key in self._subscriptions.keys(host, self.name):
-            yield GroupMembers(id=key, members=self._sets[key].members if key in self._sets else frozenset())
-
-    def touch(self, pending: Pending, key: str) -> None:
-        pending.touch_all_members(key)
+            yield GroupMembers(id=key, members=self._sets.get(key, _NO_MEMBERS).members)
 
 
 class HostObjects(Store):

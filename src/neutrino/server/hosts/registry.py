@@ -110,7 +110,7 @@ class Registry:
         if tx.execute(statement).rowcount != 1:
             raise Stale
         if changes or revived or state.start_flag:
-            tx.record("agent", before["id"], 0)
+            tx.record("agent", before["id"])
         if revived:
             LOG.info("%s on %s is back; its last report was at %s", *_key(state), before["heartbeat_timestamp"])
         status = AgentStatus.REVIVED if revived else AgentStatus.ALIVE
@@ -131,7 +131,7 @@ class Registry:
             **_columns(state),
         }
         tx.execute(sa.insert(t.agents).values(row))
-        tx.record("agent", row["id"], 0)
+        tx.record("agent", row["id"])
         LOG.info("%s on %s is new", *_key(state))
         return Report(row["id"], *_key(state), AgentStatus.NEW, state.start_flag)
 

@@ -30,42 +30,42 @@ class AddressScopes(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> Object:
             made = fresh(values)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
                 if made["shared"]:
                     sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
             return {**made, "tenant_id": made["project_id"]}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context)
             if before["shared"] and values.get("shared") is False:
                 raise errors.AddressScopeUpdateError(id=key, reason="it is shared, and sharing cannot be taken back")
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 stamp = update_row(tx, t.address_scopes, before, values)
                 if values.get("shared") and not before["shared"]:
                     sharing.share_with_all(tx, "address_scope", key, before["project_id"])
             return {**before, **values, **stamp}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             before = self._load(key, context)
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 pools = sa.select(t.subnetpools.c.id).where(t.subnetpools.c.address_scope_id == key).limit(1)
                 if connection.execute(pools).first() is not None:
                     raise errors.AddressScopeInUse(id=key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 sharing.forget(tx, key)
                 delete_row(tx, t.address_scopes, before)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     def _load(self, key: str, context: Context) -> Object:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = VIEW.load(connection, key, context.project_id)
         if found is None:
             raise errors.AddressScopeNotFound(id=key)

@@ -90,16 +90,16 @@ class IpAvailability:
 
     def __init__(self, db: Database) -> None:
         self.collections = ((NETWORK_IP_AVAILABILITY, self),)
-        self._db = db
+        self.db = db
 
     def index(self, context: Context, query: Query) -> list[Object]:
         versions = tuple(query.filters.get("ip_version", ()))
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             networks = VIEW.many(connection, replace(query, fields=OF_NETWORK), context.project_id)
             return self._availability(connection, networks, versions, query.fields)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             network = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=OF_NETWORK)
             return None if network is None else self._availability(connection, [network], (), fields)[0]
 

@@ -112,15 +112,15 @@ class SubnetPools:
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
         self.collections = ((SUBNETPOOL, self),)
-        self._db = db
+        self.db = db
         self._quotas = quotas
 
     def index(self, context: Context, query: Query) -> list[Object]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return [_as_shown(pool) for pool in VIEW.many(connection, query, context.project_id)]
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = VIEW.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
         return None if found is None else _as_shown(found)
 
@@ -133,7 +133,7 @@ class SubnetPools:
         def attempt() -> list[Object]:
             made: list[Object] = []
             scopes: dict[str, Object] = {}
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 for values in several:
                     pool = _new_pool(values)
                     _check_default(connection, pool, made)
@@ -144,7 +144,7 @@ class SubnetPools:
                     made.append(pool)
                 owners = {pool["project_id"] for pool in made}
                 limits = {owner: self._quotas.limit(connection, "subnetpool", owner) for owner in owners}
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 # Raises the scope's revision: of two pools that enter a scope at once, one checks for overlaps again.
                 for scope in scopes.values():
                     update_row(tx, t.address_scopes, scope, {})
@@ -155,23 +155,23 @@ class SubnetPools:
                     tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
             return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._update(context, key, lambda before: values, revision)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key, revision)
                 if connection.execute(sa.select(_s.id).where(_s.subnetpool_id == key).limit(1)).first() is not None:
                     raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 sharing.forget(tx, key)
                 delete_row(tx, t.subnetpools, before)
                 tx.use("subnetpool", before["project_id"], -1)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class SubnetPools:
         less = _prefixes_of(body)
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key)
                 ip_version = before["ip_version"]
                 going = [cidr for cidr in less if prefixes.version(cidr) == ip_version]
@@ -195,18 +195,18 @@ class SubnetPools:
                 raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
             kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(going))
             left = _few(prefixes.cidrs(kept, ip_version))
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 claim(tx, before)  # a subnet may have been allocated from these prefixes since they were checked
                 update_row(tx, t.subnetpools, before, {"prefixes": left})
             return {"prefixes": left}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def _update(
         self, context: Context, key: str, wanted: Callable[[Object], Object], revision: int | None = None
     ) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _existing(connection, key, revision, project=context.project_id)
                 values = dict(wanted(before))
                 if "prefixes" in values:
@@ -215,7 +215,7 @@ class SubnetPools:
                 _check_bounds(after)
                 rescoped = after["address_scope_id"] != before["address_scope_id"]
                 scope = _check_update(connection, context, before, after)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 if rescoped:
                     claim(tx, before)
                 if scope is not None:
@@ -226,7 +226,7 @@ class SubnetPools:
             after.pop("allocation_version")
             return {**after, **stamp}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
 
 def _as_shown(pool: Object) -> Object:
@@ -376,8 +376,8 @@ def _rescope_networks(tx: Transaction, pool: Object) -> None:
             }
         )
     )
-    for row in tx.execute(sa.select(n.id, n.revision_number).where(affected)).all():
-        tx.record("network", row.id, row.revision_number)
+    for network_id in tx.execute(sa.select(n.id).where(affected)).scalars().all():
+        tx.record("network", network_id)
 
 
 def _prefixes_of(body: Any) -> list[str]:

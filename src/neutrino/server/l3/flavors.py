@@ -63,35 +63,35 @@ class FlavorCollection(ViewCollection):
         flavor = {"id": new_id(), **values}
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 for profile in flavor["service_profiles"]:
                     _profile(connection, profile)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.insert(t.flavors, [as_row(t.flavors, flavor)])
                 _bind(tx, flavor["id"], flavor["service_profiles"])
             return flavor
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _flavor(connection, key)
                 _check_unused(connection, key)
                 after = {**before, **values}
                 for profile in after["service_profiles"]:
                     _profile(connection, profile)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 _update(tx, t.flavors, after)
                 if after["service_profiles"] != before["service_profiles"]:
                     tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == key))
                     _bind(tx, key, after["service_profiles"])
             return after
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        self._db.retrying(lambda: _delete(self._db, t.flavors, key, _check_unused, errors.FlavorNotFound))
+        self.db.retrying(lambda: _delete(self.db, t.flavors, key, _check_unused, errors.FlavorNotFound))
 
 
 class ServiceProfiles(ViewCollection):
@@ -100,29 +100,29 @@ class ServiceProfiles(ViewCollection):
         profile = {"id": new_id(), **values}
 
         def attempt() -> Object:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.insert(t.service_profiles, [as_row(t.service_profiles, profile)])
             return profile
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = _profile(connection, key)
                 if values.keys() & {"driver", "metainfo"}:
                     _check_unbound(connection, key)
             after = {**before, **values}
             _check_profile(after)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 _update(tx, t.service_profiles, after)
             return after
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        self._db.retrying(
-            lambda: _delete(self._db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
+        self.db.retrying(
+            lambda: _delete(self.db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
         )
 
 

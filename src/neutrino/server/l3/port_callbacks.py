@@ -18,7 +18,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip, revisions_of
+from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
 
@@ -98,7 +98,7 @@ def _remove_translations(
     for row in rows:
         if row.forwarding_id:
             gone[row.id].add(row.forwarding_id)
-    routers = revisions_of(connection, *(one["router_id"] for one in found))
+    routers = sorted({one["router_id"] for one in found if one["router_id"]})
 
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
@@ -107,8 +107,8 @@ def _remove_translations(
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
-        for router_id, revision in routers:  # hosts get floating IPs as a part of their router
-            tx.record("router", router_id, revision)
+        for router_id in routers:  # hosts get floating IPs as a part of their router
+            tx.record("router", router_id)
 
     return write
 
@@ -135,8 +135,7 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
 
 def _clear_gateway(tx: Transaction, router_id: str, revision: int) -> None:
     router = {"id": router_id, "revision_number": revision}
-    stamp = update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
-    tx.record("router", router_id, stamp["revision_number"])
+    update_row(tx, t.routers, router, {"gw_port_id": None, "gw_network_id": None})
 
 
 def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:

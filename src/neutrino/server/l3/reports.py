@@ -17,8 +17,6 @@ from neutrino.server.db.session import Database
 FLOATING_IP: Final = "floatingip"
 ROUTER: Final = "router"
 SUBNET: Final = "subnet"
-_STATUSES: Final = ("ACTIVE", "DOWN", "ERROR")
-_HA_STATES: Final = ("active", "standby", "unknown")
 _f, _b, _a, _p, _r = t.floatingips.c, t.router_l3_agents.c, t.agents.c, t.ports.c, t.routers.c
 
 
@@ -31,9 +29,9 @@ class RouterReports:
 
     def set_status(self, host: str, kind: str, key: str, status: str) -> bool:
         """Store a reported status; whether it changed."""
-        if kind == FLOATING_IP and status in _STATUSES:
+        if kind == FLOATING_IP:
             return self.db.retrying(lambda: self._set_floating_ip(host, key, status))
-        if kind == ROUTER and status in _HA_STATES and self.set_ha_states is not None:
+        if kind == ROUTER and self.set_ha_states is not None:
             return self.set_ha_states(host, {key: status}) > 0
         if kind == SUBNET and self.set_prefix is not None:
             return self.set_prefix(host, key, status)

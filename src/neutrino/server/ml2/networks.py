@@ -51,7 +51,7 @@ class Networks:
         check_zone_hints: Callable[[Connection, Sequence[str]], None],
         ensure_default_group: Callable[[str], str],
     ) -> None:
-        self._db = db
+        self.db = db
         self._operations = operations
         self._segments = segments
         self._extensions = extensions
@@ -68,13 +68,13 @@ class Networks:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = self._view.many(connection, with_id(query), context.project_id, *conditions)
             return self._finished(connection, rows, query.fields)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         names = fields if fields is None else tuple(dict.fromkeys([*fields, "id"]))
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
             return None if row is None else self._finished(connection, [row], fields)[0]
 
@@ -96,7 +96,7 @@ class Networks:
 
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = self._view.show(connection, key, project=context.project_id, everyone=everyone)
         if found is None:
             raise errors.NetworkNotFound(id=key)
@@ -119,7 +119,7 @@ class Networks:
             self._ensure_default_group(project)
 
         def attempt() -> list[Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
                 made = [self._decide(connection, values, in_use) for values in several]
                 limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
@@ -130,7 +130,7 @@ class Networks:
                     self._insert_parts(tx, network, segments, limits[network["project_id"]])
             return [api_network(network, segments) for network, segments in made]
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment], limit: int) -> None:
         key, project = network["id"], network["project_id"]
@@ -142,7 +142,6 @@ class Networks:
                 sharing.share_with_all(tx, "network", key, project, action)
         self._extensions.store("network", tx, network)
         tx.use("network", project, 1, limit)
-        tx.record("network", key, network["revision_number"])
 
     def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
         if values["availability_zone_hints"]:
@@ -180,7 +179,7 @@ class Networks:
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key, context.project_id)
                 check_revision(before, revision)
                 segments = read_segments(connection, [key])[key]
@@ -203,10 +202,9 @@ class Networks:
                     one.write(tx)
                     delete_ports(tx, one.ports)
                 self._extensions.store("network", tx, after, before)
-                tx.record("network", key, after["revision_number"])
             return api_network({**after, **zones}, new_segments)
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def _decide_update(
         self,
@@ -259,7 +257,7 @@ class Networks:
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key, context.project_id)
                 check_revision(before, revision)
                 segments = read_segments(connection, [key])[key]
@@ -281,13 +279,12 @@ class Networks:
                     tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
                     sharing.forget(tx, subnet.id)
                     tx.use("subnet", subnet.project_id, -1)
-                    tx.record("subnet", subnet.id, subnet.revision_number, deleted=True)
+                    tx.record("subnet", subnet.id, deleted=True)
                 delete_row(tx, t.networks, before)
                 sharing.forget(tx, key)
                 tx.use("network", before["project_id"], -1)
-                tx.record("network", key, before["revision_number"], deleted=True)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:
@@ -303,7 +300,7 @@ def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
     for port in ports:
         tx.execute(sa.delete(t.ports).where(_p.id == port.id))
         tx.use("port", port.project_id, -1)
-        tx.record("port", port.id, port.revision_number, deleted=True)
+        tx.record("port", port.id, deleted=True)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class PendingWrite:
 
 class Operations:
     def __init__(self, db: Database, mechanisms: Mechanisms, dynamic_segments: DynamicSegments, host: str) -> None:
-        self._db = db
+        self.db = db
         self._mechanisms = mechanisms
         self._dynamic_segments = dynamic_segments
         self._host = host
@@ -69,7 +69,7 @@ class Operations:
         postcommit is only logged, for changes that no client waits for.
         """
         entries: list[dict[str, Any]] = []
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             yield tx
             # After the rows, so that a precommit reads the objects as they will be.
             notified = [context for context in contexts if self.notifies(context.operation, context.kind)]
@@ -147,7 +147,7 @@ class Operations:
 
     def replay(self) -> int:
         """Finish the entries of dead processes; returns how many there were."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(sa.select(t.journal).order_by(t.journal.c.at)).all()
         done = 0
         for row in rows:
@@ -166,7 +166,7 @@ class Operations:
         """Conditional on the owner: of several processes that start at once, one replays an entry."""
 
         def attempt() -> bool:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 claimed = tx.execute(
                     sa.update(t.journal)
                     .where(t.journal.c.id == row.id, t.journal.c.owner == row.owner)
@@ -174,7 +174,7 @@ class Operations:
                 )
             return claimed.rowcount == 1
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def _finish(self, row: Any) -> None:
         operation, _, kind = row.operation.partition("_")
@@ -201,10 +201,10 @@ class Operations:
         """In a retry loop of its own: the change is committed, and a deadlock here must not make the caller repeat it."""
 
         def attempt() -> None:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
 
 def _started(pid: int) -> str:

@@ -69,7 +69,6 @@ class Renumbering:
         def write(tx: Transaction) -> None:
             update_row(tx, t.subnets, before, stored(now))
             self._extensions.store("subnet", tx, now, before)
-            tx.record("subnet", now["id"], now["revision_number"])
 
         return PendingWrite(DriverContext("update", "subnet", now, before, network=network), write)
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
@@ -150,7 +150,7 @@ class DynamicSegmentStore:
     """Segments that mechanism drivers allocate for lower levels of a binding (`driver_api.DynamicSegments`)."""
 
     def __init__(self, db: Database, segments: Segments) -> None:
-        self._db = db
+        self.db = db
         self._segments = segments
 
     def allocate(self, network_id: str, wanted: Segment, tx: Transaction | None) -> Segment:
@@ -158,7 +158,7 @@ class DynamicSegmentStore:
 
         def attempt() -> Segment:
             # In a precommit within its transaction; in bind_port in one of its own, since binding comes before the write.
-            with nullcontext(tx) if tx is not None else self._db.transaction() as transaction:
+            with nullcontext(tx) if tx is not None else self.db.transaction() as transaction:
                 found = self._find(transaction.connection, network_id, wanted)
                 if found is not None:
                     return found
@@ -166,7 +166,7 @@ class DynamicSegmentStore:
                 self._segments.insert(transaction, network_id, [segment], DYNAMIC)
                 return segment
 
-        return attempt() if tx is not None else self._db.retrying(attempt)
+        return attempt() if tx is not None else self.db.retrying(attempt)
 
     def _find(self, connection: Connection, network_id: str, wanted: Segment) -> Segment | None:
         where = [
@@ -186,13 +186,13 @@ class DynamicSegmentStore:
         delete = sa.delete(t.network_segments).where(_c.id == segment_id, _c.position >= DYNAMIC)
 
         def attempt() -> None:
-            with self._db.transaction() as own:
+            with self.db.transaction() as own:
                 own.execute(delete)
 
         if tx is not None:
             tx.execute(delete)
         else:
-            self._db.retrying(attempt)
+            self.db.retrying(attempt)
 
 
 def _requested(values: Mapping[str, Any]) -> list[Segment] | None:

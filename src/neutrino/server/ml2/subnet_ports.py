@@ -70,7 +70,7 @@ class SlaacAddresses:
         )
         if done.rowcount != 1:  # another request changed its addresses meanwhile: ours would overwrite them
             raise Stale
-        tx.record("port", port.id, port.revision_number + 1)
+        tx.record("port", port.id)
 
 
 def check_gateway_unused(connection: Connection, subnet: Object) -> None:

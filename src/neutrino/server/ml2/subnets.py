@@ -97,7 +97,7 @@ class Subnets(ViewCollection):
 
     def create(self, context: Context, values: Object) -> Object:
         def attempt() -> tuple[Object, Object, list[PendingWrite]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 network = self._networks.load(connection, values["network_id"], context.project_id)
                 siblings = subnets_of(connection, [network["id"]])[network["id"]]
                 pool = self._pool(connection, context, values)
@@ -112,7 +112,7 @@ class Subnets(ViewCollection):
             with self._operations.write(contexts) as tx:
                 # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
                 subnet_ids = [*network["subnets"], subnet["id"]]
-                stamp = update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
+                update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
                 if pool is not None and pool is not DELEGATION:
                     subnet_pools.claim(tx, pool)
                 tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
@@ -121,11 +121,9 @@ class Subnets(ViewCollection):
                     pending.write(tx)
                 self._extensions.store("subnet", tx, subnet)
                 tx.use("subnet", subnet["project_id"], 1, limit)
-                tx.record("subnet", subnet["id"], subnet["revision_number"])
-                tx.record("network", network["id"], stamp["revision_number"])
             return network, subnet, writes
 
-        network, subnet, writes = self._db.retrying(attempt)
+        network, subnet, writes = self.db.retrying(attempt)
         # Outside of `attempt`: a lost race of the scheduling must not create the subnet a second time.
         self._committed(network, None, subnet, writes)
         return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
@@ -239,7 +237,7 @@ class Subnets(ViewCollection):
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object, Object, list[PendingWrite]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
@@ -261,10 +259,9 @@ class Subnets(ViewCollection):
                 for pending in writes:
                     pending.write(tx)
                 self._extensions.store("subnet", tx, after, before)
-                tx.record("subnet", key, after["revision_number"])
             return network, before, after, writes
 
-        network, before, after, writes = self._db.retrying(attempt)
+        network, before, after, writes = self.db.retrying(attempt)
         if after is not before:
             self._committed(network, before, after, writes)
         return {**after, "tenant_id": after["project_id"]}
@@ -296,7 +293,7 @@ class Subnets(ViewCollection):
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> tuple[Object, Object, list[PendingWrite]]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"])
@@ -309,7 +306,7 @@ class Subnets(ViewCollection):
                 values[_scope_name(before)] = None  # the last subnet of the scope is gone
             contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
             with self._operations.write(contexts) as tx:
-                stamp = update_row(tx, t.networks, network, values)
+                update_row(tx, t.networks, network, values)
                 # Addresses before the subnet's row, which they reference.
                 self._slaac.remove(tx, before, _without(writes, readdressed))
                 for pending in writes:
@@ -318,11 +315,9 @@ class Subnets(ViewCollection):
                 delete_row(tx, t.subnets, before)
                 sharing.forget(tx, key)
                 tx.use("subnet", before["project_id"], -1)
-                tx.record("subnet", key, before["revision_number"], deleted=True)
-                tx.record("network", network["id"], stamp["revision_number"])
             return network, before, writes
 
-        network, before, writes = self._db.retrying(attempt)
+        network, before, writes = self.db.retrying(attempt)
         self._committed(network, before, None, writes)
 
 

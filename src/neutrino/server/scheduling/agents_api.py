@@ -74,13 +74,13 @@ class Agents(ViewCollection):
         before = self._load(key)
 
         def attempt() -> None:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 if not tx.execute(sa.update(t.agents).where(_c.id == key).values(values)).rowcount:
                     raise errors.AgentNotFound(id=key)
-                tx.record("agent", key, 0)
+                tx.record("agent", key)
 
         if values:
-            self._db.retrying(attempt)
+            self.db.retrying(attempt)
         # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
@@ -98,24 +98,24 @@ class Agents(ViewCollection):
         def attempt() -> None:
             for scheduler in self._schedulers:
                 scheduler.release(key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
                 empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
                 if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
                     check_agent(tx.connection, key)
                     raise Stale
-                tx.record("agent", key, 0, deleted=True)
+                tx.record("agent", key, deleted=True)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     def serving(self, placements: PlacementTable, object_id: str) -> list[Object]:
         """The agents that serve an object, as the API shows them."""
         placed = _c.id.in_(sa.select(placements.agent_id).where(placements.object_id == object_id))
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return self._view.many(connection, EVERYTHING, "", placed)
 
     def _load(self, key: str) -> Object:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = self._view.show(connection, key, project="", everyone=True, fields=None)
         if found is None:
             raise errors.AgentNotFound(id=key)

@@ -49,34 +49,32 @@ class AddressGroups(ViewCollection):
             made = [_new_group(item) for item in items]
             for group in made:
                 self._check_size(group["addresses"])
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 projects = {group["project_id"] for group in made}
                 limits = {project: self._quotas.limit(connection, KIND, project) for project in projects}
-            with self._db.transaction() as tx:
-                tx.execute(sa.insert(t.address_groups), [as_row(t.address_groups, group) for group in made])
+            with self.db.transaction() as tx:
+                tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made])
                 for group in made:
-                    tx.record(KIND, group["id"], group["revision_number"])
                     tx.use(KIND, group["project_id"], 1, limits[group["project_id"]])
             return made
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        return self._db.retrying(lambda: self._change(self._load(key, context, revision), values))
+        return self.db.retrying(lambda: self._change(self._load(key, context, revision), values))
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
             before = self._load(key, context, revision)
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 if connection.execute(_RULE_OF_GROUP, {"key": key}).first() is not None:
                     raise errors.AddressGroupInUse(address_group_id=key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 sharing.forget(tx, key)
                 delete_row(tx, t.address_groups, before)
-                tx.record(KIND, key, before["revision_number"], deleted=True)
                 tx.use(KIND, before["project_id"], -1)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     # --- addresses ------------------------------------------------------------------------------------------------
 
@@ -93,7 +91,7 @@ class AddressGroups(ViewCollection):
             self._check_size(together)
             return self._with_addresses(before, together, len(asked))
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def remove_addresses(self, context: Context, key: str, body: Any) -> Object:
         asked = parse_addresses(body)
@@ -107,7 +105,7 @@ class AddressGroups(ViewCollection):
             left = [address for address in before["addresses"] if address not in gone]
             return self._with_addresses(before, left, len(asked))
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -120,13 +118,12 @@ class AddressGroups(ViewCollection):
         return {KIND: self._change(before, {"addresses": addresses}, changes) if changes else before}
 
     def _change(self, before: Object, values: Object, bump: int = 1) -> Object:
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             stamp = update_row(tx, t.address_groups, before, values, bump=bump)
-            tx.record(KIND, before["id"], stamp["revision_number"])
         return {**before, **values, **stamp}
 
     def _load(self, key: str, context: Context, revision: int | None = None) -> Object:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = VIEW.load(connection, key, context.project_id)
         if found is None:
             raise errors.AddressGroupNotFound(address_group_id=key)

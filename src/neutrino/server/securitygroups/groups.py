@@ -71,18 +71,18 @@ class SecurityGroups(ViewCollection):
         """
 
         def attempt() -> str:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 found = connection.execute(_DEFAULT, {"project": project_id}).scalar()
             if found is not None:
                 return str(found)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, default=True)
                 tx.insert(t.default_security_groups, [{"project_id": project_id, "security_group_id": group["id"]}])
                 tx.use(KIND, project_id, 1)
                 tx.use(rules.QUOTA, project_id, len(group[views.RULES_FIELD]))
             return str(group["id"])
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
@@ -101,13 +101,13 @@ class SecurityGroups(ViewCollection):
             self.ensure_default(project)
 
         def attempt() -> list[Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 limits = {
                     (resource, project): self._quotas.limit(connection, resource, project)
                     for project in projects
                     for resource in (KIND, rules.QUOTA)
                 }
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 made = [_insert_group(tx, item, default=False) for item in items]
                 for group in made:
                     project = group["project_id"]
@@ -115,38 +115,36 @@ class SecurityGroups(ViewCollection):
                     tx.use(rules.QUOTA, project, len(group[views.RULES_FIELD]), limits[rules.QUOTA, project])
             return made
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             before = self._load(key, context, revision, with_rules=True)
             if before["is_default"] and "name" in values:
                 raise errors.SecurityGroupCannotUpdateDefault()
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 stamp = update_row(tx, t.security_groups, before, values)
                 # Checked after the update: a port that gets the group at the same time saw its old value.
                 if values.get("stateful", before["stateful"]) != before["stateful"]:
                     _refuse_if_in_use(tx.connection, key)
-                tx.record(KIND, key, stamp["revision_number"])
             return {**before, **values, **stamp}
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 _refuse_if_in_use(connection, key)
             before = self._load(key, context, revision)
             if before["is_default"] and not context.is_admin:
                 raise errors.SecurityGroupCannotRemoveDefault()
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 rules.remove_rules_touching(tx, key)
                 sharing.forget(tx, key)
                 delete_row(tx, t.security_groups, before)
                 tx.use(KIND, before["project_id"], -1)
-                tx.record(KIND, key, before["revision_number"], deleted=True)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -162,7 +160,7 @@ class SecurityGroups(ViewCollection):
     def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
         shown = views.GROUPS if with_rules else views.GROUPS.view
         fields = (*shown.names, "is_default")
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             found = shown.show(connection, key, project=context.project_id, everyone=True, fields=fields)
         if found is None:
             raise errors.SecurityGroupNotFound(id=key)
@@ -185,11 +183,11 @@ class SecurityGroupRules(ViewCollection):
         return self.create_several(context, [values])[0]
 
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return rules.add_rules(self._db, self._quotas, context, items)
+        return rules.add_rules(self.db, self._quotas, context, items)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         """A rule is immutable: its identity prevents duplicates. Only an update to its own values is accepted."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
         if rule is None:
             raise errors.SecurityGroupRuleNotFound(id=key)
@@ -198,11 +196,11 @@ class SecurityGroupRules(ViewCollection):
         return rule
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        rules.remove_rule(self._db, key, revision)
+        rules.remove_rule(self.db, key, revision)
 
     def target(self, context: Context, values: Object) -> Object:
         """The owner of the rule's group, on whom the policy of its rules depends."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             owner = rules.owner_of_group(connection, values["security_group_id"])
         return {"security_group:project_id": owner}
 
@@ -211,9 +209,8 @@ def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:
     group = fresh({**values, "tenant_id": values["project_id"], "shared": False, "is_default": default})
     key, project = group["id"], group["project_id"]
     pairs = [(rule, rules.rule_object(rule, key, project, None, default)) for rule in first_rules(key, default=default)]
-    tx.execute(sa.insert(t.security_groups), as_row(t.security_groups, group))
+    tx.insert(t.security_groups, [as_row(t.security_groups, group)])
     rules.insert_rules(tx, pairs)
-    tx.record(KIND, key, group["revision_number"])
     return {**group, views.RULES_FIELD: [made for _, made in pairs]}
 
 

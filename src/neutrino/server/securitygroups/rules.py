@@ -36,7 +36,6 @@ _RAISE_REVISION = (
     .where(_g.id == _KEY)
     .values(revision_number=_g.revision_number + 1, updated_at=sa.bindparam("at", type_=sa.String))
 )
-_REVISION = sa.select(_g.revision_number).where(_g.id == _KEY)
 _GROUP = sa.select(_g.project_id, _g.is_default).where(_g.id == _KEY)
 _PLACE = sa.select(_r.security_group_id, _r.project_id, _r.revision_number).where(_r.id == _KEY)
 _EQUAL = sa.select(_r.id).where(
@@ -127,7 +126,7 @@ def raise_revision(tx: Transaction, group_id: str) -> None:
     """Increment the group's revision for a change of its rules, and log it for the hosts."""
     if tx.execute(_RAISE_REVISION, {"key": group_id, "at": now()}).rowcount != 1:
         raise Stale
-    tx.record(KIND, group_id, tx.execute(_REVISION, {"key": group_id}).scalar_one())
+    tx.record(KIND, group_id)
 
 
 def remove_rules_touching(tx: Transaction, group_id: str) -> None:

@@ -11,7 +11,6 @@ flow set the advertisement's option only if the flow matches an advertisement. O
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import partial
 from ipaddress import ip_address, ip_network
 
 from neutrino.agent.l2 import pipeline
@@ -34,7 +33,7 @@ class SpoofingGuard(L2Extension):
     def units(self, desired: Desired) -> Iterator[Unit]:
         for port in desired.ports:
             if port.secured:
-                yield Unit(port_owner(port), (port.ruleless,), partial(_guard, desired.options, port))
+                yield Unit(port_owner(port), (desired.options, port.ruleless), _guard)
 
 
 class Responder(L2Extension):
@@ -45,10 +44,9 @@ class Responder(L2Extension):
         if not versions or not desired.plugged.patch_int:
             return
         bridge = desired.options.tunnel_bridge
-        yield Unit("bridge", versions, lambda: Contribution({bridge: _render_requests(versions)}))
+        yield Unit("bridge", (bridge, versions), _requests)
         for network, entries in tunnel_networks(desired):
-            inputs = network.vlan, entries, versions
-            yield Unit(network_owner(network), inputs, partial(_responses, bridge, *inputs))
+            yield Unit(network_owner(network), (bridge, network.vlan, entries, versions), _responses)
 
 
 def answered_versions(plugged: Plugged, options: L2Options) -> tuple[int, ...]:
@@ -83,13 +81,14 @@ def _guard(options: L2Options, port: LocalPort) -> Contribution:
     return Contribution({options.integration_bridge: flows})
 
 
-def _render_requests(versions: Iterable[int]) -> Iterator[Flow]:
-    for version in versions:
-        request, probe = _REQUESTS[version]
-        yield pipeline.PATCH.flow(2, f"{request},{MULTICAST}", then=pipeline.RESPONDER)
+def _requests(bridge: str, versions: Iterable[int]) -> Contribution:
+    flows = []
+    for request, probe in (_REQUESTS[version] for version in versions):
+        flows.append(pipeline.PATCH.flow(2, f"{request},{MULTICAST}", then=pipeline.RESPONDER))
         # A probe whether an address is free goes to all hosts: a stale entry here would answer that it is taken, when
         # the address has just moved to the instance that probes for it.
-        yield pipeline.RESPONDER.flow(2, f"{request},{probe}", then=pipeline.FLOOD)
+        flows.append(pipeline.RESPONDER.flow(2, f"{request},{probe}", then=pipeline.FLOOD))
+    return Contribution({bridge: flows})
 
 
 def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], versions: Collection[int]) -> Contribution:
@@ -102,8 +101,8 @@ def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], vers
             version = ip_address(address).version
             if version not in versions:
                 continue
-            made = _arp_reply if version == 4 else _advertisement
-            for flow in made(vlan, address, entry.mac_address.lower()):
+            answer = _arp_reply if version == 4 else _advertisement
+            for flow in answer(vlan, address, entry.mac_address.lower()):
                 flows.setdefault(flow.key, flow)
     return Contribution({bridge: flows.values()})
 

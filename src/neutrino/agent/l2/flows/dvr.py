@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, LocalNetwork, Plugged, Uplink
+from neutrino.agent.l2.desired import TUNNEL_TYPES, Desired, L2Options, LocalNetwork, Uplink
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit
 from neutrino.agent.l2.flows.integration import segment_match
 from neutrino.agent.l2.pipeline import Table
@@ -53,8 +53,8 @@ class Dvr(L2Extension):
         if desired.options.distributed:
             plugged = desired.plugged
             routing = resolve_routing(desired)
-            inputs = routing, desired.networks, plugged.uplinks, plugged.patch_tun, plugged.patch_int
-            yield Unit("dvr", inputs, lambda: _render(routing, desired))
+            inputs = desired.options, routing, desired.networks, plugged.uplinks, plugged.patch_tun, plugged.patch_int
+            yield Unit("dvr", inputs, _render)
 
 
 def resolve_routing(desired: Desired) -> Routing:
@@ -84,30 +84,38 @@ def resolve_routing(desired: Desired) -> Routing:
     )
 
 
-def _render(routing: Routing, desired: Desired) -> Contribution:
-    networks, plugged, options = desired.networks, desired.plugged, desired.options
-    flows = {options.integration_bridge: [*_render_integration(routing, networks, plugged)]}
-    if plugged.patch_int:
+def _render(
+    options: L2Options,
+    routing: Routing,
+    networks: tuple[LocalNetwork, ...],
+    uplinks: tuple[Uplink, ...],
+    patch_tun: int,
+    patch_int: int,
+) -> Contribution:
+    entries = [(uplink.integration_ofport, pipeline.DVR_TO_SRC_MAC_PHYSICAL) for uplink in uplinks]
+    if patch_tun:
+        entries.append((patch_tun, pipeline.DVR_TO_SRC_MAC))
+    flows = {options.integration_bridge: [*_render_integration(routing, networks, entries)]}
+    if patch_int:
         vlans = frozenset(each.vlan for each in networks if each.key.network_type in TUNNEL_TYPES)
-        not_learned, to_integration = pipeline.DVR_NOT_LEARN, f"output:{plugged.patch_int}"
+        not_learned, to_integration = pipeline.DVR_NOT_LEARN, f"output:{patch_int}"
         flows[options.tunnel_bridge] = [
             *(not_learned.flow(1, f"dl_src={mac}", to_integration) for mac in routing.other_macs),
             *_leaving(routing, vlans, "", pipeline.DVR_PROCESS, pipeline.PATCH),
         ]
-    for uplink in plugged.uplinks:
+    for uplink in uplinks:
         vlans = frozenset(each.vlan for each in networks if each.uplink == uplink.integration_ofport)
         flows[uplink.bridge] = [*_render_physical(routing, vlans, uplink)]
     return Contribution(flows)
 
 
-def _render_integration(routing: Routing, networks: tuple[LocalNetwork, ...], plugged: Plugged) -> Iterator[Flow]:
-    entry = pipeline.LOCAL_SWITCHING
+def _render_integration(
+    routing: Routing, networks: tuple[LocalNetwork, ...], entries: list[tuple[int, Table]]
+) -> Iterator[Flow]:
+    """`entries`: the ofports through which routed packets of other hosts arrive, and the tables for these."""
     for mac in routing.other_macs:
-        if plugged.patch_tun:
-            yield entry.flow(5, f"in_port={plugged.patch_tun},dl_src={mac}", then=pipeline.DVR_TO_SRC_MAC)
-        for uplink in plugged.uplinks:
-            match = f"in_port={uplink.integration_ofport},dl_src={mac}"
-            yield entry.flow(5, match, then=pipeline.DVR_TO_SRC_MAC_PHYSICAL)
+        for ofport, table in entries:
+            yield pipeline.LOCAL_SWITCHING.flow(5, f"in_port={ofport},dl_src={mac}", then=table)
     for port in routing.routed_ports:
         yield _restore_gateway(pipeline.DVR_TO_SRC_MAC, f"dl_vlan={port.vlan}", port)
     for network in networks:

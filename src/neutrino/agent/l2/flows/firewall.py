@@ -27,11 +27,11 @@ ids. Ids are derived from the groups' ids, so that a restart finds its own flows
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
+from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
@@ -57,8 +57,8 @@ class Firewall(L2Extension):
     name = "firewall"
 
     def units(self, desired: Desired) -> Iterator[Unit]:
-        bridge, permitted = desired.options.integration_bridge, desired.options.permitted_ethertypes
-        yield Unit("firewall", permitted, lambda: Contribution({bridge: render_base(permitted)}))
+        bridge = desired.options.integration_bridge
+        yield Unit("firewall", (bridge, desired.options.permitted_ethertypes), _base)
         uses = frozenset(
             (rule.direction, rule.family, rule.remote)
             for port in desired.ports
@@ -66,13 +66,12 @@ class Firewall(L2Extension):
             for rule in port.rules
             if rule.remote is not None
         )
-        numbers = stable_numbers(desired.remotes, 1, 0xFFFFFFFF)
-        members = uses, desired.remotes
-        yield Unit(REMOTES, members, lambda: Contribution({bridge: _render_members(*members, numbers)}))
+        numbers = stable_numbers(desired.remotes, range(1, 1 << 32))
+        yield Unit(REMOTES, (bridge, uses, desired.remotes, numbers), _members)
         for port in desired.ports:
             if port.filtered:
                 used = {rule.remote: numbers[rule.remote] for rule in port.rules if rule.remote is not None}
-                yield Unit(port_owner(port), (port, used), partial(_port, bridge, port, used))
+                yield Unit(port_owner(port), (bridge, port, used), _port)
 
 
 REMOTES = "remotes"
@@ -84,10 +83,10 @@ def _port(bridge: str, port: LocalPort, conjunctions: Mapping[str, int]) -> Cont
     return Contribution({bridge: (*_render_sources(port), *_render_rules(port, conjunctions))})
 
 
-def render_base(permitted_ethertypes: Iterable[int] = ()) -> tuple[Flow, ...]:
+def _base(bridge: str, permitted_ethertypes: Iterable[int]) -> Contribution:
     """The flows that all filtered ports share."""
     permitted = [f"dl_type={ether_type:#x}" for ether_type in sorted(permitted_ethertypes)]
-    return (
+    flows = (
         *_render_base_egress(permitted),
         *_render_base_ingress(permitted),
         *_render_connections("egress"),
@@ -95,6 +94,7 @@ def render_base(permitted_ethertypes: Iterable[int] = ()) -> tuple[Flow, ...]:
         *_render_commit(pipeline.ACCEPTED_EGRESS, pipeline.ACCEPTED_EGRESS.goto(pipeline.ACCEPTED_EGRESS_NORMAL)),
         *_render_commit(pipeline.ACCEPTED_INGRESS, pipeline.OUTPUT_TO_PORT),
     )
+    return Contribution({bridge: flows})
 
 
 def _render_base_egress(permitted: list[str]) -> list[Flow]:
@@ -246,20 +246,24 @@ def cover_ports(first: int, last: int) -> tuple[tuple[int, int], ...]:
     return tuple(blocks)
 
 
-def _render_members(
-    uses: Iterable[tuple[str, int, str]], remotes: Mapping[str, frozenset[str]], conjunctions: Mapping[str, int]
-) -> Iterator[Flow]:
+def _members(
+    bridge: str,
+    uses: Iterable[tuple[str, int, str]],
+    remotes: Remotes,
+    conjunctions: Mapping[str, int],
+) -> Contribution:
     """The members of remote groups. `uses`: the directions, families and remotes that rules of ports here have."""
+    flows: list[Flow] = []
     members: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for direction, family, remote in uses:
         number = conjunctions[remote]
         table, accepted = _RULES[direction]
-        yield table.flow(_CONJUNCTION, f"conj_id={number}", then=accepted)
+        flows.append(table.flow(_CONJUNCTION, f"conj_id={number}", then=accepted))
         for address in remotes.get(remote, ()):
             network = ip_network(address, strict=False)
             if network.version == family:
                 members[direction, f"{_KEYWORD[family]},{_remote_field(direction, family)}={network}"].add(number)
-    yield from _render_conjunctions(members, "1/2")
+    return Contribution({bridge: (*flows, *_render_conjunctions(members, "1/2"))})
 
 
 def _render_conjunctions(matches: Mapping[tuple[str, str], set[int]], dimension: str) -> Iterator[Flow]:

@@ -21,7 +21,6 @@ the uplink, whichever sent last.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, LocalPort, Uplink
@@ -52,19 +51,15 @@ class Switching(L2Extension):
 
     def units(self, desired: Desired) -> Iterator[Unit]:
         options, plugged = desired.options, desired.plugged
-        bridge = options.integration_bridge
-        ends = plugged.uplinks, plugged.patch_tun
-        yield Unit("bridge", ends, lambda: Contribution({bridge: _render_base(*ends, options)}))
+        yield Unit("bridge", (options, plugged.uplinks, plugged.patch_tun), _base)
         for ofport in desired.dead:
-            yield Unit(f"dead port {ofport}", None, partial(_dead_port, bridge, ofport))
-        for port in desired.ports:
-            yield Unit(port_owner(port), (port,), partial(_port, options, port))
+            yield Unit(f"dead port {ofport}", (options, ofport), _dead_port)
         ports: defaultdict[int, list[LocalPort]] = defaultdict(list)
         for port in desired.ports:
+            yield Unit(port_owner(port), (options, port), _port)
             ports[port.vlan].append(port.ruleless)
         for network in desired.networks:
-            here = tuple(ports[network.vlan])
-            yield Unit(network_owner(network), (network, here), partial(_network, bridge, network, here))
+            yield Unit(network_owner(network), (options, network, tuple(ports[network.vlan])), _network)
 
 
 class DhcpCopies(L2Extension):
@@ -85,8 +80,8 @@ class DhcpCopies(L2Extension):
                 copies[port.vlan].append(port.ofport)
         for network in desired.networks:
             if network.vlan in copies:
-                inputs = desired.options.integration_bridge, network.vlan, tuple(copies[network.vlan])
-                yield Unit(network_owner(network), inputs, partial(_copies, *inputs))
+                inputs = desired.options, network.vlan, tuple(copies[network.vlan])
+                yield Unit(network_owner(network), inputs, _copies)
 
 
 class Physical(L2Extension):
@@ -97,12 +92,12 @@ class Physical(L2Extension):
     def units(self, desired: Desired) -> Iterator[Unit]:
         uplinks = desired.plugged.uplinks
         if uplinks:
-            yield Unit("bridge", uplinks, lambda: Contribution({each.bridge: _physical_base(each) for each in uplinks}))
+            yield Unit("bridge", (uplinks,), _physical_base)
         by_ofport = {uplink.integration_ofport: uplink for uplink in uplinks}
         for network in desired.networks:
             uplink = by_ofport.get(network.uplink)
             if uplink is not None and network.key.network_type in ("vlan", "flat"):
-                yield Unit(network_owner(network), (network, uplink), partial(_physical_network, network, uplink))
+                yield Unit(network_owner(network), (network, uplink), _physical_network)
 
 
 def set_tag(vlan: int) -> str:
@@ -121,15 +116,13 @@ def segment_match(network: LocalNetwork) -> tuple[str, str]:
     return f"in_port={network.uplink},{UNTAGGED}", push_tag(network.vlan)
 
 
-# --- physical bridges ---
-
-
-def _physical_base(uplink: Uplink) -> tuple[Flow, ...]:
-    from_integration = f"in_port={uplink.physical_ofport}"
-    return (
-        *pipeline.miss_flows(Bridge.PHYSICAL),
-        pipeline.PHYSICAL_ENTRY.flow(2, from_integration, then=pipeline.VLAN_TRANSLATION),
-    )
+def _physical_base(uplinks: Iterable[Uplink]) -> Contribution:
+    entry, missed = pipeline.PHYSICAL_ENTRY, pipeline.miss_flows(Bridge.PHYSICAL)
+    flows = {}
+    for uplink in uplinks:
+        from_integration = entry.flow(2, f"in_port={uplink.physical_ofport}", then=pipeline.VLAN_TRANSLATION)
+        flows[uplink.bridge] = [*missed, from_integration]
+    return Contribution(flows)
 
 
 def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
@@ -138,27 +131,28 @@ def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
     return Contribution({uplink.bridge: [pipeline.VLAN_TRANSLATION.flow(4, match, action, "NORMAL")]})
 
 
-# --- the integration bridge ---
-
-
-def _render_base(uplinks: Iterable[Uplink], patch_tun: int, options: L2Options) -> Iterator[Flow]:
+def _base(options: L2Options, uplinks: Iterable[Uplink], patch_tun: int) -> Contribution:
     """The bridge without any port. Nothing crosses from a physical bridge untranslated; only tunnels bring local VLANs.
 
     A device that is plugged and not wired yet has no tag, so the switch would accept any tag from it.
     """
     entry = pipeline.LOCAL_SWITCHING
-    yield from pipeline.miss_flows(Bridge.INTEGRATION)
-    yield from (table.flow(0, "", then=options.after_extension(table)) for table in options.extension_tables)
-    # Above everything else: ports in the dead VLAN must not reach each other, whatever flows of theirs are left.
-    yield entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop")
-    yield from (entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks)
+    flows = [
+        *pipeline.miss_flows(Bridge.INTEGRATION),
+        *(table.flow(0, "", then=options.after_extension(table)) for table in options.extension_tables),
+        # Above everything else: ports in the dead VLAN must not reach each other, whatever flows of theirs are left.
+        entry.flow(65535, f"dl_vlan={pipeline.DEAD_VLAN}", "drop"),
+        *(entry.flow(2, f"in_port={uplink.integration_ofport}", "drop") for uplink in uplinks),
+    ]
     if patch_tun:
-        yield entry.flow(3, f"in_port={patch_tun}", then=pipeline.TRANSIENT)
+        flows.append(entry.flow(3, f"in_port={patch_tun}", then=pipeline.TRANSIENT))
+    return Contribution({options.integration_bridge: flows})
 
 
-def _dead_port(bridge: str, ofport: int) -> Contribution:
+def _dead_port(options: L2Options, ofport: int) -> Contribution:
     """A port that is plugged and must not talk."""
-    return Contribution({bridge: [pipeline.LOCAL_SWITCHING.flow(65534, f"in_port={ofport}", "drop")]})
+    dropped = pipeline.LOCAL_SWITCHING.flow(65534, f"in_port={ofport}", "drop")
+    return Contribution({options.integration_bridge: [dropped]})
 
 
 def _port(options: L2Options, port: LocalPort) -> Contribution:
@@ -190,12 +184,12 @@ def _learn_sender(owner: str, *before: str) -> str:
     return f"learn({settings},NXM_NX_REG6[],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],{steps})"
 
 
-def _network(bridge: str, network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Contribution:
+def _network(options: L2Options, network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Contribution:
     flows = [*_render_delivery(network, ports)]
     if network.key.network_type in ("vlan", "flat"):
         match, action = segment_match(network)
         flows.append(pipeline.LOCAL_SWITCHING.flow(3, match, action, then=pipeline.TRANSIENT))
-    return Contribution({bridge: flows})
+    return Contribution({options.integration_bridge: flows})
 
 
 def _render_delivery(network: LocalNetwork, ports: tuple[LocalPort, ...]) -> Iterator[Flow]:
@@ -289,13 +283,8 @@ def _deliver(here: Table, holders: list[LocalPort]) -> list[str]:
     return actions
 
 
-def _copies(bridge: str, vlan: int, ofports: tuple[int, ...]) -> Contribution:
-    outward, here = pipeline.ACCEPTED_EGRESS_NORMAL, f"{pipeline.REG_NET}={vlan}"
-    return Contribution(
-        {
-            bridge: [
-                *(outward.flow(_COPY_LIMIT, f"in_port={ofport}", "drop") for ofport in ofports),
-                *(outward.flow(_COPY_LIMIT, f"{each},{here},{MULTICAST}", "drop") for each in _DHCP_REQUESTS),
-            ]
-        }
-    )
+def _copies(options: L2Options, vlan: int, ofports: tuple[int, ...]) -> Contribution:
+    matches = [f"in_port={ofport}" for ofport in ofports]
+    matches += [f"{request},{pipeline.REG_NET}={vlan},{MULTICAST}" for request in _DHCP_REQUESTS]
+    dropped = (pipeline.ACCEPTED_EGRESS_NORMAL.flow(_COPY_LIMIT, match, "drop") for match in matches)
+    return Contribution({options.integration_bridge: dropped})

@@ -1,43 +1,81 @@
 """The hybrid firewall: security groups of ports with a Linux bridge of their own, as iptables rules on that bridge.
 
-Rules end a connection at the next packet of the side that opened it; where only the other side sends, there is none.
-Flushing such connections would not end them where the port may send anything: its next packet would open them again, in the
-other direction. So they are marked, after the same rules were evaluated here: a connection that a narrower rule still
-allows must not wait for a packet of its opening side.
+Desired rules and sets are compared with the actual ones; a plan consists of the texts that the drivers take.
+
+Each filtered port has a conntrack zone of its own, so that its rules alone decide. With one zone for two ports of a network
+on a host, a connection that the sender's rules allow would be established for the receiver before its rules are evaluated.
+The kernel's rules are the only record of the zones. Lower numbers are the switch's, which uses local VLANs as zones.
 """
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-from neutrino.agent.l2.hybrid.plan import Audit, HybridPlan, plan_changes
+from neutrino.agent.l2.connections import ended_connections
+from neutrino.agent.l2.desired import Desired, LocalPort, Remotes
 from neutrino.agent.l2.hybrid.render import (
     ENDED,
     FAMILIES,
+    PREROUTING,
     ConflictingPorts,
-    egress_chain,
-    ingress_chain,
+    DesiredRules,
     is_our_chain,
-    render_match,
+    is_our_set,
+    is_tracked,
+    mark_of,
+    port_chain,
+    port_device,
+    render,
+    set_name,
+    temporary_set,
 )
-from neutrino.dataplane.conntrack.api import Connection, ConntrackError, ConntrackFlush, MarkingConntrack, holds, within
-from neutrino.dataplane.iptables.api import Iptables, IptablesError, Tables, canonical_member
+from neutrino.agent.l2.local_vlans import allocate
+from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack
+from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
 
 LOG = logging.getLogger(__name__)
+ZONES = range(4097, 65536)
+_ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
+_TOOLS = {4: "iptables", 6: "ip6tables"}
 
 
 @dataclasses.dataclass(frozen=True)
-class _Inputs:
+class HybridPlan:
+    """The changes, in the order in which they are applied."""
+
+    settings: tuple[str, ...] = ()  # to be turned on
+    sets: str = ""  # new sets, and members that come or go
+    rules: Mapping[int, str] = dataclasses.field(default_factory=dict)  # by family
+    fresh_zones: tuple[int, ...] = ()  # of new ports: a former port's connections may be left there
+    audits: Mapping[int, LocalPort] = dataclasses.field(default_factory=dict)  # by zone: ports that may allow less now
+    remotes: Remotes = dataclasses.field(default_factory=dict)  # of the audited ports' rules
+    unused_sets: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.settings or self.sets or any(self.rules.values()) or self.audits or self.unused_sets)
+
+    def text(self) -> str:
+        lines = [f"sysctl {name}=1" for name in self.settings]
+        lines += [f"ipset {line}" for line in self.sets.splitlines()]
+        for family, text in sorted(self.rules.items()):
+            lines += [f"{_TOOLS[family]} {line}" for line in text.splitlines()]
+        lines += [f"conntrack empty zone {zone}" for zone in self.fresh_zones]
+        lines += [f"conntrack mark connections that no rule of port {port.id} allows" for port in self.audits.values()]
+        lines += [f"ipset {line}" for line in self.unused_sets.splitlines()]
+        return "\n".join(lines)
+
+
+class _Inputs(NamedTuple):
     """Everything that the desired state is rendered from."""
 
     ports: tuple[LocalPort, ...]
     others: frozenset[str]  # plugged ports that must not talk
-    remotes: Mapping[str, frozenset[str]]
+    remotes: Remotes
 
 
-@dataclasses.dataclass(frozen=True)
-class Unfiltered:
+class Unfiltered(NamedTuple):
     """Hybrid ports without a filter, which therefore must not talk."""
 
     ports: frozenset[str]
@@ -73,7 +111,7 @@ class HybridFirewall:
                     # The rules on the host are newer than the feed's cache: they stay, and ports without any wait.
                     chains = {name for tables in rules for chains in tables.values() for name in chains}
                     self._filtered = frozenset(
-                        each for each in secured if {ingress_chain(each), egress_chain(each)} <= chains
+                        each for each in secured if {port_chain("i", each), port_chain("o", each)} <= chains
                     )
                     missing = secured - self._filtered
                     return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
@@ -111,12 +149,9 @@ class HybridFirewall:
         self._conntrack.flush(
             ConntrackFlush(zone, family, "ingress", "") for zone in plan.fresh_zones for family in FAMILIES
         )
-        self._end_connections(plan)
-        self._iptables.restore_sets(plan.unused_sets)
-
-    def _end_connections(self, plan: HybridPlan) -> None:
-        there = self._conntrack.read(audit.zone for audit in plan.audits)
+        there = self._conntrack.read(plan.audits)
         self._conntrack.mark(ended_connections(plan.audits, plan.remotes, there), ENDED)
+        self._iptables.restore_sets(plan.unused_sets)
 
 
 def _inputs(desired: Desired) -> _Inputs:
@@ -130,71 +165,129 @@ def _is_ours(tables: Tables) -> bool:
     return any(is_our_chain(chain) for chains in tables.values() for chain in chains)
 
 
-# --- connections that are not allowed any more ---
+def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
+    """The text that changes our chains in all tables of one family; empty if they are as wanted."""
+    changed = []
+    for table in sorted({*wanted, *actual}):
+        lines = _plan_table(wanted.get(table, {}), jumps.get(table, {}), actual.get(table, {}))
+        if lines:
+            changed += [f"*{table}", *lines, "COMMIT"]
+    return "".join(f"{line}\n" for line in changed)
 
 
-def ended_connections(
-    audits: Iterable[Audit], remotes: Mapping[str, frozenset[str]], connections: Iterable[Connection]
-) -> tuple[Connection, ...]:
-    """The connections of the audited ports' zones that no rule allows."""
-    ports = {audit.zone: audit.port for audit in audits}
-    known = _Remotes(remotes)
-    asked: dict[int, _Rules] = {}
+def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
+    stale = sorted(name for name in actual if is_our_chain(name) and name not in wanted)
+    differing = _differing(wanted, actual)
+    # A declared chain is created or emptied. All of them first, as they jump to each other.
+    lines = [f":{name} - [0:0]" for name in (*differing, *stale)]
+    lines += [f"-A {name} {rule.text}" for name in differing for rule in wanted[name]]
+    for chain, rules in actual.items():
+        if not is_our_chain(chain):
+            lines += [f"-D {chain} {rule.text}" for rule in _superfluous(rules, jumps.get(chain, ()), stale)]
+    for chain, wanted_here in jumps.items():
+        there = _marks(actual.get(chain, ()))
+        # In front of other programs' rules, which might accept or drop a packet before we see it.
+        lines += [f"-I {chain} 1 {rule.text}" for rule in wanted_here if mark_of(rule) not in there]
+    return [*lines, *(f"-X {name}" for name in stale)]
+
+
+def _differing(wanted: Chains, actual: Chains) -> list[str]:
+    """The wanted chains that are missing, or have other rules."""
+    return [name for name in sorted(wanted) if name not in actual or _marks(actual[name]) != _marks(wanted[name])]
+
+
+def _marks(rules: Iterable[Rule]) -> tuple[str, ...]:
+    return tuple(mark_of(rule) for rule in rules)
+
+
+def _superfluous(there: Iterable[Rule], wanted: Iterable[Rule], stale: list[str]) -> list[Rule]:
+    """Rules of ours in a chain of others that are not wanted, or would keep a stale chain from being deleted."""
+    expected = {mark_of(rule) for rule in wanted}
     found = []
-    for entry in connections:
-        if entry.zone not in ports or entry.mark == ENDED:
-            continue
-        if entry.zone not in asked:
-            asked[entry.zone] = _Rules(ports[entry.zone], known)
-        if not asked[entry.zone].allow(entry):
-            found.append(entry)
-    return tuple(found)
+    for rule in there:
+        mark = mark_of(rule)
+        if mark in expected:
+            expected.discard(mark)  # a duplicate is superfluous
+        elif mark or rule.target in stale:
+            found.append(rule)
+    return found
 
 
-class _Remotes:
-    """Members of remote groups, each group parsed at its first use: they are large, and shared by many ports."""
+def plan_sets(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> tuple[str, str]:
+    """Two texts: the sets that rules need, to be applied before them; stale sets, to be deleted after them."""
+    lines: list[str] = []
+    passing: set[str] = set()  # temporary sets, deleted at the end of the first text
+    for name, entry in sorted(wanted.items()):
+        there = actual.get(name)
+        if there is None:
+            lines += _filled(entry, name)
+        elif dataclasses.replace(there, members=entry.members) != entry:
+            new = temporary_set(name)
+            passing.add(new)
+            left_behind = [f"destroy {new}"] if new in actual else []
+            lines += [*left_behind, *_filled(entry, new), f"swap {new} {name}", f"destroy {new}"]
+        else:
+            lines += [f"add {name} {member}" for member in sorted(entry.members - there.members)]
+            lines += [f"del {name} {member}" for member in sorted(there.members - entry.members)]
+    ours = {name for name in actual if is_our_set(name)}
+    return _text(lines), _text(f"destroy {name}" for name in sorted(ours - wanted.keys() - passing))
 
-    def __init__(self, remotes: Mapping[str, frozenset[str]]) -> None:
-        self._given = remotes
-        self._ready: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {}
 
-    def has(self, remote: str, address: str) -> bool:
-        if remote not in self._ready:
-            members = [canonical_member(member) for member in self._given.get(remote, ())]
-            prefixes = tuple(member for member in members if "/" in member)
-            self._ready[remote] = frozenset(members).difference(prefixes), prefixes
-        addresses, prefixes = self._ready[remote]
-        return address in addresses or any(holds(prefix, address) for prefix in prefixes)
+def _filled(entry: AddressSet, name: str) -> list[str]:
+    family = "inet" if entry.family == 4 else "inet6"
+    create = f"create {name} {entry.kind} family {family} maxelem {entry.capacity}"
+    return [create, *(f"add {name} {member}" for member in sorted(entry.members))]
 
 
-class _Rules:
-    def __init__(self, port: LocalPort, remotes: _Remotes) -> None:
-        # A rule that iptables cannot express is not applied, and allows nothing.
-        self._rules = [rule for rule in port.rules if render_match(rule) is not None]
-        self._own = [prefix for _, prefix in port.sources]
-        self._remotes = remotes
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
-    def allow(self, connection: Connection) -> bool:
-        ways = (
-            ("egress", connection.source, connection.destination),
-            ("ingress", connection.destination, connection.source),
-        )
-        return any(
-            self._is_own(local) and any(self._allows(rule, direction, remote, connection) for rule in self._rules)
-            for direction, local, remote in ways
-        )
 
-    def _is_own(self, address: str) -> bool:
-        return any(holds(prefix, address) for prefix in self._own)
+def plan_changes(
+    ports: tuple[LocalPort, ...],
+    blocked: frozenset[str],
+    remotes: Remotes,
+    rules: Mapping[int, Tables],
+    sets: Mapping[str, AddressSet],
+    settings: Mapping[str, bool],
+) -> HybridPlan:
+    """The changes from the actual state, as read, to the desired one."""
+    by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
+    held = {port.id: by_device.get(port_device("tap", port.id), 0) for port in ports}
+    zones = allocate((port.id for port in ports if is_tracked(port)), held, numbers=ZONES)
+    wanted = render(ports, blocked, remotes, zones)
+    kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
+    set_text, unused = plan_sets(wanted.sets, sets)
+    return HybridPlan(
+        settings=tuple(name for name, on in settings.items() if not on),
+        sets=set_text,
+        rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
+        fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
+        audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
+        remotes=remotes,
+        unused_sets=unused,
+    )
 
-    def _allows(self, rule: EffectiveRule, direction: str, remote: str, connection: Connection) -> bool:
-        if rule.direction != direction or rule.family != connection.family:
-            return False
-        protocol = rule.ip_protocol
-        if protocol is not None:
-            low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
-            if protocol != connection.protocol or not within(connection, low, high):
-                return False
-        if rule.remote is not None:
-            return self._remotes.has(rule.remote, remote)
-        return rule.prefix is None or holds(rule.prefix, remote)
+
+def _reduced(
+    ports: Iterable[LocalPort], wanted: DesiredRules, rules: Mapping[int, Tables], sets: Mapping[str, AddressSet]
+) -> Iterator[LocalPort]:
+    """The ports whose rules or addresses changed, or that have a rule with a remote group that lost members."""
+    changed = {
+        name
+        for family, tables in wanted.tables.items()
+        for table, chains in tables.items()
+        for name in _differing(chains, rules[family].get(table, {}))
+    }
+    losing = {name for name, entry in wanted.sets.items() if name in sets and sets[name].members - entry.members}
+    for port in ports:
+        chains = {port_chain(kind, port.id) for kind in "ios"}
+        named = {set_name(rule.remote, rule.family) for rule in port.rules if rule.remote is not None}
+        if chains & changed or named & losing:
+            yield port
+
+
+def read_zones(tables: Tables) -> dict[str, int]:
+    """The zones of taps in the rules of a family."""
+    found = (_ZONE.search(rule.text) for rule in tables.get("raw", {}).get(PREROUTING, ()))
+    return {match["device"]: int(match["zone"]) for match in found if match and match["device"].startswith("tap")}

@@ -24,25 +24,29 @@ how rules are compared: iptables prints rules in another form than it takes them
 
 import dataclasses
 import hashlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_network
 
-from neutrino.agent.l2.desired import EffectiveRule, LocalPort
+from neutrino.agent.l2.desired import EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member
 
-_OWN_MATCH = {TCP: "tcp", UDP: "udp", SCTP: "sctp"}
 _DCCP, _UDPLITE = 33, 136
+# The match of a protocol's ports; UDP-Lite has none of its own.
+_PORTS = {
+    TCP: "-m tcp --dport",
+    UDP: "-m udp --dport",
+    SCTP: "-m sctp --dport",
+    **dict.fromkeys((_DCCP, _UDPLITE), "-m multiport --dports"),
+}
 ENDED = 1  # the connmark of a connection that no rule allows any more
 CAPACITY = 1 << 20  # members of a set
 FAMILIES = (4, 6)
 
 _UNADDRESSED = (133, 135, 143)  # sent before an instance has an address
-_DHCP_CLIENT, _DHCP_SERVER = {4: 68, 6: 546}, {4: 67, 6: 547}
-
+_DHCP = {4: (68, 67), 6: (546, 547)}  # ports of client and server
 
 PREFIX = "neutron-openvswi-"
 FORWARD = f"{PREFIX}FORWARD"
@@ -53,9 +57,14 @@ FALLBACK = f"{PREFIX}sg-fallback"
 STATE = f"{PREFIX}state"
 
 _MARK = "neutrino:"
-_SET = re.compile(r"^NIPv[46]")
+_SETS = ("NIPv4", "NIPv6")
 _SET_LENGTH = 31
 _CHAIN_ID, _DEVICE_ID = 10, 11  # characters of a port's id that fit into a name
+
+Line = tuple[str, str]
+"""The match and the target of a rule, without its chain and mark."""
+# Packets that did not come through a bridge are the host's own traffic.
+_NOT_BRIDGED: Line = ("-m physdev ! --physdev-is-in", "RETURN")
 
 
 class ConflictingPorts(Exception):
@@ -67,70 +76,55 @@ class DesiredRules:
     """The desired state: all our chains, rules in chains of others, and sets."""
 
     tables: Mapping[int, Tables]  # by family
-    jumps: Mapping[int, Tables]  # rules of ours in the chains of others
+    jumps: Tables  # rules of ours in the chains of others, the same for both families
     sets: Mapping[str, AddressSet]
 
 
-class _Chain:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._rules: list[Rule] = []
-
-    def add(self, match: str, target: str) -> None:
-        self._rules.append(marked_rule(self.name, match, target))
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        return tuple(self._rules)
-
-
 def render(
-    ports: Sequence[LocalPort], blocked: Iterable[str], remotes: Mapping[str, frozenset[str]], zones: Mapping[str, int]
+    ports: Sequence[LocalPort], blocked: Iterable[str], remotes: Remotes, zones: Mapping[str, int]
 ) -> DesiredRules:
     """The desired state for hybrid ports. `blocked`: ids of ports that must not talk."""
     silent = sorted(blocked)
     _check([*(port.id for port in ports), *silent])
     if not ports and not silent:
-        return DesiredRules({4: {}, 6: {}}, {4: {}, 6: {}}, {})
-    jumps = {
-        "raw": {"PREROUTING": (marked_rule("PREROUTING", "", PREROUTING),)},
-        "filter": {"FORWARD": (marked_rule("FORWARD", "", FORWARD),), "INPUT": (marked_rule("INPUT", "", INPUT),)},
-    }
+        return DesiredRules({family: {} for family in FAMILIES}, {}, {})
+    jumps = {"raw": {"PREROUTING": [("", PREROUTING)]}, "filter": {"FORWARD": [("", FORWARD)], "INPUT": [("", INPUT)]}}
     tables = {
         family: {
-            "raw": {PREROUTING: _render_tracking(ports, zones, family)},
-            "filter": _render_filter(ports, silent, family),
+            "raw": _marked({PREROUTING: _tracking(ports, zones, family)}),
+            "filter": _marked(_filtering(ports, silent, family)),
         }
         for family in FAMILIES
     }
-    return DesiredRules(tables, {4: jumps, 6: jumps}, render_sets(ports, remotes))
+    return DesiredRules(
+        tables, {table: _marked(chains) for table, chains in jumps.items()}, render_sets(ports, remotes)
+    )
 
 
 def _check(port_ids: Sequence[str]) -> None:
     first: dict[str, str] = {}
     for port_id in port_ids:
-        other = first.setdefault(ingress_chain(port_id), port_id)
+        chain = port_chain("i", port_id)
+        other = first.setdefault(chain, port_id)
         if other != port_id:
-            raise ConflictingPorts(f"ports {other} and {port_id} have the same chain {ingress_chain(port_id)}")
+            raise ConflictingPorts(f"ports {other} and {port_id} have the same chain {chain}")
 
 
 # --- tracking ---
 
 
-def _render_tracking(ports: Sequence[LocalPort], zones: Mapping[str, int], family: int) -> tuple[Rule, ...]:
+def _tracking(ports: Sequence[LocalPort], zones: Mapping[str, int], family: int) -> Iterator[Line]:
     """The conntrack zone of a packet; the first matching rule decides."""
-    chain = _Chain(PREROUTING)
-    chain.add("-m physdev ! --physdev-is-in", "RETURN")
+    yield _NOT_BRIDGED
     for port in ports:
-        devices = {"egress": tap_device(port.id), "ingress": veth_device(port.id)}
+        devices = {"egress": port_device("tap", port.id), "ingress": port_device("qvb", port.id)}
         for rule in _rules_of(port, family, stateful=False):
             match = render_match(rule)
             if match is not None and port.id in zones:
-                chain.add(f"-m physdev --physdev-in {devices[rule.direction]} {match}".rstrip(), "CT --notrack")
+                yield f"-m physdev --physdev-in {devices[rule.direction]} {match}".rstrip(), "CT --notrack"
         tracking = f"CT --zone {zones[port.id]}" if port.id in zones else "CT --notrack"
         for device in devices.values():
-            chain.add(f"-m physdev --physdev-in {device}", tracking)
-    return chain.rules
+            yield f"-m physdev --physdev-in {device}", tracking
 
 
 def is_tracked(port: LocalPort) -> bool:
@@ -141,104 +135,93 @@ def is_tracked(port: LocalPort) -> bool:
 # --- filtering ---
 
 
-def _render_filter(ports: Sequence[LocalPort], silent: Iterable[str], family: int) -> Chains:
-    forward, arriving, groups = _Chain(FORWARD), _Chain(INPUT), _Chain(GROUPS)
-    chains: dict[str, tuple[Rule, ...]] = {}
-    for chain in (forward, arriving):
-        chain.add("-m physdev ! --physdev-is-in", "RETURN")
+def _filtering(ports: Sequence[LocalPort], silent: Iterable[str], family: int) -> dict[str, list[Line]]:
+    forward, arriving = [_NOT_BRIDGED], [_NOT_BRIDGED]
+    groups: list[Line] = []
+    chains: dict[str, list[Line]] = {}
     for port_id in silent:
-        for match in (_to(port_id), _from(port_id)):
-            forward.add(match, "DROP")
-        arriving.add(_from(port_id), "DROP")
+        forward += [(_to(port_id), "DROP"), (_from(port_id), "DROP")]
+        arriving.append((_from(port_id), "DROP"))
     for port in ports:
+        into, out = _to(port.id), _from(port.id)
         if not port.secured:
-            forward.add(_to(port.id), "ACCEPT")
-            forward.add(f"{_from(port.id)} --physdev-is-bridged", "ACCEPT")
+            forward += [(into, "ACCEPT"), (f"{out} --physdev-is-bridged", "ACCEPT")]
             continue
-        for match in (_to(port.id), _from(port.id)):
-            forward.add(match, GROUPS)
-        arriving.add(_from(port.id), egress_chain(port.id))
-        groups.add(_to(port.id), ingress_chain(port.id))
-        groups.add(_from(port.id), egress_chain(port.id))
+        forward += [(into, GROUPS), (out, GROUPS)]
+        arriving.append((out, port_chain("o", port.id)))
+        groups += [(into, port_chain("i", port.id)), (out, port_chain("o", port.id))]
         chains |= _render_port(port, family)
     # Here the ports' chains have allowed the packet.
-    groups.add(f"-m conntrack --ctdir ORIGINAL -m connmark --mark {ENDED:#x}", "CONNMARK --set-xmark 0x0/0xffffffff")
-    groups.add("", "ACCEPT")
-    shared = (forward, arriving, groups, _render_state(), _render_fallback())
-    return {**{chain.name: chain.rules for chain in shared}, **chains}
+    allowed_again = f"-m conntrack --ctdir ORIGINAL -m connmark --mark {ENDED:#x}"
+    groups += [(allowed_again, "CONNMARK --set-xmark 0x0/0xffffffff"), ("", "ACCEPT")]
+    return {
+        FORWARD: forward,
+        INPUT: arriving,
+        GROUPS: groups,
+        # Packets of a connection that are not in its opening direction.
+        STATE: [
+            ("-m conntrack --ctstate INVALID", "DROP"),
+            (f"-m connmark --mark {ENDED:#x}", "DROP"),
+            ("", "ACCEPT"),
+        ],
+        # Packets that no rule allows. If they are of a connection, the rule that had allowed it is gone.
+        FALLBACK: [("", f"CONNMARK --set-xmark {ENDED:#x}/0xffffffff"), ("", "DROP")],
+        **chains,
+    }
 
 
 def _to(port_id: str) -> str:
-    return f"-m physdev --physdev-out {tap_device(port_id)} --physdev-is-bridged"
+    return f"-m physdev --physdev-out {port_device('tap', port_id)} --physdev-is-bridged"
 
 
 def _from(port_id: str) -> str:
     """From an instance, including packets to the host itself and those it would route."""
-    return f"-m physdev --physdev-in {tap_device(port_id)}"
+    return f"-m physdev --physdev-in {port_device('tap', port_id)}"
 
 
-def _render_state() -> _Chain:
-    """Packets of a connection that are not in its opening direction."""
-    chain = _Chain(STATE)
-    chain.add("-m conntrack --ctstate INVALID", "DROP")
-    chain.add(f"-m connmark --mark {ENDED:#x}", "DROP")
-    chain.add("", "ACCEPT")
-    return chain
-
-
-def _render_fallback() -> _Chain:
-    """Packets that no rule allows. If they are of a connection, the rule that had allowed it is gone."""
-    chain = _Chain(FALLBACK)
-    chain.add("", f"CONNMARK --set-xmark {ENDED:#x}/0xffffffff")
-    chain.add("", "DROP")
-    return chain
-
-
-def _render_port(port: LocalPort, family: int) -> Chains:
-    into, out, sources = (_Chain(name(port.id)) for name in (ingress_chain, egress_chain, source_chain))
-    _add_sources(sources, port, family)
-    out.add("-m physdev ! --physdev-is-bridged", "DROP")
-    out.add("", sources.name)
-    out.add(_udp(_DHCP_SERVER[family], _DHCP_CLIENT[family]), "DROP")
-    out.add(_udp(_DHCP_CLIENT[family], _DHCP_SERVER[family]), "RETURN")
-    into.add(_udp(_DHCP_SERVER[family], _DHCP_CLIENT[family]), "RETURN")
+def _render_port(port: LocalPort, family: int) -> dict[str, list[Line]]:
+    client, server = _DHCP[family]
+    request, reply = _udp(client, server), _udp(server, client)
+    sources = port_chain("s", port.id)
+    out = [("-m physdev ! --physdev-is-bridged", "DROP"), ("", sources), (reply, "DROP"), (request, "RETURN")]
+    into = [(reply, "RETURN")]
     if family == 6:
-        out.add(_icmp(134, family), "DROP")
-        for chain, kinds in ((out, NEIGHBOUR_OUT), (into, NEIGHBOUR_IN)):
-            for kind in kinds:
-                chain.add(_icmp(kind, family), "RETURN")
-    for chain, direction in ((out, "egress"), (into, "ingress")):
-        _add_rules(chain, port, family, direction)
-    return {chain.name: chain.rules for chain in (into, out, sources)}
+        out += [(_icmp(134, 6), "DROP"), *((_icmp(kind, 6), "RETURN") for kind in NEIGHBOUR_OUT)]
+        into += ((_icmp(kind, 6), "RETURN") for kind in NEIGHBOUR_IN)
+    return {
+        port_chain("i", port.id): [*into, *_rules(port, family, "ingress")],
+        port_chain("o", port.id): [*out, *_rules(port, family, "egress")],
+        sources: [*_sources(port, family)],
+    }
 
 
-def _add_sources(chain: _Chain, port: LocalPort, family: int) -> None:
+def _sources(port: LocalPort, family: int) -> Iterator[Line]:
     for mac, prefix in sorted(port.sources):
         if ip_network(prefix).version == family:
-            chain.add(f"-s {prefix} -m mac --mac-source {mac}", "RETURN")
+            yield f"-s {prefix} -m mac --mac-source {mac}", "RETURN"
+    if family == 4:
+        unaddressed = [f"-s 0.0.0.0/32 {_udp(*_DHCP[4])}"]
+    else:
+        unaddressed = [f"-s ::/128 {_icmp(kind, 6)}" for kind in _UNADDRESSED]
     for mac in sorted(port.macs):
-        if family == 4:
-            asking = [f"-s 0.0.0.0/32 {_udp(_DHCP_CLIENT[4], _DHCP_SERVER[4])}"]
-        else:
-            asking = [f"-s ::/128 {_icmp(kind, 6)}" for kind in _UNADDRESSED]
-        for match in asking:
-            chain.add(f"{match} -m mac --mac-source {mac}", "RETURN")
-    chain.add("", "DROP")
+        for match in unaddressed:
+            yield f"{match} -m mac --mac-source {mac}", "RETURN"
+    yield "", "DROP"
 
 
-def _add_rules(chain: _Chain, port: LocalPort, family: int, direction: str) -> None:
-    def allow(*, stateful: bool) -> None:
+def _rules(port: LocalPort, family: int, direction: str) -> Iterator[Line]:
+    def allow(*, stateful: bool) -> Iterator[Line]:
         for rule in _rules_of(port, family, stateful=stateful):
             match = render_match(rule) if rule.direction == direction else None
             if match is not None:
-                chain.add(match, "RETURN")
+                yield match, "RETURN"
 
-    allow(stateful=False)
+    yield from allow(stateful=False)
     if is_tracked(port):
-        chain.add("-m conntrack --ctstate INVALID,RELATED", STATE)
-        chain.add("-m conntrack --ctstate ESTABLISHED --ctdir REPLY", STATE)
-        allow(stateful=True)
-    chain.add("", FALLBACK)
+        yield "-m conntrack --ctstate INVALID,RELATED", STATE
+        yield "-m conntrack --ctstate ESTABLISHED --ctdir REPLY", STATE
+        yield from allow(stateful=True)
+    yield "", FALLBACK
 
 
 def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[EffectiveRule]:
@@ -249,7 +232,7 @@ def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[Effective
 # --- sets ---
 
 
-def render_sets(ports: Iterable[LocalPort], remotes: Mapping[str, frozenset[str]]) -> dict[str, AddressSet]:
+def render_sets(ports: Iterable[LocalPort], remotes: Remotes) -> dict[str, AddressSet]:
     """The sets of remote groups, each once for all ports and rules."""
     uses = {(rule.remote, rule.family) for port in ports if port.secured for rule in port.rules if rule.remote}
     sets = {}
@@ -284,16 +267,14 @@ def _udp(source: int, destination: int) -> str:
     return f"-p {UDP} -m udp --sport {source} --dport {destination}"
 
 
+@lru_cache(maxsize=4096)
 def render_match(rule: EffectiveRule) -> str | None:
     """The match of a rule, without its port; None if iptables cannot match what the rule asks for.
 
     Such a rule allows nothing, rather than too much.
     """
-    remote = _render_remote(rule)
-    kind = _render_kind(rule)
-    if remote is None or kind is None:
-        return None
-    return " ".join(filter(None, [remote, kind]))
+    remote, kind = _render_remote(rule), _render_kind(rule)
+    return None if remote is None or kind is None else f"{remote} {kind}".strip()
 
 
 def _render_remote(rule: EffectiveRule) -> str | None:
@@ -317,38 +298,20 @@ def _render_kind(rule: EffectiveRule) -> str | None:
     if rule.port_min is None or rule.port_max is None or protocol in (ICMP, ICMPV6):
         return f"-p {protocol}"
     ports = f"{rule.port_min}:{rule.port_max}" if rule.port_min != rule.port_max else f"{rule.port_min}"
-    if protocol in _OWN_MATCH:
-        return f"-p {protocol} -m {_OWN_MATCH[protocol]} --dport {ports}"
-    if protocol in (_DCCP, _UDPLITE):
-        return f"-p {protocol} -m multiport --dports {ports}"
-    return None
+    return f"-p {protocol} {_PORTS[protocol]} {ports}" if protocol in _PORTS else None
 
 
 # --- names and marks ---
 
 
-def ingress_chain(port_id: str) -> str:
-    """The chain of packets into a port."""
-    return f"{PREFIX}i{port_id[:_CHAIN_ID]}"
+def port_chain(kind: str, port_id: str) -> str:
+    """A chain of a port: of packets into it (`i`), out of it (`o`), or of its source addresses (`s`)."""
+    return f"{PREFIX}{kind}{port_id[:_CHAIN_ID]}"
 
 
-def egress_chain(port_id: str) -> str:
-    return f"{PREFIX}o{port_id[:_CHAIN_ID]}"
-
-
-def source_chain(port_id: str) -> str:
-    """The chain of a port's source addresses."""
-    return f"{PREFIX}s{port_id[:_CHAIN_ID]}"
-
-
-def tap_device(port_id: str) -> str:
-    """The device on the instance's side of the bridge."""
-    return f"tap{port_id[:_DEVICE_ID]}"
-
-
-def veth_device(port_id: str) -> str:
-    """The device on the network's side of the bridge."""
-    return f"qvb{port_id[:_DEVICE_ID]}"
+def port_device(kind: str, port_id: str) -> str:
+    """A device of a port's bridge, on the instance's side (`tap`) or the network's (`qvb`)."""
+    return f"{kind}{port_id[:_DEVICE_ID]}"
 
 
 def set_name(remote: str, family: int) -> str:
@@ -358,7 +321,7 @@ def set_name(remote: str, family: int) -> str:
 
 def temporary_set(name: str) -> str:
     """The name of a set that is filled and then swapped with another."""
-    return f"NIPv{name[4:5]}new-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    return f"{name[:5]}new-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def is_our_chain(name: str) -> bool:
@@ -366,14 +329,18 @@ def is_our_chain(name: str) -> bool:
 
 
 def is_our_set(name: str) -> bool:
-    return _SET.match(name) is not None
+    return name.startswith(_SETS)
+
+
+def _marked(chains: Mapping[str, Iterable[Line]]) -> Chains:
+    return {name: tuple(_marked_rule(name, *line) for line in lines) for name, lines in chains.items()}
 
 
 @lru_cache(maxsize=65536)
-def marked_rule(chain: str, match: str, target: str) -> Rule:
+def _marked_rule(chain: str, match: str, target: str) -> Rule:
     """A rule with our mark, the checksum of its text."""
     checksum = hashlib.blake2b(f"{chain} {match} {target}".encode(), digest_size=6).hexdigest()
-    return Rule(" ".join(filter(None, [match, f"-m comment --comment {_MARK}{checksum}", f"-j {target}"])))
+    return Rule(f"{match} -m comment --comment {_MARK}{checksum} -j {target}".lstrip())
 
 
 def mark_of(rule: Rule) -> str:

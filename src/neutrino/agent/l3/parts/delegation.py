@@ -12,7 +12,7 @@ import ipaddress
 import uuid
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.names import EXTERNAL, device, router_namespace, snat_namespace
+from neutrino.agent.l3.names import EXTERNAL, device
 from neutrino.dataplane.netlink.values import address
 from neutrino.model.routing import Router
 
@@ -59,11 +59,6 @@ def asked_here(router: Router) -> bool:
     """Whether the router's DHCPv6 clients run on this host, if it is the active one."""
     outside = router.gateway is not None and router.gateway.admin_state_up
     return bool(outside and router.delegations and (router.centralized or not router.distributed))
-
-
-def client_namespace(router: Router) -> str:
-    """The namespace with the gateway device."""
-    return snat_namespace(router.id) if router.distributed else router_namespace(router.id)
 
 
 def source_address(subnet_id: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, device, plugged
+from neutrino.agent.l3.names import AGENT_GATEWAY, EXTERNAL, INTERNAL, plugged
 from neutrino.agent.namespaces import DesiredDevice
 from neutrino.agent.plugging import Plug
 from neutrino.dataplane.netlink.values import Address, Route, address, route
@@ -72,8 +72,7 @@ def _addresses(namespace: RouterNamespace) -> Iterator[Address]:
         # Without DAD: the address is in use at once, and the server has assigned it to nobody else.
         yield from (address(name, each.prefixed, nodad=True) for each in port.addresses)
     if namespace.gateway is not None:
-        name = device(EXTERNAL, namespace.gateway.id)
-        yield from (address(name, f"{each}/32") for each in _floating_addresses(namespace.router))
+        yield from (address(namespace.outside, f"{each}/32") for each in _floating_addresses(namespace.router))
 
 
 def _floating_addresses(router: Router) -> list[str]:
@@ -86,25 +85,24 @@ def _floating_addresses(router: Router) -> list[str]:
 
 def _routes(namespace: RouterNamespace) -> Iterator[Route]:
     """Default routes, further subnets of the external network, and the router's extra routes."""
-    yield from default_routes(namespace.gateway, namespace.options.ipv6_gateway)
+    gateway = namespace.gateway
+    yield from default_routes(namespace.outside, gateway, namespace.options.ipv6_gateway)
     for each in namespace.router.routes:
         yield route(str(ipaddress.ip_network(each.destination, strict=False)), via=each.nexthop)
-    if namespace.gateway is not None:
-        name = device(EXTERNAL, namespace.gateway.id)
-        yield from (route(cidr, name) for cidr in namespace.gateway.other_subnets)
+    yield from (route(cidr, namespace.outside) for cidr in (gateway.other_subnets if gateway is not None else ()))
 
 
-def default_routes(gateway: RouterInterface | None, ipv6_gateway: str) -> Iterator[Route]:
-    """One for each IP version: by the first external subnet that has a gateway address."""
+def default_routes(name: str, gateway: RouterInterface | None, ipv6_gateway: str = "") -> Iterator[Route]:
+    """One for each IP version, by device `name`: by the first external subnet that has a gateway address."""
     if gateway is None:
         return
-    name = device(EXTERNAL, gateway.id)
     for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
         subnets = [each for each in gateway.addresses if each.version == version]
         found = next((each for each in subnets if each.gateway_ip), None)
         if found is not None and found.gateway_ip is not None:
             next_hop = ipaddress.ip_address(found.gateway_ip)
-            onlink = next_hop not in ipaddress.ip_network(found.cidr) and not next_hop.is_link_local
-            yield route(everything, name, found.gateway_ip, onlink=onlink)
+            # Every IPv6 device reaches link-local addresses; any other next hop outside of the subnet needs `onlink`.
+            reached = next_hop in ipaddress.ip_network(found.cidr) or (version == 6 and next_hop.is_link_local)
+            yield route(everything, name, found.gateway_ip, onlink=not reached)
         elif version == 6 and ipv6_gateway:
             yield route(everything, name, ipv6_gateway)

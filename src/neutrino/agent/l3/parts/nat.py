@@ -105,6 +105,9 @@ def _marks(namespace: RouterNamespace) -> Iterator[str]:
 
 def _sources(namespace: RouterNamespace) -> Iterator[str]:
     router, outside, address = namespace.router, namespace.outside, snat_address(namespace.router)
+    # Also where the packet leaves by the outside again: a floating IP has moved to another router or host, and the
+    # sender's neighbour entry is stale. Its new owner must not see the packet as one of this router.
+    yield f"meta mark & 0xffff == {_FROM_OUTSIDE:#x} accept"
     # Between internal subnets, unless a hairpin: neither end is to see another source.
     yield f'oifname != "{outside}" ct status & dnat == 0 accept'
     yield "snat ip to ip saddr map @fixed_to_floating"
@@ -112,11 +115,9 @@ def _sources(namespace: RouterNamespace) -> Iterator[str]:
         return
     if in_scope_of_outside(router, namespace.inside):
         yield f'oifname "{outside}" meta mark & {_KEEPS_SOURCE:#x} != 0 accept'
-    # With HA the source port is kept: the next active host has to choose the same one without knowing it.
-    port = "" if router.ha is not None else " fully-random"
-    yield f'oifname "{outside}" snat ip to {address}{port}'
-    # A hairpin of a sender without a floating IP: with its own source, the reply would not pass the router.
-    yield f"meta mark & 0xffff != {_FROM_OUTSIDE:#x} ct status & dnat != 0 snat ip to {address}{port}"
+    # To the outside; or a hairpin of a sender without a floating IP: with its own source, the reply would not pass the
+    # router. With HA the source port is kept: the next active host has to choose the same one without knowing it.
+    yield f"snat ip to {address}{'' if router.ha is not None else ' fully-random'}"
 
 
 def _awaited(router: Router, outside: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.names import EXTERNAL, INTERNAL, device
+from neutrino.agent.l3.names import INTERNAL, device
 from neutrino.agent.l3.parts.devices import default_routes
 from neutrino.model.routing import Router, RouterAddress, RouterInterface
 
@@ -20,13 +20,12 @@ class RouterAdvertisements(L3Extension):
     def render(self, namespace: RouterNamespace) -> Contribution:
         """A router ignores advertisements, except on a gateway device for which no IPv6 next hop is known."""
         sysctls = {"net/ipv6/conf/all/accept_ra": "0", "net/ipv6/conf/default/accept_ra": "0"}
-        gateway = namespace.router.gateway
-        if gateway is not None:
-            routes = default_routes(namespace.gateway, namespace.options.ipv6_gateway)
+        if namespace.router.gateway is not None:
+            routes = default_routes(namespace.outside, namespace.gateway, namespace.options.ipv6_gateway)
             known = any(each.version == 6 for each in routes)
             # A standby host of an HA router must not configure an address from an advertisement: it would use it.
             accept = "0" if known or namespace.router.ha is not None else "2"  # 2: although forwarding is on
-            sysctls[f"net/ipv6/conf/{device(EXTERNAL, gateway.id)}/accept_ra"] = accept
+            sysctls[f"net/ipv6/conf/{namespace.outside}/accept_ra"] = accept
         return Contribution(sysctls=sysctls)
 
 

@@ -24,9 +24,11 @@ _CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ERROR")
 
 
 class ConnectionFailed(Exception):
-    """The peer is gone, timed out (`late`), or does not speak HTTP (`status` is the answer to it)."""
+    """The peer is gone, timed out (`late`), or sent invalid HTTP (`status` is the answer to it); None: never connected."""
 
-    def __init__(self, connection: HttpConnection, reason: str, *, late: bool = False, status: int = 400) -> None:
+    def __init__(
+        self, connection: HttpConnection | None, reason: str, *, late: bool = False, status: int = 400
+    ) -> None:
         super().__init__(reason)
         self.connection = connection
         self.late = late

@@ -16,18 +16,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
 
 import h11
 
 from neutrino.agent.metadata.messages import Instance, ProxySettings, Sources, Timeouts
 from neutrino.agent.metadata.proxy.connection import ConnectionFailed, HttpConnection
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.nova_client import NovaClient, NovaUnreachable
+from neutrino.agent.metadata.proxy.nova_client import NovaClient
 from neutrino.agent.metadata.proxy.rate_limit import RateLimiter
 
 LOG = logging.getLogger(__name__)
-K = TypeVar("K")
 Headers = list[tuple[bytes, bytes]]
 MAX_CONNECTIONS = 64  # of one source
 LOG_SECONDS = 10.0  # between repeated warnings
@@ -142,8 +140,7 @@ class HttpProxy:
         self._limiter = RateLimiter(self._settings.limit)
         self._nova = NovaClient(self._settings)
         self._max_connections = max_connections
-        self._connections: Counter[tuple[str, str]] = Counter()  # by namespace and source
-        self._by_namespace: Counter[str] = Counter()
+        self._connections: Counter[tuple[str, str]] = Counter()  # by namespace and source; no source: of all of them
         self._full_logged: dict[str, float] = {}  # namespaces at their limit → when that was logged
         self._nova_logged = float("-inf")
 
@@ -157,12 +154,11 @@ class HttpProxy:
 
     async def serve(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
-        source = client.key, client.address
-        if not self._has_room(*source):
+        if not self._has_room(client.key, client.address):
             writer.close()
             return
-        self._connections[source] += 1
-        self._by_namespace[client.key] += 1
+        counted = (client.key, client.address), (client.key, "")
+        self._connections.update(counted)
         connection = HttpConnection(h11.SERVER, reader, writer)
         try:
             await self._serve_requests(connection, client)
@@ -170,23 +166,25 @@ class HttpProxy:
             LOG.debug("%s at %s: %s", client.address, client.key, failed)
         finally:
             connection.close()
-            _decrement(self._connections, source)
-            _decrement(self._by_namespace, client.key)
+            self._connections.subtract(counted)
+            for each in counted:
+                if not self._connections[each]:
+                    del self._connections[each]  # or every source ever seen would take memory
 
     def _has_room(self, key: str, address: str) -> bool:
         """Limits per namespace and per source: one network cannot exhaust the process for the others."""
-        if self._by_namespace[key] >= min(self._settings.connections, self._max_connections):
+        count = self._connections[key, ""]
+        if count >= min(self._settings.metadata_connections, self._max_connections):
             now = time.monotonic()
             if now - self._full_logged.get(key, float("-inf")) >= LOG_SECONDS:
                 self._full_logged[key] = now
-                count = self._by_namespace[key]
                 LOG.warning("%s has %d connections, the most it may have: new ones are closed", key, count)
             return False
         self._full_logged.pop(key, None)
         return self._connections[key, address] < MAX_CONNECTIONS
 
     async def _serve_requests(self, connection: HttpConnection, client: Client) -> None:
-        seconds = self._settings.timeouts.request
+        seconds = self._settings.timeouts.timeout_http_request
         while True:
             try:
                 event = await connection.next(seconds)
@@ -207,7 +205,7 @@ class HttpProxy:
             if not connection.is_idle:
                 return
             connection.http.start_next_cycle()
-            seconds = self._settings.timeouts.keep_alive
+            seconds = self._settings.timeouts.timeout_http_keep_alive
 
     async def _respond(self, connection: HttpConnection, status: HTTPStatus, text: str, *, last: bool = False) -> None:
         """Send a response of the proxy itself. The rest of a request's body is not waited for."""
@@ -216,7 +214,7 @@ class HttpProxy:
         if last or (connection.http.their_state is not h11.DONE and not _is_complete(connection)):
             headers.append(("connection", "close"))
         response = h11.Response(status_code=status.value, reason=status.phrase.encode(), headers=headers)
-        await connection.send(self._settings.timeouts.client, response, h11.Data(data=body), h11.EndOfMessage())
+        await connection.send(self._settings.timeouts.timeout_client, response, h11.Data(data=body), h11.EndOfMessage())
 
     async def _forward_request(self, connection: HttpConnection, request: h11.Request, client: Client) -> None:
         fault = framing_fault(request.http_version, request.headers)
@@ -233,22 +231,24 @@ class HttpProxy:
         target = origin_form(request.target)
         if target is None:
             raise HttpError(HTTPStatus.BAD_REQUEST, "the request target is not a path")
-        nova, signature = self._nova, sign(instance.instance_id, self._settings.secret)
+        nova, signature = self._nova, sign(instance.instance_id, self._settings.metadata_proxy_shared_secret)
         headers = render_request(request.headers, nova.host, client.address, instance, signature)
         try:
             await self._forward(connection, nova, h11.Request(method=request.method, target=target, headers=headers))
-        except NovaUnreachable as failed:
-            self._log_nova(failed)
-            raise _gateway_error(failed.late) from None
         except ConnectionFailed as failed:
             if failed.connection is connection:
                 if connection.http.their_state is h11.ERROR and connection.http.our_state is h11.SEND_RESPONSE:
                     raise HttpError(HTTPStatus(failed.status), str(failed), last=True) from None
                 raise
-            self._log_nova(failed)
+            now = time.monotonic()
+            if now - self._nova_logged >= LOG_SECONDS:
+                self._nova_logged = now
+                LOG.warning("Nova's metadata service fails: %s", failed)
             if connection.http.our_state is not h11.SEND_RESPONSE:
                 raise  # the response has begun: closing the connection is the only sign left
-            raise _gateway_error(failed.late) from None
+            if failed.late:
+                raise HttpError(HTTPStatus.GATEWAY_TIMEOUT, "the metadata service does not answer in time") from None
+            raise HttpError(HTTPStatus.BAD_GATEWAY, "the metadata service cannot be reached") from None
 
     async def _forward(self, client: HttpConnection, nova_client: NovaClient, request: h11.Request) -> None:
         """Send the request to Nova and its response back; repeated once if Nova had closed the kept connection."""
@@ -257,7 +257,7 @@ class HttpProxy:
         nova = await nova_client.acquire()
         while True:
             try:
-                await nova.send(timeouts.server, request)
+                await nova.send(timeouts.timeout_server, request)
                 await _forward_body(client, nova, timeouts)
                 response = await _read_response(nova, timeouts)
                 break
@@ -278,18 +278,6 @@ class HttpProxy:
             raise
         nova_client.release(nova)
 
-    def _log_nova(self, failed: Exception) -> None:
-        now = time.monotonic()
-        if now - self._nova_logged >= LOG_SECONDS:
-            self._nova_logged = now
-            LOG.warning("Nova's metadata service fails: %s", failed)
-
-
-def _decrement(counter: Counter[K], key: K) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]  # or every source ever seen would take memory
-
 
 def _is_complete(connection: HttpConnection) -> bool:
     """Whether the end of the request has arrived, as with every request without a body."""
@@ -303,23 +291,23 @@ def _is_complete(connection: HttpConnection) -> bool:
 
 async def _forward_body(client: HttpConnection, nova: HttpConnection, timeouts: Timeouts) -> None:
     if client.http.their_state is h11.DONE:  # at the second attempt
-        await nova.send(timeouts.server, h11.EndOfMessage())
+        await nova.send(timeouts.timeout_server, h11.EndOfMessage())
         return
     if client.http.they_are_waiting_for_100_continue:
-        await client.send(timeouts.client, h11.InformationalResponse(status_code=100, headers=[]))
+        await client.send(timeouts.timeout_client, h11.InformationalResponse(status_code=100, headers=[]))
     while True:
-        event = await client.next(timeouts.client)
+        event = await client.next(timeouts.timeout_client)
         if isinstance(event, h11.EndOfMessage):
-            await nova.send(timeouts.server, h11.EndOfMessage())
+            await nova.send(timeouts.timeout_server, h11.EndOfMessage())
             return
         if not isinstance(event, h11.Data):
             raise ConnectionFailed(client, "it ended in the middle of its request")
-        await nova.send(timeouts.server, h11.Data(data=event.data))
+        await nova.send(timeouts.timeout_server, h11.Data(data=event.data))
 
 
 async def _read_response(nova: HttpConnection, timeouts: Timeouts) -> h11.Response:
     while True:
-        event = await nova.next(timeouts.server)
+        event = await nova.next(timeouts.timeout_server)
         if isinstance(event, h11.Response):
             return event
         if not isinstance(event, h11.InformationalResponse):
@@ -331,17 +319,11 @@ async def _forward_response(
 ) -> None:
     pending: list[h11.Event] = [head]  # sent with the first piece of the body: mostly that is all of it, in one packet
     while True:
-        event = await nova.next(timeouts.server)
+        event = await nova.next(timeouts.timeout_server)
         if isinstance(event, h11.EndOfMessage):
-            await client.send(timeouts.client, *pending, h11.EndOfMessage())
+            await client.send(timeouts.timeout_client, *pending, h11.EndOfMessage())
             return
         if not isinstance(event, h11.Data):
             raise ConnectionFailed(nova, "Nova ended in the middle of its response")
-        await client.send(timeouts.client, *pending, h11.Data(data=event.data))
+        await client.send(timeouts.timeout_client, *pending, h11.Data(data=event.data))
         pending = []
-
-
-def _gateway_error(late: bool) -> HttpError:
-    if late:
-        return HttpError(HTTPStatus.GATEWAY_TIMEOUT, "the metadata service does not answer in time")
-    return HttpError(HTTPStatus.BAD_GATEWAY, "the metadata service cannot be reached")

@@ -11,14 +11,11 @@ import errno
 import functools
 import ipaddress
 import logging
-import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 
-import msgspec
-
-from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, ListenerState, Sources
+from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, Listener, Sources
 from neutrino.agent.metadata.proxy.connection import READ_BYTES
 from neutrino.agent.metadata.proxy.http_proxy import Client, HttpProxy
 from neutrino.dataplane.netlink import constants as linux
@@ -34,7 +31,7 @@ UNKNOWN_DEVICE = "?"  # deleted meanwhile: on no network
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class _Listener:
+class _Socket:
     """One listening socket.
 
     asyncio's own server drops a connection that arrives while it is being closed, and that client hangs; it also needs
@@ -90,16 +87,15 @@ class _Listener:
 
 @dataclasses.dataclass
 class _Namespace:
-    state: ListenerState
-    listeners: list[_Listener]
-    netlink: socket.socket | None
+    listener: Listener
+    sockets: list[_Socket]
+    netlink: socket.socket
 
     def close(self) -> None:
         """Accepts no new connections; established ones are served to their end."""
-        for listener in self.listeners:
-            listener.close()
-        if self.netlink is not None:
-            self.netlink.close()
+        for each in self.sockets:
+            each.close()
+        self.netlink.close()
 
 
 class Listeners:
@@ -109,36 +105,27 @@ class Listeners:
         self._proxy = proxy
         self._namespaces: dict[str, _Namespace] = {}
 
-    def states(self) -> dict[str, ListenerState]:
-        return {key: each.state for key, each in self._namespaces.items()}
+    def current(self) -> dict[str, Listener]:
+        return {key: each.listener for key, each in self._namespaces.items()}
 
-    def open(self, key: str, state: ListenerState, descriptors: Sequence[int]) -> None:
-        """Replaces existing listeners of the namespace; the new ones accept before the old ones are closed."""
-        if len(descriptors) != len(state.sockets):
-            for descriptor in descriptors:
-                os.close(descriptor)
-            raise ValueError(f"{key}: {len(descriptors)} descriptors for {len(state.sockets)} sockets")
-        opened = _Namespace(state, [], None)
-        for kind, descriptor in zip(state.sockets, descriptors, strict=True):
-            made = socket.socket(fileno=descriptor)
-            if kind == "netlink":
-                opened.netlink = made
-            else:
-                opened.listeners.append(_Listener(made, functools.partial(self._serve, key)))
-        before = self._namespaces.pop(key, None)
-        self._namespaces[key] = opened
+    def set(self, key: str, listener: Listener | None, descriptors: Sequence[int]) -> None:
+        """Replace the listener of a namespace; None: close it. Without descriptors its sockets stay."""
+        before = self._namespaces.get(key)
+        if listener is None:
+            self._namespaces.pop(key, None)
+        elif descriptors:
+            self._namespaces[key] = self._open(key, listener, descriptors)
+        elif before is not None:
+            before.listener = listener
+            return
         if before is not None:
-            before.close()
+            before.close()  # after the new sockets accept: no connection is refused in between
 
-    def set_sources(self, key: str, sources: Sources) -> None:
-        opened = self._namespaces.get(key)
-        if opened is not None:
-            opened.state = msgspec.structs.replace(opened.state, sources=sources)
-
-    def close(self, key: str) -> None:
-        opened = self._namespaces.pop(key, None)
-        if opened is not None:
-            opened.close()
+    def _open(self, key: str, listener: Listener, descriptors: Sequence[int]) -> _Namespace:
+        made = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        (netlink,) = (each for each in made if each.family == socket.AF_NETLINK)
+        serve = functools.partial(self._serve, key)
+        return _Namespace(listener, [_Socket(each, serve) for each in made if each is not netlink], netlink)
 
     async def _serve(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = self._identify(key, writer)
@@ -149,13 +136,13 @@ class Listeners:
 
     def _sources(self, key: str) -> Sources:
         opened = self._namespaces.get(key)
-        return opened.state.sources if opened is not None else NO_SOURCES
+        return opened.listener.sources if opened is not None else NO_SOURCES
 
     def _identify(self, key: str, writer: asyncio.StreamWriter) -> Client | None:
         """None if the client is gone, its namespace is no longer served, or it addressed another service."""
         peer, local = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         opened = self._namespaces.get(key)
-        if not peer or not _is_metadata_address(local) or opened is None or opened.netlink is None:
+        if not peer or not _is_metadata_address(local) or opened is None:
             return None
         index = arrival_device(writer.get_extra_info("socket"))
         if index is None:

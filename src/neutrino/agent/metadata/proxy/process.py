@@ -18,19 +18,7 @@ import socket
 
 from neutrino import __version__
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, listen
-from neutrino.agent.metadata.messages import (
-    AGENT_MESSAGES,
-    MAX_LISTENERS,
-    AgentMessage,
-    Close,
-    Configure,
-    Hello,
-    Listen,
-    ListenerStates,
-    SetSources,
-    TakeOver,
-    UpdatePorts,
-)
+from neutrino.agent.metadata.messages import AGENT_MESSAGES, AgentMessage, Hello, SetListener, TakeOver
 from neutrino.agent.metadata.proxy.directory import Directory
 from neutrino.agent.metadata.proxy.http_proxy import HttpProxy
 from neutrino.agent.metadata.proxy.listener import Listeners
@@ -69,7 +57,6 @@ class Process:
         self._interval = interval
         self._proxy = HttpProxy(max_connections)
         self._listeners = Listeners(self._proxy)
-        self._snapshot: Directory | None = None  # grows while an agent sends all ports, then replaces the directory
         self._agent: Channel[AgentMessage] | None = None
 
     async def run(self) -> None:
@@ -96,19 +83,14 @@ class Process:
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        tasks: set[asyncio.Task[None]] = set()
-        while True:
-            connection, _ = await loop.sock_accept(self._control)
-            task = asyncio.create_task(self._serve_agent(Channel(connection, AGENT_MESSAGES)))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                connection, _ = await loop.sock_accept(self._control)
+                group.create_task(self._serve_agent(Channel(connection, AGENT_MESSAGES)))
 
     async def _serve_agent(self, channel: Channel[AgentMessage]) -> None:
         try:
-            states = list(self._listeners.states().items())
-            for start in range(0, len(states), MAX_LISTENERS):
-                await channel.send(ListenerStates(dict(states[start : start + MAX_LISTENERS])))
-            await channel.send(Hello(__version__, len(self._proxy.directory)))
+            await channel.send(Hello(__version__, self._listeners.current()))
             while True:
                 message, descriptors = await channel.receive()
                 self._handle(channel, message, descriptors)
@@ -119,33 +101,22 @@ class Process:
         finally:
             channel.close()
             if self._agent is channel:
-                self._agent = self._snapshot = None
+                self._agent = None
 
     def _handle(self, channel: Channel[AgentMessage], message: AgentMessage, descriptors: list[int]) -> None:
         if isinstance(message, TakeOver):
             before, self._agent = self._agent, channel
             if before is not None:
                 before.close()
+            self._proxy.configure(message.settings)
         elif channel is not self._agent:
             raise ValueError("another agent has taken over")
-        elif isinstance(message, Configure):
-            self._proxy.configure(message.settings)
-        elif isinstance(message, Listen):
-            self._listeners.open(message.key, message.listening, descriptors)
-        elif isinstance(message, SetSources):
-            self._listeners.set_sources(message.key, message.sources)
-        elif isinstance(message, Close):
-            self._listeners.close(message.key)
+        elif isinstance(message, SetListener):
+            self._listeners.set(message.namespace, message.listener, descriptors)
         else:
-            self._update_ports(message)
-
-    def _update_ports(self, message: UpdatePorts) -> None:
-        if message.step == "begin":
-            self._snapshot = Directory()
-        directory = self._snapshot if self._snapshot is not None else self._proxy.directory
-        for port_id in message.gone:
-            directory.remove(port_id)
-        for instance in message.put:
-            directory.put(instance)
-        if message.step == "end" and self._snapshot is not None:
-            self._proxy.directory, self._snapshot = self._snapshot, None
+            directory = Directory() if message.snapshot else self._proxy.directory
+            for port_id in message.gone:
+                directory.remove(port_id)
+            for instance in message.put:
+                directory.put(instance)
+            self._proxy.directory = directory

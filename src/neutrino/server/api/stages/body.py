@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute

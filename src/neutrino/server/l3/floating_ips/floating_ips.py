@@ -234,8 +234,7 @@ def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int 
     Hosts get floating IPs as a part of their router.
     """
     for router_id, revision in routers:
-        stamp = update_row(tx, t.routers, {"id": router_id, "revision_number": revision}, {}, bump=bump)
-        tx.record("router", router_id, stamp["revision_number"])
+        update_row(tx, t.routers, {"id": router_id, "revision_number": revision}, {}, bump=bump)
 
 
 def revisions_of(connection: Connection, *router_ids: str | None) -> Revisions:

@@ -50,13 +50,13 @@ class PortForwardings(ChildViewCollection):
     def create(self, context: Context, floatingip_id: str, values: Object) -> Object:
         def attempt() -> Object:
             new = _with_ranges({"id": new_id(), **{n: v for n, v in values.items() if n != "project_id"}}, values)
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 self._check(connection, floating_ip, new)
                 router = _router_of(connection, context, floating_ip, new)
                 project_id = floating_ip["project_id"]
                 limit = self._quotas.limit(connection, QUOTA, project_id)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.insert(t.port_forwardings, [as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})])
                 forwarded = [*floating_ip["port_forwardings"], _in_floating_ip(new)]
                 _update_floating_ip(tx, floating_ip, forwarded, router.router_id)
@@ -66,17 +66,17 @@ class PortForwardings(ChildViewCollection):
                 tx.use(QUOTA, project_id, 1, limit)
             return new
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 before = _load(connection, floatingip_id, key)
                 new = _with_ranges({**before, **values}, values)
                 self._check(connection, floating_ip, new, other_port="internal_port_id" in values)
                 router = _router_of(connection, context, floating_ip, new)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 row = as_row(t.port_forwardings, new)
                 # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
                 if tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
@@ -88,22 +88,22 @@ class PortForwardings(ChildViewCollection):
                 bump_routers(tx, [(router.router_id, router.revision)], bump=0)
             return new
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 floating_ip = floating_view.load(connection, floatingip_id)
                 _load(connection, floatingip_id, key)
                 routers = revisions_of(connection, floating_ip["router_id"])
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
                 left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
                 _update_floating_ip(tx, floating_ip, left, floating_ip["router_id"] if left else None)
                 bump_routers(tx, routers, bump=0)
                 tx.use(QUOTA, floating_ip["project_id"], -1)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     def _check(self, connection: Connection, floating_ip: Object, new: Object, other_port: bool = True) -> None:
         _check_ranges(new, self._max_shifted)

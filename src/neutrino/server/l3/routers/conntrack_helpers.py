@@ -43,12 +43,12 @@ class ConntrackHelpers(ChildViewCollection):
         def attempt() -> Object:
             router, helpers = self._load(router_id)
             _check_unique(new, helpers)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.insert(t.conntrack_helpers, [as_row(t.conntrack_helpers, {**new, "router_id": router_id})])
                 _update_router(tx, router, [*helpers, new])
             return new
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, router_id: str, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
@@ -56,26 +56,26 @@ class ConntrackHelpers(ChildViewCollection):
             new = {**_one(helpers, key), **values}
             self._check(new)
             _check_unique(new, [helper for helper in helpers if helper["id"] != key])
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.execute(sa.update(t.conntrack_helpers).where(_c.id == key).values(as_row(t.conntrack_helpers, new)))
                 _update_router(tx, router, [new if helper["id"] == key else helper for helper in helpers])
             return new
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, router_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
             router, helpers = self._load(router_id)
             _one(helpers, key)
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 tx.execute(sa.delete(t.conntrack_helpers).where(_c.id == key))
                 _update_router(tx, router, [helper for helper in helpers if helper["id"] != key])
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     def _load(self, router_id: str) -> tuple[Object, list[Object]]:
         """A router and its helpers."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             router = router_view.load(connection, router_id)
             rows = VIEW.load_in(connection, "router_id", [router_id])
         return router, [{name: row[name] for name in VIEW.names} for row in rows]
@@ -104,5 +104,4 @@ def _check_unique(new: Object, others: Sequence[Object]) -> None:
 
 def _update_router(tx: Transaction, router: Object, helpers: Sequence[Object]) -> None:
     shown = [{name: helper[name] for name in SHOWN_IN_ROUTER} for helper in helpers]
-    stamp = update_row(tx, t.routers, router, {"conntrack_helpers": shown})
-    tx.record("router", router["id"], stamp["revision_number"])
+    update_row(tx, t.routers, router, {"conntrack_helpers": shown})

@@ -94,10 +94,9 @@ class PrefixDelegation:
             return False
         with self.operations.write([step.context for step in steps]) as tx:
             # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
-            stamp = update_row(tx, t.routers, router, {})
+            update_row(tx, t.routers, router, {})
             for step in steps:
                 step.write(tx)
-            tx.record("router", router["id"], stamp["revision_number"])
         LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
         self.notify(steps)
         return True

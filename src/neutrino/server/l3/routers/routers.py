@@ -87,7 +87,6 @@ class Routers:
                 tx.insert(t.routers, [as_row(t.routers, router)])
                 decision.writes.write(tx)
                 tx.use("router", router["project_id"], 1, limit)
-                tx.record("router", router["id"], router["revision_number"])
             return router_view.api_router(router, decision.gateway_ips, (), self.scheduler.status(router["id"]))
 
         try:
@@ -198,7 +197,6 @@ class Routers:
             with self.operations.write(writes.contexts) as tx:
                 update_row(tx, t.routers, before, after, bump=bump)
                 writes.write(tx)
-                tx.record("router", after["id"], after["revision_number"])
             self.delegation.notify(writes.ports)
         with self.db.read() as connection:
             zones = router_view.zones_of(connection, before["id"])
@@ -250,7 +248,6 @@ class Routers:
                 delete_row(tx, t.routers, before)
                 sharing.forget(tx, key)
                 tx.use("router", before["project_id"], -1)
-                tx.record("router", key, before["revision_number"], deleted=True)
             return before
 
         deleted = self.db.retrying(attempt)

@@ -81,7 +81,7 @@ class DvrHosts:
                 agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
                 # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
                 for agent_id in list(tx.execute(agents).scalars()):
-                    tx.record("agent", agent_id, 0)  # all hosts get the MAC addresses of all others
+                    tx.record("agent", agent_id)  # all hosts get the MAC addresses of all others
             return row["mac_address"]
 
         return self.db.retrying(attempt)

@@ -110,9 +110,8 @@ class L3Scheduler(AgentScheduler):
     def commit(self, router: Object, writes: RouterWrites) -> None:
         """Write a change of a router's ports and agents, on the condition that the router is as it was read."""
         with self._operations.write(writes.contexts) as tx:
-            stamp = update_row(tx, t.routers, router, {})
+            update_row(tx, t.routers, router, {})
             writes.write(tx)
-            tx.record("router", router["id"], stamp["revision_number"])
 
     # --- one router by itself -------------------------------------------------------------------------------------
 
@@ -305,8 +304,7 @@ class L3Scheduler(AgentScheduler):
                             # With two active agents `central_host` would leave the ports on the lost host.
                             others = sa.and_(_b.router_id == router_id, _b.agent_id != agent, _b.ha_state == ACTIVE)
                             tx.execute(sa.update(t.router_l3_agents).where(others).values(ha_state=STANDBY))
-                        revision = tx.execute(sa.select(_r.revision_number).where(_r.id == router_id)).scalar_one()
-                        tx.record("router", router_id, revision)  # all its hosts get the new active host
+                        tx.record("router", router_id)  # all its hosts get the new active host
             return changed
 
         changed = self._db.retrying(attempt)

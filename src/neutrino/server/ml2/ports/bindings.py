@@ -40,7 +40,7 @@ _UNBOUND = {
 
 class PortBindings:
     def __init__(self, db: Database, operations: Operations, networks: Networks, ports: Ports, binder: Binder) -> None:
-        self._db = db
+        self.db = db
         self._operations = operations
         self._networks = networks
         self._ports = ports
@@ -51,18 +51,18 @@ class PortBindings:
 
     def target(self, context: Context, port_id: str, request: Any) -> Object:
         """The project of the port, for policy rules. Only ports of compute instances have bindings."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             port = self._ports.load(connection, port_id)
         if not isinstance(request, dict):  # on a create, policy is checked before the kind of port
             _check_compute(port)
         return {"project_id": port["project_id"]}
 
     def index(self, context: Context, port_id: str, query: Query) -> list[Object]:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return VIEW.many(connection, query, context.project_id, _b.port_id == port_id)
 
     def show(self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool) -> Object:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             _check_compute(self._ports.load(connection, port_id))
             row = _api(_existing(connection, port_id, host))
         return row if fields is None else {name: row[name] for name in fields if name in row}
@@ -71,7 +71,7 @@ class PortBindings:
 
     def create(self, context: Context, port_id: str, values: Object) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 port = self._port(connection, port_id)
                 network = self._networks.load(connection, port["network_id"])
                 if _find(connection, port_id, values["host"]) is not None:
@@ -79,14 +79,14 @@ class PortBindings:
                 row = self._bound(connection, port, network, values["host"], values)
             with self._operations.write([_context("create", row, port, network)]) as tx:
                 tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
-                tx.record("port", port_id, port["revision_number"])
+                tx.record("port", port_id)
             return _api(row)
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def update(self, context: Context, port_id: str, host: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 port = self._port(connection, port_id)
                 network = self._networks.load(connection, port["network_id"])
                 before = _existing(connection, port_id, host)
@@ -100,14 +100,14 @@ class PortBindings:
                     done.rowcount != 1
                 ):  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
                     raise Stale
-                tx.record("port", port_id, port["revision_number"])
+                tx.record("port", port_id)
             return _api(row)
 
-        return self._db.retrying(attempt)
+        return self.db.retrying(attempt)
 
     def delete(self, context: Context, port_id: str, host: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 port = self._port(connection, port_id)
                 network = self._network_for_drivers(connection, port, "delete")
                 before = _existing(connection, port_id, host)
@@ -121,15 +121,15 @@ class PortBindings:
                 if after is not None:
                     update_row(tx, t.ports, port, after, renamed=RENAMED)
                     provisioning.block(tx, port_id, ())
-                tx.record("port", port_id, (after or port)["revision_number"])
+                tx.record("port", port_id)
 
-        self._db.retrying(attempt)
+        self.db.retrying(attempt)
 
     def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
         """Make an INACTIVE binding the port's own; the one that was ACTIVE stays until it is deleted."""
 
         def attempt() -> tuple[Object, Object, Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 port = self._port(connection, port_id)
                 network = self._network_for_drivers(connection, port, "activate")
                 row = _existing(connection, port_id, host)
@@ -156,10 +156,9 @@ class PortBindings:
                 update_row(tx, t.ports, port, after, renamed=RENAMED)
                 # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
                 provisioning.block(tx, port_id, [provisioning.L2])
-                tx.record("port", port_id, after["revision_number"])
             return port, after, binding
 
-        before, after, binding = self._db.retrying(attempt)
+        before, after, binding = self.db.retrying(attempt)
         self._ports.notify(before, after)
         return _api(binding)
 

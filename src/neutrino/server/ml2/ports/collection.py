@@ -72,7 +72,7 @@ class Ports:
         check_groups: Callable[[Connection, Context, Sequence[str], str], None],
         options: PortOptions,
     ) -> None:
-        self._db = db
+        self.db = db
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
@@ -92,14 +92,14 @@ class Ports:
 
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             if query.reverse:
                 yield from self.view.many(connection, query, context.project_id)
             else:
                 yield from self.view.stream(connection, query, context.project_id)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             return self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
 
     def load(self, connection: Connection, key: str) -> Object:
@@ -124,7 +124,7 @@ class Ports:
         attempts = itertools.count()
 
         def attempt() -> list[Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 defaults = self._defaults(connection, context, several, default_groups)
                 # A single port guesses its address without a lookup; if the guess was taken, the next attempt looks.
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
@@ -139,7 +139,7 @@ class Ports:
                 self._insert(tx, made, limits)
             return [api_port(port) for port, _ in made]
 
-        created = self._db.retrying(attempt)
+        created = self.db.retrying(attempt)
         for port in created:
             self.notify(None, port)
         return created
@@ -209,7 +209,6 @@ class Ports:
             self._binder.store(tx, port, binding)
             self._extensions.store("port", tx, port)
             tx.use("port", port["project_id"], 1, limits.get(port["project_id"], UNLIMITED))
-            tx.record("port", port["id"], port["revision_number"])
 
     def prepare_create(
         self, connection: Connection, values: Object, network: Object, subnets: Sequence[Object]
@@ -228,7 +227,7 @@ class Ports:
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> tuple[Object, Object]:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
@@ -242,7 +241,7 @@ class Ports:
                     write(tx)
             return before, dict(pending.context.current)
 
-        before, after = self._db.retrying(attempt)
+        before, after = self.db.retrying(attempt)
         if after is not before:
             self.notify(before, after)
         return api_port(after)
@@ -332,7 +331,6 @@ class Ports:
             if binding is not None:
                 self._binder.store(tx, now, binding)
             self._extensions.store("port", tx, now, before)
-            tx.record("port", now["id"], now["revision_number"])
 
         return PendingWrite(DriverContext("update", "port", now, before, network=network), write)
 
@@ -342,7 +340,7 @@ class Ports:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
 
         def attempt() -> Object:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 before = self.load(connection, key)
                 check_revision(before, revision)
                 network = self._networks.load(connection, before["network_id"], context.project_id)
@@ -355,7 +353,7 @@ class Ports:
                     write(tx)
             return before
 
-        self.notify(self._db.retrying(attempt), None)
+        self.notify(self.db.retrying(attempt), None)
 
     def prepare_delete(self, before: Object, network: Object) -> PendingWrite:
         def write(tx: Transaction) -> None:
@@ -363,7 +361,6 @@ class Ports:
             if before["tags"]:  # ports are not shared by RBAC policies: without tags there is nothing to delete
                 sharing.forget(tx, before["id"])
             tx.use("port", before["project_id"], -1)
-            tx.record("port", before["id"], before["revision_number"], deleted=True)
 
         return PendingWrite(DriverContext("delete", "port", before, network=network), write)
 

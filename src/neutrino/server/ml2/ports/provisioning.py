@@ -92,7 +92,7 @@ class Provisioning:
         view: View = VIEW,
     ) -> None:
         """`notify(before, after)` is called for every change of a port's status."""
-        self._db = db
+        self.db = db
         self._operations = operations
         self._dhcp = dhcp
         self._notify = notify
@@ -113,7 +113,7 @@ class Provisioning:
         reports = {(one.port_id, one.host): one.revision for one in done}
         ids = sorted({port_id for port_id, _ in reports})
         for start in range(0, len(ids), BATCH):
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 rows = connection.execute(_UNFINISHED, {"among": ids[start : start + BATCH]}).all()
                 unfinished = [row.id for row in rows if (row.id, row.host) in reports]
                 if not unfinished:
@@ -121,7 +121,7 @@ class Provisioning:
                 ports = {port["id"]: port for port in self._view.load_in(connection, "id", unfinished)}
                 networks = self._networks_for_drivers(connection, ports.values())
             complete = partial(self._complete, unfinished, reports, component, ports, networks)
-            for key, before in self._db.retrying(complete).items():
+            for key, before in self.db.retrying(complete).items():
                 active.add(key)
                 if before is not None:
                     self._notify(before, {**before, "status": ACTIVE})
@@ -151,7 +151,7 @@ class Provisioning:
                 values = {"status": ACTIVE, "revision_number": _p.revision_number + 1, "updated_at": now()}
                 tx.execute(sa.update(t.ports).where(_p.id.in_([row.id for row in active])).values(values))
             for row in active:
-                tx.record("port", row.id, row.revision_number + 1)
+                tx.record("port", row.id)
                 port = ports.get(row.id)
                 became[row.id] = None if port is None else {**port, "status": row.status}
                 if port is not None:
@@ -165,7 +165,7 @@ class Provisioning:
         """
         if component != DHCP:
             return False
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             port = connection.execute(_WAITS, {"port": port_id}).first()
             if port is None or revision < port.revision_number:
                 return False
@@ -175,7 +175,7 @@ class Provisioning:
 
     def release_unserved(self, cutoff: str) -> set[str]:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             waiting = [WaitingPort(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
             unserved = self._dhcp.unserved(connection, waiting, cutoff) if waiting else ()
         return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
@@ -184,7 +184,7 @@ class Provisioning:
 
     def lost(self, port_id: str, host: str) -> bool:
         """The port is no longer wired on its host: it is DOWN until it is wired again. Whether the status changed."""
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             before = self._view.load(connection, port_id)
             is_blocked = L2 in connection.execute(_BLOCKS, {"port": port_id}).scalars()
             if before is None or before["binding:host_id"] != host:
@@ -194,7 +194,7 @@ class Provisioning:
             if before["status"] == DOWN and is_blocked:
                 return False
             networks = self._networks_for_drivers(connection, [before])
-        was = self._db.retrying(partial(self._block_again, before, host, networks))
+        was = self.db.retrying(partial(self._block_again, before, host, networks))
         if was != DOWN:
             self._notify({**before, "status": was}, {**before, "status": DOWN})
         return was != DOWN
@@ -210,7 +210,7 @@ class Provisioning:
             if row.status != DOWN:
                 values = {"status": DOWN, "revision_number": row.revision_number + 1, "updated_at": now()}
                 tx.execute(sa.update(t.ports).where(_p.id == row.id).values(values))
-                tx.record("port", row.id, row.revision_number + 1)
+                tx.record("port", row.id)
                 contexts.append(_status_change({**port, "status": row.status}, DOWN, row, networks))
             return str(row.status)
 

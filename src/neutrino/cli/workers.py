@@ -1,0 +1,108 @@
+"""API workers: granian's supervisor of them, and the server that is assembled once, before it is forked.
+
+Workers and the feed share the memory of the assembled server and start fast. Nothing is opened before the fork: each
+process opens the database for itself.
+"""
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from granian.server import Server as Granian
+from oslo_config import cfg
+
+from neutrino.cli.child_process import end_with_parent
+from neutrino.server import config
+from neutrino.server.main import Server, assemble, configuration
+from neutrino.server.main import application as application_of
+from neutrino.server.policy.checks import load_extension_checks_lazily
+
+MAX_DEATHS = 30
+WITHIN_SECONDS = 60.0
+POLL_SECONDS = 0.05
+REPEAT_SECONDS = 0.2
+TARGET = "neutrino.cli.workers:application"
+CONFIG_FILES = "NEUTRINO_CONFIG_FILES"  # environment variable with their names, separated by colons
+_server: Server | None = None
+
+
+def load(files: Sequence[str]) -> None:
+    """Assemble the server with the current configuration, for the processes that are forked from now on."""
+    global _server  # granian passes nothing to a forked worker
+    conf = configuration(files)
+    # Import here what each process would import for itself, unshared: the database driver and the feed.
+    sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
+    if conf.feed.run:
+        import neutrino.server.feed.main  # noqa: F401
+    load_extension_checks_lazily()
+    _server = assemble(conf)
+    gc.unfreeze()  # after a reload: the replaced server can be collected
+    gc.collect()
+    gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
+
+
+def loaded() -> cfg.ConfigOpts | None:
+    """The configuration of the assembled server."""
+    return None if _server is None else _server.conf
+
+
+class Supervisor(Granian):  # type: ignore[misc,valid-type]
+    """Granian's server with a higher limit on worker deaths.
+
+    Granian treats two deaths of one worker within seconds as a crash loop and stops. A worker that the OOM killer ended
+    twice must not take the network API down: here workers are respawned until MAX_DEATHS died within a minute. Overrides
+    a private method, as granian has no other hook.
+    """
+
+    def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
+        super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        now = time.monotonic()
+        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque())
+        deaths.extend(now for _ in workers)
+        while deaths and now - deaths[0] > WITHIN_SECONDS:
+            deaths.popleft()
+        if len(deaths) < MAX_DEATHS:
+            self.respawned_wrks.clear()  # granian's own record, by which it detects a loop
+
+
+# --- in a worker ------------------------------------------------------------------------------------------------------
+
+
+def set_worker_signals() -> None:
+    """Signals of a worker. Ctrl-C at a terminal reaches every process of the group, and a second signal makes granian's
+    worker hang: it ends by its parent's SIGTERM only.
+    """
+    end_with_parent()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own handler
+
+
+def application() -> Any:
+    """Called by granian in each worker: the WSGI application."""
+    set_worker_signals()  # again, for a Python whose multiprocessing does not fork
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGTERM}
+    )  # in all later threads too: only the one below receives it
+    threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
+    files = [name for name in os.environ[CONFIG_FILES].split(":") if name]
+    return application_of(_server or assemble(configuration(files)))
+
+
+def _forward_sigterm() -> None:
+    """Receive SIGTERM, and call granian's handler repeatedly until the worker ends.
+
+    Granian misses a SIGTERM that arrives between setting its handler and serving; the worker would run until it is killed.
+    """
+    while not callable(handler := signal.getsignal(signal.SIGTERM)):
+        if signal.sigtimedwait({signal.SIGTERM}, POLL_SECONDS) is not None:
+            os._exit(0)  # granian has no handler yet, so no request is being served
+    signal.sigwait({signal.SIGTERM})
+    while True:  # until the process ends
+        handler(signal.SIGTERM, None)
+        time.sleep(REPEAT_SECONDS)

@@ -1,0 +1,392 @@
+"""Addresses, routes, policy rules, neighbours and traffic control by rtnetlink: set, delete and list items of any type.
+
+The table at the end has what differs between the types. Messages name a device by its index: encoding gets a function that
+finds it, decoding the devices of the namespace by index.
+"""
+
+import dataclasses
+import errno
+import ipaddress
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.netlink import tc
+from neutrino.dataplane.netlink.api import Item
+from neutrino.dataplane.netlink.rtnetlink import (
+    Attributes,
+    NetlinkSocket,
+    attribute,
+    ip,
+    mac,
+    nested,
+    number,
+    read_attributes,
+    text,
+    tolerated,
+)
+from neutrino.dataplane.netlink.values import IPV6_METRIC, Address, Device, Neighbour, Route, Rule
+from neutrino.model.link_local import link_local
+
+T = TypeVar("T")
+Index = Callable[[str], int]
+Devices = Mapping[int, Device]
+
+_ADDRESS = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
+# Family, lengths of destination and source, tos, table, protocol, scope, type, flags.
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_RULE = struct.Struct("=BBBBBxxBI")  # family, lengths of destination and source, tos, table, action, flags
+_NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
+
+_TC = struct.Struct("=BxxxiIII")  # family, device index, handle, parent, info
+_RATE = struct.Struct("=BBHhHI")  # cell log, link layer, overhead, cell alignment, minimum, bytes a second
+_SELECTOR = struct.Struct("=BBBxHHhhI")  # flags, offset shift, keys, offset mask, offset, two more, hash mask
+_MATCH = struct.Struct("!II")  # mask, value
+_OFFSETS = struct.Struct("=ii")  # offset in the packet, mask of a variable offset
+_ETHERNET = 1  # link layer: with it the kernel needs no table of rates
+_SOURCE_OFFSET, _DESTINATION_OFFSET = 12, 16  # in an IPv4 header
+_IP = socket.htons(0x0800)
+_INGRESS_HANDLE = 0xFFFF
+
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+_VERSIONS = {family: version for version, family in _FAMILIES.items()}
+_ANYWHERE = {socket.AF_INET: "0.0.0.0/0", socket.AF_INET6: "::/0"}
+_SCOPES = {
+    "global": linux.RT_SCOPE_UNIVERSE,
+    "site": linux.RT_SCOPE_SITE,
+    "link": linux.RT_SCOPE_LINK,
+    "host": linux.RT_SCOPE_HOST,
+}
+_SCOPE_NAMES = {number: name for name, number in _SCOPES.items()}
+
+
+def set_item(route_socket: NetlinkSocket, item: Item, index: Index) -> None:
+    type_ = _TYPES[type(item)]
+    with tolerated(*type_.exists):
+        route_socket.do(type_.new, type_.flags, type_.encode(item, index, False))
+
+
+def delete_item(route_socket: NetlinkSocket, item: Item, index: Index) -> None:
+    type_ = _TYPES[type(item)]
+    with tolerated(errno.ENODEV, *type_.missing):  # without its device an item is gone too
+        route_socket.do(type_.new + 1, 0, type_.encode(item, index, True))
+
+
+def list_items(route_socket: NetlinkSocket, kind: type[T], devices: Devices, *requests: bytes) -> frozenset[T]:
+    """All items of a type, or those that other requests list."""
+    type_ = _TYPES[kind]
+    items = (
+        type_.decode(content, devices)
+        for request in requests or type_.requests
+        for content in route_socket.list(type_.new + 2, request)
+    )
+    return frozenset(item for item in items if item is not None)
+
+
+def list_tc(route_socket: NetlinkSocket, devices: Devices) -> frozenset[tc.TcItem]:
+    """One dump where no device has a qdisc of ours; classes and filters are asked for below those alone."""
+    qdiscs = list_items(route_socket, tc.Qdisc, devices)
+    found: set[tc.TcItem] = set(qdiscs)
+    indices = {device.name: index for index, device in devices.items()} if qdiscs else {}
+    for qdisc in qdiscs:
+        request = _TC.pack(0, indices[qdisc.device], 0, qdisc.handle << 16, 0)
+        found |= list_items(route_socket, tc.Class, devices, request)
+        found |= list_items(route_socket, tc.Filter, devices, request)
+    return frozenset(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ItemType:
+    new: int  # the type of the message that sets an item; the types that delete and list follow it
+    encode: Callable[[Any, Index, bool], bytes]  # the last argument: for a deletion
+    decode: Callable[[bytes, Devices], Any | None]  # None for an item that is of no interest
+    requests: tuple[bytes, ...] = ()  # that list all items
+    flags: int = linux.NLM_F_CREATE | linux.NLM_F_REPLACE
+    exists: tuple[int, ...] = ()  # errors that mean that the item to set is there
+    missing: tuple[int, ...] = (errno.ENOENT,)  # errors that mean that the item to delete is not there
+
+
+# --- addresses ---
+
+
+def _encode_address(address: Address, index: Index, delete: bool) -> bytes:
+    interface = ipaddress.ip_interface(address.address)
+    version, length, packed = interface.version, interface.network.prefixlen, interface.ip.packed
+    body = _ADDRESS.pack(_FAMILIES[version], length, 0, _SCOPES[address.scope], index(address.device))
+    body += attribute(linux.IFA_LOCAL, packed) + attribute(linux.IFA_ADDRESS, packed)
+    if delete:
+        return body
+    if version == 4 and length < 31:  # a /31 or /32 has no broadcast address
+        body += attribute(linux.IFA_BROADCAST, interface.network.broadcast_address.packed)
+    if address.nodad:
+        body += number(linux.IFA_FLAGS, linux.IFA_F_NODAD)
+    # Without a lifetime, an address that was deprecated by hand would stay so.
+    return body + attribute(linux.IFA_CACHEINFO, struct.pack("=IIII", linux.FOREVER, linux.FOREVER, 0, 0))
+
+
+def _decode_address(content: bytes, devices: Devices) -> Address | None:
+    family, length, _, scope, index = _ADDRESS.unpack_from(content)
+    found = read_attributes(content, _ADDRESS.size)
+    type_ = linux.IFA_LOCAL if linux.IFA_LOCAL in found else linux.IFA_ADDRESS
+    if type_ not in found or index not in devices or family not in _VERSIONS:
+        return None
+    # The flags in the head have no room for newer ones.
+    flags = found.number(linux.IFA_FLAGS) if family == socket.AF_INET6 else 0
+    return Address(
+        device=devices[index].name,
+        address=found.prefix(type_, length),
+        scope=_SCOPE_NAMES.get(scope, str(scope)),
+        nodad=bool(flags & linux.IFA_F_NODAD),
+        by_kernel=_by_kernel(found.ip(type_), flags, found, devices[index].mac),
+    )
+
+
+def _by_kernel(address: str, flags: int, found: Attributes, device_mac: str) -> bool:
+    """Whether the kernel added the address by itself. Kernels from 5.18 report it; for older ones it is inferred."""
+    if flags & (linux.IFA_F_TEMPORARY | linux.IFA_F_STABLE_PRIVACY | linux.IFA_F_MANAGETEMPADDR):
+        return True
+    if linux.IFA_PROTO in found:
+        return linux.IFAPROT_UNSPEC < found[linux.IFA_PROTO][0] <= linux.IFAPROT_KERNEL_RA
+    if address.startswith("127.") or address == "::1":
+        return True
+    return len(device_mac) == len("02:00:00:00:00:00") and address == str(link_local(device_mac))
+
+
+# --- routes ---
+
+
+def _encode_route(route: Route, index: Index, delete: bool) -> bytes:
+    length = int(route.destination.partition("/")[2])
+    # Without a gateway the destination is on the link; deleting looks at no scope.
+    scope = linux.RT_SCOPE_LINK if not route.via and route.version == 4 else linux.RT_SCOPE_UNIVERSE
+    head = _ROUTE.pack(
+        _FAMILIES[route.version],
+        length,
+        0,
+        0,
+        0,  # the table is an attribute: here it has no room
+        0 if delete else route.protocol,
+        linux.RT_SCOPE_NOWHERE if delete else scope,
+        linux.RTN_UNICAST,
+        linux.RTNH_F_ONLINK if route.onlink else 0,
+    )
+    return b"".join(
+        (
+            head,
+            number(linux.RTA_TABLE, route.table),
+            ip(linux.RTA_DST, route.destination) if length else b"",
+            ip(linux.RTA_GATEWAY, route.via),
+            number(linux.RTA_OIF, index(route.device)) if route.device else b"",
+            number(linux.RTA_PRIORITY, route.metric) if route.metric else b"",
+            ip(linux.RTA_PREFSRC, route.source),
+        )
+    )
+
+
+def _decode_route(content: bytes, devices: Devices) -> Route | None:
+    family, length, _, _, table, protocol, _, type_, flags = _ROUTE.unpack_from(content)
+    # Cloned routes are the cache of IPv6 (path MTUs, redirects).
+    if type_ != linux.RTN_UNICAST or flags & linux.RTM_F_CLONED or family not in _VERSIONS:
+        return None
+    found = read_attributes(content, _ROUTE.size)
+    metric, device = found.number(linux.RTA_PRIORITY), devices.get(found.number(linux.RTA_OIF))
+    return Route(
+        destination=found.prefix(linux.RTA_DST, length) or _ANYWHERE[family],
+        device=device.name if device else "",
+        via=found.ip(linux.RTA_GATEWAY),
+        table=found.number(linux.RTA_TABLE) or table,
+        metric=0 if family == socket.AF_INET6 and metric == IPV6_METRIC else metric,
+        onlink=bool(flags & linux.RTNH_F_ONLINK),
+        source=found.ip(linux.RTA_PREFSRC),
+        protocol=protocol,
+    )
+
+
+# --- policy rules ---
+
+
+def _encode_rule(rule: Rule, index: Index, delete: bool) -> bytes:
+    lengths = (int(each.partition("/")[2] or 0) for each in (rule.destination, rule.source))
+    return b"".join(
+        (
+            _RULE.pack(_FAMILIES[rule.version], *lengths, 0, 0, linux.FR_ACT_TO_TBL, 0),
+            number(linux.FRA_PRIORITY, rule.priority),
+            number(linux.FRA_TABLE, rule.table),
+            ip(linux.FRA_SRC, rule.source),
+            ip(linux.FRA_DST, rule.destination),
+            text(linux.FRA_IIFNAME, rule.iif),
+            number(linux.FRA_FWMARK, rule.mark) + number(linux.FRA_FWMASK, rule.mask)
+            if rule.mark or rule.mask
+            else b"",
+            attribute(linux.FRA_PROTOCOL, bytes([rule.protocol])) if not delete else b"",
+        )
+    )
+
+
+def _decode_rule(content: bytes, devices: Devices) -> Rule | None:
+    family, to_length, from_length, _, table, action, flags = _RULE.unpack_from(content)
+    # Inverted rules and those that drop are not ours, and `Rule` cannot represent them.
+    if action != linux.FR_ACT_TO_TBL or family not in _VERSIONS or flags & linux.FIB_RULE_INVERT:
+        return None
+    found = read_attributes(content, _RULE.size)
+    return Rule(
+        priority=found.number(linux.FRA_PRIORITY),
+        version=_VERSIONS[family],
+        source=found.prefix(linux.FRA_SRC, from_length),
+        destination=found.prefix(linux.FRA_DST, to_length),
+        iif=found.text(linux.FRA_IIFNAME),
+        mark=found.number(linux.FRA_FWMARK),
+        mask=found.number(linux.FRA_FWMASK),
+        table=found.number(linux.FRA_TABLE) or table,
+        protocol=found.number(linux.FRA_PROTOCOL),
+    )
+
+
+# --- neighbours ---
+
+
+def _encode_neighbour(neighbour: Neighbour, index: Index, delete: bool) -> bytes:
+    family = _FAMILIES[6 if ":" in neighbour.address else 4]
+    head = _NEIGHBOUR.pack(family, index(neighbour.device), linux.NUD_PERMANENT, 0, 0)
+    return head + ip(linux.NDA_DST, neighbour.address) + mac(linux.NDA_LLADDR, neighbour.mac)
+
+
+def _decode_neighbour(content: bytes, devices: Devices) -> Neighbour | None:
+    """Permanent ones only: the kernel resolves the others itself."""
+    family, index, state, _, _ = _NEIGHBOUR.unpack_from(content)
+    if not state & linux.NUD_PERMANENT or index not in devices or family not in _VERSIONS:
+        return None
+    found = read_attributes(content, _NEIGHBOUR.size)
+    return Neighbour(devices[index].name, found.ip(linux.NDA_DST), found.mac(linux.NDA_LLADDR))
+
+
+# --- traffic control ---
+
+
+def _encode_tc(item: tc.TcItem, index: Index, delete: bool) -> bytes:
+    device, major = index(item.device), item.handle << 16
+    match item:
+        case tc.Qdisc():
+            parent = linux.TC_H_INGRESS if item.handle == _INGRESS_HANDLE else linux.TC_H_ROOT
+            head = _TC.pack(0, device, major, parent, 0)
+            kind, options = item.kind, _qdisc_options(item)
+        case tc.Class():
+            head = _TC.pack(0, device, major | item.minor, major, 0)
+            parameters = struct.pack("=IIIII", item.burst, tc.ticks(1600, item.ceil or 1), 0, 0, 0)
+            kind, options = "htb", attribute(linux.TCA_HTB_PARMS, _spec(item.rate) + _spec(item.ceil) + parameters)
+        case tc.Filter():
+            head = _TC.pack(0, device, 0, major, item.priority << 16 | _IP)
+            kind, options = "u32", number(linux.TCA_U32_CLASSID, major | item.minor) + _selector(item)
+    body = head + text(linux.TCA_KIND, kind)
+    return body if delete or not options else body + nested(linux.TCA_OPTIONS, options)
+
+
+def _qdisc_options(qdisc: tc.Qdisc) -> bytes:
+    match qdisc.kind:
+        case "tbf":
+            parameters = struct.pack("=III", qdisc.limit, qdisc.burst, 0)
+            return attribute(linux.TCA_TBF_PARMS, _spec(qdisc.rate) + bytes(_RATE.size) + parameters)
+        case "htb":
+            # Version 3, and a tenth of its rate for each class at a time.
+            return attribute(linux.TCA_HTB_INIT, struct.pack("=IIIII", 3, 10, qdisc.default, 0, 0))
+    return b""
+
+
+def _spec(rate: int) -> bytes:
+    return _RATE.pack(0, _ETHERNET, 0, -1, 0, rate)
+
+
+def _selector(item: tc.Filter) -> bytes:
+    network = ipaddress.IPv4Network(item.source or item.destination)
+    offset = _SOURCE_OFFSET if item.source else _DESTINATION_OFFSET
+    key = _MATCH.pack(int(network.netmask), int(network.network_address)) + _OFFSETS.pack(offset, 0)
+    return attribute(linux.TCA_U32_SEL, _SELECTOR.pack(linux.TC_U32_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + key)
+
+
+def _decode_qdisc(content: bytes, devices: Devices) -> tc.Qdisc | None:
+    """None for one that the kernel made by itself."""
+    device, (_, _, handle, _, _), kind, options = _decode_tc(content, devices)
+    if not handle >> 16 or not device:
+        return None
+    if kind == "tbf" and linux.TCA_TBF_PARMS in options:
+        parameters = options[linux.TCA_TBF_PARMS]
+        limit, burst, _ = struct.unpack_from("=III", parameters, 2 * _RATE.size)
+        return tc.Qdisc(device, kind, handle >> 16, _RATE.unpack_from(parameters)[-1], burst, limit)
+    default = struct.unpack_from("=I", options[linux.TCA_HTB_INIT], 8)[0] if kind == "htb" else 0
+    return tc.Qdisc(device, kind, handle >> 16, default=default)
+
+
+def _decode_class(content: bytes, devices: Devices) -> tc.Class | None:
+    device, (_, _, handle, _, _), kind, options = _decode_tc(content, devices)
+    if kind != "htb" or linux.TCA_HTB_PARMS not in options:
+        return None
+    parameters = options[linux.TCA_HTB_PARMS]
+    rate, ceil = (_RATE.unpack_from(parameters, offset)[-1] for offset in (0, _RATE.size))
+    burst = struct.unpack_from("=I", parameters, 2 * _RATE.size)[0]
+    return tc.Class(device, handle >> 16, handle & 0xFFFF, rate, ceil, burst)
+
+
+def _decode_filter(content: bytes, devices: Devices) -> tc.Filter | None:
+    """None for the hash tables that the kernel lists with u32 filters. One that we never make matches no address."""
+    device, (_, _, _, parent, info), kind, options = _decode_tc(content, devices)
+    selector = options.get(linux.TCA_U32_SEL, b"")
+    if kind == "u32" and not selector:
+        return None
+    prefixes = {"source": "", "destination": ""}
+    if kind == "u32" and _SELECTOR.unpack_from(selector)[2] == 1:
+        mask, value = _MATCH.unpack_from(selector, _SELECTOR.size)
+        offset, _ = _OFFSETS.unpack_from(selector, _SELECTOR.size + _MATCH.size)
+        name = {_SOURCE_OFFSET: "source", _DESTINATION_OFFSET: "destination"}.get(offset)
+        if name:
+            prefixes[name] = f"{ipaddress.IPv4Address(value)}/{mask.bit_count()}"
+    return tc.Filter(device, parent >> 16, info >> 16, options.number(linux.TCA_U32_CLASSID) & 0xFFFF, **prefixes)
+
+
+def _decode_tc(content: bytes, devices: Devices) -> tuple[str, tuple[int, ...], str, Attributes]:
+    """The device, the head of the message, the kind and its options."""
+    head, found = _TC.unpack_from(content), read_attributes(content, _TC.size)
+    device = devices.get(head[1])
+    return device.name if device else "", head, found.text(linux.TCA_KIND), found.nested(linux.TCA_OPTIONS)
+
+
+# --- all types ---
+
+_TC_MISSING = (errno.ENOENT, errno.EINVAL)
+
+_TYPES: Mapping[type, _ItemType] = {
+    Address: _ItemType(
+        linux.RTM_NEWADDR,
+        _encode_address,
+        _decode_address,
+        requests=(_ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0),),
+        missing=(errno.EADDRNOTAVAIL,),
+    ),
+    Route: _ItemType(
+        linux.RTM_NEWROUTE,
+        _encode_route,
+        _decode_route,
+        requests=tuple(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, linux.RTN_UNICAST, 0) for family in _VERSIONS),
+        missing=(errno.ESRCH,),
+    ),
+    Rule: _ItemType(
+        linux.RTM_NEWRULE,
+        _encode_rule,
+        _decode_rule,
+        requests=(_RULE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0),),
+        flags=linux.NLM_F_CREATE | linux.NLM_F_EXCL,  # rules cannot be replaced
+        exists=(errno.EEXIST,),
+    ),
+    Neighbour: _ItemType(
+        linux.RTM_NEWNEIGH,
+        _encode_neighbour,
+        _decode_neighbour,
+        requests=(_NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0),),
+    ),
+    tc.Qdisc: _ItemType(
+        linux.RTM_NEWQDISC, _encode_tc, _decode_qdisc, requests=(_TC.pack(0, 0, 0, 0, 0),), missing=_TC_MISSING
+    ),
+    tc.Class: _ItemType(linux.RTM_NEWTCLASS, _encode_tc, _decode_class, missing=_TC_MISSING),
+    tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _encode_tc, _decode_filter, missing=_TC_MISSING),
+}
