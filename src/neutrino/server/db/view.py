@@ -347,7 +347,7 @@ class ComposedView:
 
     def _complete(self, connection: Connection, rows: list[Object], wanted: Sequence[str]) -> list[Object]:
         for name, added in self.added.items():
-            if name in wanted:
+            if rows and name in wanted:
                 for row, value in zip(rows, added.read(connection, rows), strict=True):
                     row[name] = value
         return [{name: row[name] for name in wanted if name in row} for row in rows]

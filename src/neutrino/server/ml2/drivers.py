@@ -1,7 +1,7 @@
-"""Loading of drivers by entry point, and the calls of all drivers of a kind."""
+"""Loading of drivers by entry point, and the calls of all mechanism drivers."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,43 +10,30 @@ from oslo_config import cfg
 from neutrino.server import errors
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.entry_points import load
-from neutrino.server.ml2.driver_api import DriverContext, TypeDriver
-from neutrino.server.ml2.extension_attributes import ExtensionAttributes
+from neutrino.server.ml2.driver_api import DriverContext
 
 LOG = logging.getLogger(__name__)
-Object = dict[str, Any]
 _EVENTS = (
     *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
     *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
 )
 
 
-def type_drivers(conf: cfg.ConfigOpts) -> dict[str, TypeDriver]:
-    drivers = {name: load("neutrino.ml2.type_drivers", name)(conf) for name in dict.fromkeys(conf.ml2.type_drivers)}
-    for name in conf.ml2.tenant_network_types:
-        if name not in drivers:
-            raise ValueError(f"[ml2] tenant_network_types: {name!r} is not among type_drivers")
-    return drivers
-
-
-def mechanism_drivers(conf: cfg.ConfigOpts) -> list[Any]:
-    return [load("neutrino.ml2.mechanism_drivers", name)(conf) for name in conf.ml2.mechanism_drivers]
-
-
-def extension_drivers(conf: cfg.ConfigOpts) -> list[Any]:
-    return [load("neutrino.ml2.extension_drivers", name)(conf) for name in conf.ml2.extension_drivers]
+def load_drivers(conf: cfg.ConfigOpts, kind: str) -> dict[str, Any]:
+    """The drivers that the option `[ml2] <kind>` names, in its order."""
+    return {name: load(f"neutrino.ml2.{kind}", name)(conf) for name in conf.ml2[kind]}
 
 
 class Mechanisms:
     """All mechanism drivers, in the order of the configuration."""
 
-    def __init__(self, drivers: Sequence[Any]) -> None:
-        self.drivers = list(drivers)
+    def __init__(self, drivers: Mapping[str, Any]) -> None:
+        self.drivers = list(drivers.values())
         # By method name, found once: every write asks whether some driver wants to be notified.
         self._methods = {
             f"{event}_{phase}": [
-                (getattr(driver, "name", type(driver).__name__), getattr(driver, f"{event}_{phase}"))
-                for driver in drivers
+                (name, getattr(driver, f"{event}_{phase}"))
+                for name, driver in drivers.items()
                 if hasattr(driver, f"{event}_{phase}")
             ]
             for event in _EVENTS
@@ -77,31 +64,3 @@ class Mechanisms:
                 failed.append(driver)
         if failed:
             raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
-
-
-class Extensions:
-    """All extension drivers, in the order of the configuration."""
-
-    def __init__(self, drivers: Sequence[Any]) -> None:
-        self._drivers = list(drivers)
-        self.attributes = ExtensionAttributes(drivers)
-
-    def process(self, operation: str, kind: str, values: Mapping[str, Any], current: Object, **about: Any) -> Object:
-        """The object with the attribute values that the drivers decide, each seeing those of the drivers before it."""
-        if operation == "create":
-            current = {**self.attributes.defaults(kind), **current}
-        for method in self._methods(f"process_{operation}_{kind}"):
-            current = {**current, **method(values, current, **about)}
-        return current
-
-    def store(
-        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None = None
-    ) -> None:
-        """Write what the drivers keep of an object, in its transaction; `before`: its state before an update."""
-        operation = "create" if before is None else "update"
-        self.attributes.store(tx, kind, current, before)
-        for method in self._methods(f"store_{operation}_{kind}"):
-            method(tx, current)
-
-    def _methods(self, name: str) -> list[Callable[..., Any]]:
-        return [getattr(driver, name) for driver in self._drivers if hasattr(driver, name)]

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext, DynamicSegments, Segment
 from neutrino.server.ml2.drivers import Mechanisms
@@ -42,21 +42,17 @@ class PendingWrite:
     write: Callable[[Transaction], None]
 
 
+@dataclass(eq=False)
 class Operations:
-    def __init__(self, db: Database, mechanisms: Mechanisms, dynamic_segments: DynamicSegments, host: str) -> None:
-        self.db = db
-        self._mechanisms = mechanisms
-        self._dynamic_segments = dynamic_segments
-        self._host = host
-        self._undo: dict[str, Undo] = {}
-
-    def register_undo(self, kind: str, undo: Undo) -> None:
-        """Each collection registers how a create of its kind is undone."""
-        self._undo[kind] = undo
+    db: Database
+    mechanisms: Mechanisms
+    dynamic_segments: DynamicSegments
+    host: str  # of this server
+    undo: dict[str, Undo] = field(default_factory=dict)  # by kind: collections register how a create is undone
 
     def notifies(self, operation: str, kind: str) -> bool:
         """Whether some mechanism driver has a method for this event."""
-        return self._mechanisms.notifies(operation, kind)
+        return self.mechanisms.notifies(operation, kind)
 
     @contextmanager
     def write(self, contexts: Sequence[DriverContext], *, raises: bool = True) -> Iterator[Transaction]:
@@ -76,8 +72,8 @@ class Operations:
             if notified:
                 notified = self._complete(tx, notified)
                 for context in notified:
-                    self._mechanisms.precommit(context, tx)
-                entries = [self._entry(context) for context in notified if self._mechanisms.has_postcommit(context)]
+                    self.mechanisms.precommit(context, tx)
+                entries = [self._entry(context) for context in notified if self.mechanisms.has_postcommit(context)]
                 tx.insert(t.journal, entries)
         if entries:
             failure = self._run_postcommits(notified, contexts)
@@ -94,7 +90,7 @@ class Operations:
                 c,
                 network=c.network or c.current,
                 segments=c.segments or segments.get(c.network.get("id", ""), ()),
-                dynamic_segments=self._dynamic_segments,
+                dynamic_segments=self.dynamic_segments,
             )
             for c in contexts
         ]
@@ -105,7 +101,7 @@ class Operations:
         failure: errors.MechanismDriverError | None = None
         for context in notified:
             try:
-                self._mechanisms.postcommit(context)
+                self.mechanisms.postcommit(context)
             except errors.MechanismDriverError as error:
                 failure = error
         # The first context is the object of the request: if that was updated, ports created along with it stay too.
@@ -117,7 +113,7 @@ class Operations:
 
     def _undo_create(self, context: DriverContext) -> None:
         try:
-            self._undo[context.kind](context.current)
+            self.undo[context.kind](context.current)
         except errors.NotFound:
             return
         except Exception:
@@ -143,7 +139,7 @@ class Operations:
         }
 
     def _owner(self, pid: int) -> str:
-        return f"{self._host}:{pid}:{_started(pid)}"
+        return f"{self.host}:{pid}:{_started(pid)}"
 
     def replay(self) -> int:
         """Finish the entries of dead processes; returns how many there were."""
@@ -158,23 +154,17 @@ class Operations:
 
     def _abandoned(self, row: Any) -> bool:
         host, pid, started = row.owner.rsplit(":", 2)
-        if host == self._host:
+        if host == self.host:
             return bool(_started(int(pid)) != started)
         return bool(time.time() - row.at > ABANDONED_SECONDS)
 
+    @retried
     def _claim(self, row: Any) -> bool:
         """Conditional on the owner: of several processes that start at once, one replays an entry."""
-
-        def attempt() -> bool:
-            with self.db.transaction() as tx:
-                claimed = tx.execute(
-                    sa.update(t.journal)
-                    .where(t.journal.c.id == row.id, t.journal.c.owner == row.owner)
-                    .values(owner=self._owner(os.getpid()), at=time.time())
-                )
-            return claimed.rowcount == 1
-
-        return self.db.retrying(attempt)
+        j = t.journal.c
+        claim = sa.update(t.journal).where(j.id == row.id, j.owner == row.owner)
+        with self.db.transaction() as tx:
+            return tx.execute(claim.values(owner=self._owner(os.getpid()), at=time.time())).rowcount == 1
 
     def _finish(self, row: Any) -> None:
         operation, _, kind = row.operation.partition("_")
@@ -187,24 +177,21 @@ class Operations:
             segments=[Segment(**one) for one in after["segments"]],
             port=after["port"],
             network=after["network"],
-            dynamic_segments=self._dynamic_segments,
+            dynamic_segments=self.dynamic_segments,
         )
         LOG.warning("replaying %s of %s, which another process left unfinished", row.operation, row.object_id)
         try:
-            self._mechanisms.postcommit(context)
+            self.mechanisms.postcommit(context)
         except errors.MechanismDriverError:
             if operation == "create":
                 self._undo_create(context)
         self._delete_entries([row.id])
 
+    @retried
     def _delete_entries(self, ids: list[str]) -> None:
         """In a retry loop of its own: the change is committed, and a deadlock here must not make the caller repeat it."""
-
-        def attempt() -> None:
-            with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
-
-        self.db.retrying(attempt)
+        with self.db.transaction() as tx:
+            tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
 
 
 def _started(pid: int) -> str:

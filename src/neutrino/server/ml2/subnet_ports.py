@@ -12,65 +12,52 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.clock import now
-from neutrino.server.db.objects import decode, encode
-from neutrino.server.db.session import Stale
+from neutrino.server.db.objects import decode, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.allocation import ROUTER_OWNERS
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.networks import AUTO_DELETED
 
 Object = Mapping[str, Any]
-NameFor = Callable[[str, str], dict[str, str]]
+NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
 _a, _p = t.ip_allocations.c, t.ports.c
 
 
-class SlaacAddresses:
-    def __init__(self, name_for: NameFor) -> None:
-        """`name_for(dns_name, address)`: the entry for an address in a port's dns_assignment."""
-        self._name_for = name_for
-
-    def ports_to_address(self, connection: Connection, subnet: Object) -> Sequence[Any]:
-        """Ports of the network that get an address on a new subnet."""
-        if not is_auto_address(subnet):
-            return ()
-        return connection.execute(
-            sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
-                _p.network_id == subnet["network_id"],
-                _p.ip_allocation != "none",
-                _p.device_owner.not_in(ROUTER_OWNERS),
-            )
-        ).all()
-
-    def add(self, tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
-        for port in ports:
-            fixed = {"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], port.mac_address)}
-            tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
-            names = [*decode(port.dns_assignment), self._name_for(port.dns_name, fixed["ip_address"])]
-            self._store(tx, port, [*decode(port.fixed_ips), fixed], names)
-
-    def remove(self, tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
-        ids = [port.id for port in ports]
-        tx.execute(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
-        for port in ports:
-            removed = {f["ip_address"] for f in decode(port.fixed_ips) if f["subnet_id"] == subnet["id"]}
-            fixed = [f for f in decode(port.fixed_ips) if f["subnet_id"] != subnet["id"]]
-            self._store(tx, port, fixed, [n for n in decode(port.dns_assignment) if n["ip_address"] not in removed])
-
-    def _store(self, tx: Transaction, port: Any, fixed: list[Any], names: list[Any]) -> None:
-        done = tx.execute(
-            sa.update(t.ports)
-            .where(_p.id == port.id, _p.revision_number == port.revision_number)
-            .values(
-                fixed_ips=encode(fixed),
-                dns_assignment=encode(names),
-                updated_at=now(),
-                revision_number=_p.revision_number + 1,
-            )
+def ports_to_address(connection: Connection, subnet: Object) -> Sequence[Any]:
+    """Ports of the network that get an address on a new subnet, which is a SLAAC subnet."""
+    if not is_auto_address(subnet):
+        return ()
+    return connection.execute(
+        sa.select(_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number).where(
+            _p.network_id == subnet["network_id"],
+            _p.ip_allocation != "none",
+            _p.device_owner.not_in(ROUTER_OWNERS),
         )
-        if done.rowcount != 1:  # another request changed its addresses meanwhile: ours would overwrite them
-            raise Stale
-        tx.record("port", port.id)
+    ).all()
+
+
+def add_slaac_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], name_for: NameFor) -> None:
+    for port in ports:
+        fixed = {"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], port.mac_address)}
+        tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
+        names = [*decode(port.dns_assignment), name_for(port.dns_name, fixed["ip_address"])]
+        _store(tx, port, [*decode(port.fixed_ips), fixed], names)
+
+
+def remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
+    ids = [port.id for port in ports]
+    tx.execute(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
+    for port in ports:
+        fixed_ips = decode(port.fixed_ips)
+        removed = {f["ip_address"] for f in fixed_ips if f["subnet_id"] == subnet["id"]}
+        names = [n for n in decode(port.dns_assignment) if n["ip_address"] not in removed]
+        _store(tx, port, [f for f in fixed_ips if f["subnet_id"] != subnet["id"]], names)
+
+
+def _store(tx: Transaction, port: Any, fixed_ips: list[Any], names: list[Any]) -> None:
+    # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
+    before = {"id": port.id, "revision_number": port.revision_number}
+    update_row(tx, t.ports, before, {"fixed_ips": fixed_ips, "dns_assignment": names})
 
 
 def check_gateway_unused(connection: Connection, subnet: Object) -> None:
