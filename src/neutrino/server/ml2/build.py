@@ -4,21 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_config import cfg
+
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
-from neutrino.server.ml2.drivers import Mechanisms, load_drivers
+from neutrino.server.entry_points import load
 from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
-from neutrino.server.ml2.operations import Operations
+from neutrino.server.ml2.operations import Mechanisms, Operations
 from neutrino.server.ml2.ports.binding import Binder
 from neutrino.server.ml2.ports.bindings import PortBindings
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.provisioning import Provisioning
-from neutrino.server.ml2.renumbering import Renumbering
 from neutrino.server.ml2.segments import DynamicSegmentStore, Segments
+from neutrino.server.ml2.subnet_ports import Renumbering
 from neutrino.server.ml2.subnets import Subnets
 from neutrino.server.securitygroups.views import check_usable
 from neutrino.server.services import Services
@@ -42,9 +44,9 @@ class Core:
 
 def build(services: Services) -> Core:
     conf, db, quotas, groups = services.conf, services.db, services.quotas, services.security_groups
-    mechanisms = Mechanisms(load_drivers(conf, "mechanism_drivers"))
-    extensions = Extensions(list(load_drivers(conf, "extension_drivers").values()))
-    types = load_drivers(conf, "type_drivers")
+    mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
+    extensions = Extensions(list(_drivers(conf, "extension_drivers").values()))
+    types = _drivers(conf, "type_drivers")
     segments = Segments(types, conf.ml2.tenant_network_types, conf.ml2.external_network_type)
     dynamic_segments = DynamicSegmentStore(db, segments)
     operations = Operations(db, mechanisms, dynamic_segments, conf.host)
@@ -101,3 +103,8 @@ def build(services: Services) -> Core:
         extensions.extensions,
         extensions.policy_rules,
     )
+
+
+def _drivers(conf: cfg.ConfigOpts, kind: str) -> dict[str, Any]:
+    """The drivers that the option `[ml2] <kind>` names, in its order."""
+    return {name: load(f"neutrino.ml2.{kind}", name)(conf) for name in conf.ml2[kind]}

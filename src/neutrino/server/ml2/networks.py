@@ -14,7 +14,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import Added, ComposedView
+from neutrino.server.db.view import Added
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations
@@ -63,7 +63,7 @@ class Networks:
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS)
-        self._shown = ComposedView(self.view, {"availability_zones": Added(("id",), self._zones)})
+        self._shown = self.view.composed({"availability_zones": Added(("id",), self._zones)})
         self._cache: RequestCache[Object] = RequestCache()
         self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
 

@@ -13,25 +13,69 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import new_id
+from neutrino.server.db.objects import decode, encode, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext, DynamicSegments, Segment
-from neutrino.server.ml2.drivers import Mechanisms
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
 # Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
 ABANDONED_SECONDS = 300.0
 Undo = Callable[[Mapping[str, Any]], None]
+_EVENTS = (
+    *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
+    *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
+)
+
+
+class Mechanisms:
+    """All mechanism drivers, in the order of the configuration."""
+
+    def __init__(self, drivers: Mapping[str, Any]) -> None:
+        self.drivers = list(drivers.values())
+        # By method name, found once: every write asks whether some driver wants to be notified.
+        self._methods = {
+            f"{event}_{phase}": [
+                (name, getattr(driver, f"{event}_{phase}"))
+                for name, driver in drivers.items()
+                if hasattr(driver, f"{event}_{phase}")
+            ]
+            for event in _EVENTS
+            for phase in ("precommit", "postcommit")
+        }
+
+    def notifies(self, operation: str, kind: str) -> bool:
+        event = f"{operation}_{kind}"
+        return bool(self._methods[f"{event}_precommit"] or self._methods[f"{event}_postcommit"])
+
+    def has_postcommit(self, context: DriverContext) -> bool:
+        return bool(self._methods[f"{context.operation}_{context.kind}_postcommit"])
+
+    def precommit(self, context: DriverContext, tx: Transaction) -> None:
+        """In the transaction: the first driver that raises stops it."""
+        for _, method in self._methods[f"{context.operation}_{context.kind}_precommit"]:
+            method(replace(context, tx=tx))
+
+    def postcommit(self, context: DriverContext) -> None:
+        """After the transaction: every driver is called, also after another one has failed."""
+        name = f"{context.operation}_{context.kind}_postcommit"
+        failed = []
+        for driver, method in self._methods[name]:  # equipment of the other drivers must not miss a committed change
+            try:
+                method(context)
+            except Exception:
+                LOG.exception("mechanism driver %s failed in %s of %s", driver, name, context.current.get("id"))
+                failed.append(driver)
+        if failed:
+            raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
 
 
 @dataclass(frozen=True)
@@ -122,18 +166,13 @@ class Operations:
     # --- the journal ----------------------------------------------------------------------------------------------
 
     def _entry(self, context: DriverContext) -> dict[str, Any]:
-        after = {
-            "current": dict(context.current),
-            "network": dict(context.network),
-            "segments": [asdict(segment) for segment in context.segments],
-            "port": None if context.port is None else dict(context.port),
-        }
+        after = {name: getattr(context, name) for name in ("current", "network", "segments", "port")}
         return {
             "id": new_id(),
             "operation": f"{context.operation}_{context.kind}",
             "object_id": context.current["id"],
-            "before": None if context.original is None else msgspec.json.encode(dict(context.original)).decode(),
-            "after": msgspec.json.encode(after).decode(),
+            "before": None if context.original is None else encode(context.original),
+            "after": encode(after),
             "at": time.time(),
             "owner": self._owner(os.getpid()),
         }
@@ -168,17 +207,10 @@ class Operations:
 
     def _finish(self, row: Any) -> None:
         operation, _, kind = row.operation.partition("_")
-        after = msgspec.json.decode(row.after)
-        context = DriverContext(
-            operation,
-            kind,
-            after["current"],
-            None if row.before is None else msgspec.json.decode(row.before),
-            segments=[Segment(**one) for one in after["segments"]],
-            port=after["port"],
-            network=after["network"],
-            dynamic_segments=self.dynamic_segments,
-        )
+        after = decode(row.after)
+        after["segments"] = [Segment(**segment) for segment in after["segments"]]
+        original = None if row.before is None else decode(row.before)
+        context = DriverContext(operation, kind, original=original, dynamic_segments=self.dynamic_segments, **after)
         LOG.warning("replaying %s of %s, which another process left unfinished", row.operation, row.object_id)
         try:
             self.mechanisms.postcommit(context)

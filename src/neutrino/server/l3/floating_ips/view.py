@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import Added, ComposedView, View
+from neutrino.server.db.view import Added, View
 
 Object = dict[str, Any]
 DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
@@ -40,7 +40,6 @@ def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> lis
     return [found.get(row["port_id"]) for row in floating_ips]
 
 
-FLOATING_IPS = ComposedView(
-    View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")),
-    {"port_details": Added(("port_id",), _port_details)},
+FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")).composed(
+    {"port_details": Added(("port_id",), _port_details)}
 )

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -29,7 +28,8 @@ from neutrino.server.query import Query
 Object = dict[str, Any]
 _b = t.port_bindings.c
 NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
-VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())
+VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
+_ROWS = View(t.port_bindings, key="host", scope=sa.true())
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
 _UNBOUND = {
     "binding:host_id": "",
@@ -137,15 +137,8 @@ class PortBindings:
         if row["status"] == ACTIVE:
             raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
         binding = {**row, "status": ACTIVE}
-        values = {
-            "binding:host_id": host,
-            "binding:vif_type": row["vif_type"],
-            "binding:vif_details": row["vif_details"],
-            "binding:vnic_type": row["vnic_type"],
-            "binding:profile": row["profile"],
-            "status": provisioning.DOWN,
-        }
-        after = changed(port, values)
+        values = {name: row[column] for name, column in PORT_RENAMED.items()}
+        after = changed(port, {**values, "status": provisioning.DOWN})
         contexts = [
             _context("activate", binding, port, network, row),
             DriverContext("update", "port", after, port, network=network),
@@ -174,13 +167,16 @@ class PortBindings:
 
     def _bound(self, connection: Connection, port: Object, network: Object, host: str, values: Object) -> Object:
         """The row of an INACTIVE binding to the host."""
-        vnic_type, profile = values.get("vnic_type") or "normal", values.get("profile") or {}
-        binding = self.binder.bind_on(connection, port, network, host, vnic_type, profile)
+        wanted = {
+            **port,
+            "binding:host_id": host,
+            "binding:vnic_type": values.get("vnic_type") or "normal",
+            "binding:profile": values.get("profile") or {},
+        }
+        binding = self.binder.bind(connection, wanted, network)
         if not binding.is_bound:
             raise errors.PortBindingError(port_id=port["id"], host=host)
-        return binding_row(
-            {**port, "binding:vnic_type": vnic_type, "binding:profile": profile}, binding, INACTIVE, host
-        )
+        return binding_row(wanted, binding, INACTIVE)
 
 
 def _context(
@@ -198,11 +194,7 @@ def _check_compute(port: Object) -> None:
 
 
 def _find(connection: Connection, port_id: str, host: str) -> Object | None:
-    found = connection.execute(sa.select(t.port_bindings).where(_b.port_id == port_id, _b.host == host)).first()
-    if found is None:
-        return None
-    json = ("profile", "vif_details", "levels")
-    return {k: msgspec.json.decode(v) if k in json else v for k, v in found._asdict().items()}
+    return next(iter(_ROWS.load_where(connection, _b.port_id == port_id, _b.host == host)), None)
 
 
 def _existing(connection: Connection, port_id: str, host: str) -> Object:
