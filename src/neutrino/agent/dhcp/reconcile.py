@@ -25,7 +25,8 @@ from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, Conntrac
 from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, Netlink, SetDevice, SetVeth
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
 from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
-from neutrino.dataplane.process.api import ProcessError, Processes
+from neutrino.dataplane.process.api import Processes
+from neutrino.dataplane.program import ProgramError
 
 LOG = logging.getLogger(__name__)
 RELEASE_SECONDS = 2.0
@@ -165,7 +166,7 @@ class Reconciler:
             for lease in stale:
                 try:
                     self.dnsmasq.release(desired.namespace.name, render_release(lease, desired.device))
-                except ProcessError as error:
+                except ProgramError as error:
                     LOG.warning("network %s: lease of %s is not released: %s", network.id, lease.address, error)
                     return
             for _ in range(20):  # dnsmasq rewrites the file a few milliseconds after it got the packet
