@@ -23,8 +23,8 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Cursor, Put, Synced, Welcome
 from neutrino.feed.state import State
 from neutrino.model import agents, state
-from neutrino.model.checks import fault
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption
+from neutrino.model.fields import fault
 from neutrino.model.kinds import KINDS
 from neutrino.model.routing import ConntrackHelper, Delegation, PortForwarding, Router, RouterRoute
 from tests.support import dhcp
@@ -256,7 +256,7 @@ def test_l3_makes_the_other_routers(number: int, tmp_path: Path) -> None:
         task = asyncio.create_task(host.role.run())
         try:
             await eventually(lambda: "qrouter-good" in host.netlink.namespaces(), "the other router is not made", 20)
-            await asyncio.wait_for(host.role._queue.tried(), 20)
+            await asyncio.wait_for(host.role._loop.queue.tried(), 20)
             assert not task.done(), task
             assert "good" not in host.problems
         finally:

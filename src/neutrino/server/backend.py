@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 from sqlalchemy.engine import Connection
 
-from neutrino.server import config, logs
+from neutrino.server import config
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
 from neutrino.server.entry_points import load
 from neutrino.server.events import notifications, nova
-from neutrino.server.feed.port_status import DistributedPortStatus
-from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services
@@ -33,7 +34,8 @@ Object = Mapping[str, Any]
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     config.register(conf)
-    logs.register(conf)
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    log.register_options(conf)
     notifications.register_options(conf)
     nova.register_options(conf)
     conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])

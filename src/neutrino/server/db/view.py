@@ -16,7 +16,9 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import check_revision
 from neutrino.server.query import Query, Sort
 
 Object = dict[str, Any]
@@ -72,8 +74,10 @@ class View:
         listed: Condition | None = None,
         key: str = "id",
         hidden: Iterable[str] = (),
+        not_found: type[errors.ApiError] = errors.NotFound,
     ) -> None:
         self.table = table
+        self.not_found = not_found
         self.key = table.c[key]
         other = renamed or {}
         own = table.c.keys() if columns is None else columns
@@ -127,9 +131,19 @@ class View:
         row = self.show(connection, key, project=project, everyone=True)
         return None if row is None else self.decoded(row)
 
-    def load_where(self, connection: Connection, *conditions: Condition, project: str | None = None) -> list[Object]:
+    def get(
+        self, connection: Connection, key: str, project: str | None = None, *, revision: int | None = None
+    ) -> Object:
+        """`load`, with the error for an object that does not exist or has another revision than `If-Match` asks for."""
+        found = self.load(connection, key, project)
+        if found is None:
+            raise self.not_found(id=key)
+        check_revision(found, revision)
+        return found
+
+    def load_where(self, connection: Connection, *conditions: Condition) -> list[Object]:
         prepared = self._select(self.names, *conditions)
-        rows = connection.execute(prepared.statement, viewed_by(project)).all()
+        rows = connection.execute(prepared.statement, viewed_by(None)).all()
         return [self.decoded(prepared.object(row)) for row in rows]
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
@@ -274,7 +288,7 @@ def shared_ids(*actions: str) -> sa.Select[Any]:
     )
 
 
-def shareable_view(table: sa.Table, *, hidden: Iterable[str] = ()) -> View:
+def shareable_view(table: sa.Table, not_found: type[errors.ApiError], *, hidden: Iterable[str] = ()) -> View:
     """The view of a table whose objects RBAC policies share: `shared` is an attribute, and makes an object visible."""
     shared = shared_with_viewer(table.c.id)
     return View(
@@ -283,6 +297,7 @@ def shareable_view(table: sa.Table, *, hidden: Iterable[str] = ()) -> View:
         scope=sa.or_(table.c.project_id == PROJECT, shared),
         listed=among(table, own_ids(table), shared_ids()),
         hidden=hidden,
+        not_found=not_found,
     )
 
 

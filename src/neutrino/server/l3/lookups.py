@@ -8,9 +8,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.view import View
-from neutrino.server.ml2.network_view import VIEW as NETWORKS
-from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
+from neutrino.server.ml2.views import NETWORKS, PORTS, SUBNETS
 
 Object = dict[str, Any]
 NotFound = Callable[..., Exception]  # called with the id

@@ -10,7 +10,7 @@ from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.ml2 import drivers
 from neutrino.server.ml2.extension_attributes import ExtensionAttributes
-from neutrino.server.ml2.extension_drivers.dns import Dns
+from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.binding import Binder

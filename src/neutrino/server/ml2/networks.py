@@ -12,13 +12,13 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.network_view import RENAMED, VIEW, api_network, one_way_of_segments, with_id
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.segments import NAMES, SEGMENTATION_ID, Segments, SegmentsInUse, read_segments, shown
+from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_way_of_segments, with_id
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
@@ -55,7 +55,7 @@ class Networks:
         self._operations = operations
         self._segments = segments
         self._extensions = extensions
-        self._view = extensions.attributes.view("network", VIEW)
+        self._view = extensions.attributes.view("network", NETWORKS)
         self._quotas = quotas
         self._zones_of = zones_of  # availability zones of the agents that serve networks
         self._check_zone_hints = check_zone_hints
@@ -112,25 +112,22 @@ class Networks:
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         projects = {values["project_id"] for values in several}
         # As in Neutron, a project's first network creates its default security group; the server's own has no project.
         for project in projects - {""}:
             self._ensure_default_group(project)
-
-        def attempt() -> list[Object]:
-            with self.db.read() as connection:
-                in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
-                made = [self._decide(connection, values, in_use) for values in several]
-                limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
-            contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
-            with self._operations.write(contexts) as tx:
-                tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made])
-                for network, segments in made:
-                    self._insert_parts(tx, network, segments, limits[network["project_id"]])
-            return [api_network(network, segments) for network, segments in made]
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
+            made = [self._decide(connection, values, in_use) for values in several]
+            limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
+        contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
+        with self._operations.write(contexts) as tx:
+            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made])
+            for network, segments in made:
+                self._insert_parts(tx, network, segments, limits[network["project_id"]])
+        return [api_network(network, segments) for network, segments in made]
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment], limit: int) -> None:
         key, project = network["id"], network["project_id"]
@@ -177,34 +174,30 @@ class Networks:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = self.load(connection, key, context.project_id)
-                check_revision(before, revision)
-                segments = read_segments(connection, [key])[key]
-                unused = self._unused_ports(connection, before) if _turns_internal(before, values) else []
-                after = {**before, **self._decide_update(connection, before, segments, values, unused)}
-                zones = {"availability_zones": list(self._zones_of(connection, [key]).get(key, ()))}
-                new_segments = self._renumbered(connection, segments, values)
-            after = self._extensions.process("update", "network", values, after, network=before, before=before)
-            if after == before and new_segments == segments:
-                return api_network({**before, **zones}, segments)
-            after = changed(before, after)
-            with self._operations.write(
-                [DriverContext("update", "network", after, before, segments=new_segments)]
-            ) as tx:
-                update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=RENAMED)
-                if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
-                    self._segments.renumber(tx, new_segments[0])
-                _share(tx, before, after)
-                for one in unused:
-                    one.write(tx)
-                    delete_ports(tx, one.ports)
-                self._extensions.store("network", tx, after, before)
-            return api_network({**after, **zones}, new_segments)
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = self.load(connection, key, context.project_id)
+            check_revision(before, revision)
+            segments = read_segments(connection, [key])[key]
+            unused = self._unused_ports(connection, before) if _turns_internal(before, values) else []
+            after = {**before, **self._decide_update(connection, before, segments, values, unused)}
+            zones = {"availability_zones": list(self._zones_of(connection, [key]).get(key, ()))}
+            new_segments = self._renumbered(connection, segments, values)
+        after = self._extensions.process("update", "network", values, after, network=before, before=before)
+        if after == before and new_segments == segments:
+            return api_network({**before, **zones}, segments)
+        after = changed(before, after)
+        with self._operations.write([DriverContext("update", "network", after, before, segments=new_segments)]) as tx:
+            update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=NETWORK_RENAMED)
+            if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
+                self._segments.renumber(tx, new_segments[0])
+            _share(tx, before, after)
+            for one in unused:
+                one.write(tx)
+                delete_ports(tx, one.ports)
+            self._extensions.store("network", tx, after, before)
+        return api_network({**after, **zones}, new_segments)
 
     def _decide_update(
         self,
@@ -255,36 +248,34 @@ class Networks:
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                before = self.load(connection, key, context.project_id)
-                check_revision(before, revision)
-                segments = read_segments(connection, [key])[key]
-                of_ports = sa.select(_p.id, _p.device_owner, _p.project_id, _p.revision_number)
-                ports = connection.execute(of_ports.where(_p.network_id == key)).all()
-                of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number)
-                subnets = connection.execute(of_subnets.where(_s.network_id == key)).all()
-                unused = self._unused_ports(connection, before)
-            ignored = {port.id for one in unused for port in one.ports}
-            used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
-            if used:
-                raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
-            with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
-                # In the order of the foreign keys: what references ports, ports, subnets, the network.
-                for one in unused:
-                    one.write(tx)
-                delete_ports(tx, ports)
-                for subnet in subnets:
-                    tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
-                    sharing.forget(tx, subnet.id)
-                    tx.use("subnet", subnet.project_id, -1)
-                    tx.record("subnet", subnet.id, deleted=True)
-                delete_row(tx, t.networks, before)
-                sharing.forget(tx, key)
-                tx.use("network", before["project_id"], -1)
-
-        self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = self.load(connection, key, context.project_id)
+            check_revision(before, revision)
+            segments = read_segments(connection, [key])[key]
+            of_ports = sa.select(_p.id, _p.device_owner, _p.project_id, _p.revision_number)
+            ports = connection.execute(of_ports.where(_p.network_id == key)).all()
+            of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number)
+            subnets = connection.execute(of_subnets.where(_s.network_id == key)).all()
+            unused = self._unused_ports(connection, before)
+        ignored = {port.id for one in unused for port in one.ports}
+        used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
+        if used:
+            raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
+        with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
+            # In the order of the foreign keys: what references ports, ports, subnets, the network.
+            for one in unused:
+                one.write(tx)
+            delete_ports(tx, ports)
+            for subnet in subnets:
+                tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
+                sharing.forget(tx, subnet.id)
+                tx.use("subnet", subnet.project_id, -1)
+                tx.record("subnet", subnet.id, deleted=True)
+            delete_row(tx, t.networks, before)
+            sharing.forget(tx, key)
+            tx.use("network", before["project_id"], -1)
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:

@@ -14,9 +14,8 @@ from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.subnet_view import stored
+from neutrino.server.ml2.views import PORTS, stored
 
 Object = dict[str, Any]
 _a = t.ip_allocations.c

@@ -28,7 +28,7 @@ from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.subnet_ports import SlaacAddresses, check_gateway_unused, ports_on
-from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
+from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
@@ -70,7 +70,7 @@ class Subnets(ViewCollection):
         slaac: SlaacAddresses,
         options: SubnetOptions,
     ) -> None:
-        self._subnet_view = extensions.attributes.view("subnet", VIEW)
+        self._subnet_view = extensions.attributes.view("subnet", SUBNETS)
         super().__init__(db, self._subnet_view)
         self._operations = operations
         self._networks = networks
@@ -152,8 +152,9 @@ class Subnets(ViewCollection):
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
                 raise errors.BadRequest(resource="subnets", msg="a CIDR and the default subnet pool exclude each other")
-            everyone = context.is_admin
-            default = subnet_pools.load_default(connection, values["ip_version"], context.project_id, everyone=everyone)
+            default = subnet_pools.load_default(
+                connection, values["ip_version"], context.project_id, everyone=context.is_admin
+            )
             if default is None:
                 msg = f"there is no default subnet pool for IPv{values['ip_version']}"
                 raise errors.BadRequest(resource="subnets", msg=msg)
@@ -167,8 +168,6 @@ class Subnets(ViewCollection):
         if values.get("cidr") and "prefixlen" in values:
             raise errors.BadRequest(resource="subnets", msg="cidr and prefixlen exclude each other")
         pool = subnet_pools.load(connection, pool_id, context.project_id, everyone=context.is_admin)
-        if pool is None:
-            raise errors.SubnetPoolNotFound(id=pool_id)
         if pool["ip_version"] != values["ip_version"]:
             raise errors.BadRequest(resource="subnets", msg=f"the subnet pool is one of IPv{pool['ip_version']}")
         return pool

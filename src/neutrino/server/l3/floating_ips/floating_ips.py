@@ -26,11 +26,9 @@ from neutrino.server.l3.lookups import check_external, load, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.service_ports import service_port
-from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
+from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
@@ -23,21 +23,14 @@ from neutrino.server.ml2.subnets import Subnets
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
 MAX_VR_ID: Final = 255
-_NETWORK: Final[Object] = {
-    **{
-        attribute.name: attribute.default
-        for attribute in NETWORK.attributes
-        if attribute.post and attribute.default is not UNSET
-    },
-    "project_id": "",
-    "port_security_enabled": False,
-}
+_DEFAULTS = {a.name: a.default for a in NETWORK.attributes if a.post and a.default is not UNSET}
+_NETWORK: Final[Object] = {**_DEFAULTS, "project_id": "", "port_security_enabled": False}
 _SUBNET: Final[Object] = {
     "project_id": "",
+    "description": "",
     "ip_version": 4,
     "enable_dhcp": False,
     "gateway_ip": None,
-    "description": "",
 }
 _h, _r = t.ha_networks.c, t.routers.c
 

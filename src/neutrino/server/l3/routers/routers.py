@@ -31,7 +31,7 @@ from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, Router
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.views import subnets_of
 from neutrino.server.quota.quotas import Quotas
 
 Object = dict[str, Any]

@@ -28,7 +28,7 @@ from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, Router
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.scheduling.candidates import Candidate
+from neutrino.server.scheduling.placements import Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)

@@ -14,15 +14,15 @@ from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, update_row
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_view import RENAMED
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, binding_row
 from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -69,61 +69,53 @@ class PortBindings:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
+    @retried
     def create(self, context: Context, port_id: str, values: Object) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._networks.load(connection, port["network_id"])
-                if _find(connection, port_id, values["host"]) is not None:
-                    raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
-                row = self._bound(connection, port, network, values["host"], values)
-            with self._operations.write([_context("create", row, port, network)]) as tx:
-                tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
-                tx.record("port", port_id)
-            return _api(row)
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self._networks.load(connection, port["network_id"])
+            if _find(connection, port_id, values["host"]) is not None:
+                raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
+            row = self._bound(connection, port, network, values["host"], values)
+        with self._operations.write([_context("create", row, port, network)]) as tx:
+            tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
+            tx.record("port", port_id)
+        return _api(row)
 
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, port_id: str, host: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._networks.load(connection, port["network_id"])
-                before = _existing(connection, port_id, host)
-                if before["status"] == ACTIVE:
-                    raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
-                row = self._bound(connection, port, network, host, {**before, **values})
-            with self._operations.write([_context("update", row, port, network, before)]) as tx:
-                where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
-                done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
-                if (
-                    done.rowcount != 1
-                ):  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
-                    raise Stale
-                tx.record("port", port_id)
-            return _api(row)
-
-        return self.db.retrying(attempt)
-
-    def delete(self, context: Context, port_id: str, host: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._network_for_drivers(connection, port, "delete")
-                before = _existing(connection, port_id, host)
-            contexts = [_context("delete", before, port, network)]
-            after = None
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self._networks.load(connection, port["network_id"])
+            before = _existing(connection, port_id, host)
             if before["status"] == ACTIVE:
-                after = changed(port, _UNBOUND)
-                contexts.append(DriverContext("update", "port", after, port, network=network))
-            with self._operations.write(contexts) as tx:
-                tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
-                if after is not None:
-                    update_row(tx, t.ports, port, after, renamed=RENAMED)
-                    provisioning.block(tx, port_id, ())
-                tx.record("port", port_id)
+                raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
+            row = self._bound(connection, port, network, host, {**before, **values})
+        with self._operations.write([_context("update", row, port, network, before)]) as tx:
+            where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
+            done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
+            if done.rowcount != 1:  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
+                raise Stale
+            tx.record("port", port_id)
+        return _api(row)
 
-        self.db.retrying(attempt)
+    @retried
+    def delete(self, context: Context, port_id: str, host: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self._network_for_drivers(connection, port, "delete")
+            before = _existing(connection, port_id, host)
+        contexts = [_context("delete", before, port, network)]
+        after = None
+        if before["status"] == ACTIVE:
+            after = changed(port, _UNBOUND)
+            contexts.append(DriverContext("update", "port", after, port, network=network))
+        with self._operations.write(contexts) as tx:
+            tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
+            if after is not None:
+                update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
+                provisioning.block(tx, port_id, ())
+            tx.record("port", port_id)
 
     def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
         """Make an INACTIVE binding the port's own; the one that was ACTIVE stays until it is deleted."""
@@ -153,7 +145,7 @@ class PortBindings:
                 here = _b.port_id == port_id
                 tx.execute(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
                 tx.execute(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
-                update_row(tx, t.ports, port, after, renamed=RENAMED)
+                update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
                 # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
                 provisioning.block(tx, port_id, [provisioning.L2])
             return port, after, binding

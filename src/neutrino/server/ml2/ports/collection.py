@@ -27,11 +27,10 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContex
 from neutrino.server.ml2.drivers import Extensions
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.port_view import RENAMED, VIEW
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.values import address_pairs, api_port, dhcp_options, new_mac, new_or_same
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -76,7 +75,7 @@ class Ports:
         self._operations = operations
         self._networks = networks
         self._extensions = extensions
-        self.view = extensions.attributes.view("port", VIEW)
+        self.view = extensions.attributes.view("port", PORTS)
         self._quotas = quotas
         self._binder = binder
         self._ensure_default_group = ensure_default_group
@@ -203,7 +202,7 @@ class Ports:
             requested.add(mac)
 
     def _insert(self, tx: Transaction, made: Sequence[tuple[Object, Binding]], limits: Mapping[str, int]) -> None:
-        tx.insert(t.ports, [as_row(t.ports, port, RENAMED) for port, _ in made])
+        tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made])
         _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
             self._binder.store(tx, port, binding)
@@ -326,7 +325,7 @@ class Ports:
         now = changed(before, after, bump=bump or 1 + (BIND_REVISIONS if tried else 0))
 
         def write(tx: Transaction) -> None:
-            update_row(tx, t.ports, before, now, renamed=RENAMED)
+            update_row(tx, t.ports, before, now, renamed=PORT_RENAMED)
             _replace_parts(tx, before, now)
             if binding is not None:
                 self._binder.store(tx, now, binding)

@@ -22,9 +22,8 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
-from neutrino.server.ml2.network_view import VIEW as NETWORKS
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_view import VIEW
+from neutrino.server.ml2.views import NETWORKS, PORTS
 
 Object = dict[str, Any]
 L2, DHCP = "L2", "DHCP"
@@ -89,7 +88,7 @@ class Provisioning:
         operations: Operations,
         dhcp: DhcpReadiness,
         notify: Callable[[Object, Object], None],
-        view: View = VIEW,
+        view: View = PORTS,
     ) -> None:
         """`notify(before, after)` is called for every change of a port's status."""
         self.db = db
