@@ -71,7 +71,7 @@ class DhcpHost:
     def file(self, network_id: str, name: str) -> str:
         return (self.directory / network_id / name).read_text()
 
-    def there(self) -> set[str]:
+    def actual(self) -> set[str]:
         """The actual state of the host, a line for each thing."""
         argv = {daemon.name: daemon.argv for daemon in self.processes.started}
         found = {f"running {name} {argv[name]}" for name in self.processes.running()}
