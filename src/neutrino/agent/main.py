@@ -150,6 +150,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
         LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
     log.setup(conf, "neutrino")
     current[0] = conf
+    # Roles read these before each wait, so they take effect without a restart.
     intervals.check, intervals.repair = conf.agent.check_interval, conf.agent.repair_interval
     reporter.soon()
     LOG.info("configuration reloaded")

@@ -41,7 +41,7 @@ def render_leases(network: ServedNetwork, settings: DhcpSettings, existing: str 
         address = entry.addresses[0]
         if not entry.has_lease:
             continue
-        if not entry.is_ipv6:
+        if not entry.is_ipv6:  # an end of 0 means an infinite lease, until the client renews it
             ipv4.append(f"0 {entry.port.mac_address} {address} * *")
         elif (line := by_address.get(_address(address))) is not None:
             ipv6.append(line)

@@ -134,11 +134,13 @@ class Reconciler:
         self.netlink.apply(name, plan.changes)
         self._flush_conntrack(name, plan.changes)
         self.netlink.apply(HOST, _plan_outer_end(desired, state))
+        # A DHCP port that the server has replaced has another id, and so another device.
         stale = _stale_ports(self.ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
         stale += plan.stale
         recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
         self._plugging.plug([plug], unplug=stale, recreated=recreated)
         self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
+        # Packets of the namespace to its own addresses pass the loopback device.
         loopback = self.netlink.read_device(name, "lo")
         if loopback is not None and not loopback.up:
             self.netlink.apply(name, [SetDevice("lo", up=True)])
