@@ -130,9 +130,6 @@ def _roles(
         ),
         "metadata": lambda: metadata.build(conf, client, report_soon),
     }
-    unknown = [name for name in conf.roles if name not in builders]
-    if unknown:
-        raise RefusedToStart(f"roles: this release has no role {unknown[0]}")
     return [build() for name, build in builders.items() if name in conf.roles]
 
 
