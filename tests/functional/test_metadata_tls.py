@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from neutrino.agent.metadata.messages import ProxySettings
-from neutrino.agent.metadata.proxy.connection import explain
+from neutrino.agent.metadata.proxy.connections import explain
 from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
 from tests.support.nova_metadata import NovaMetadata
 

@@ -20,9 +20,8 @@ from http import HTTPStatus
 import h11
 
 from neutrino.agent.metadata.messages import Instance, ProxySettings, Sources
-from neutrino.agent.metadata.proxy.connection import ConnectionFailed, HttpConnection
+from neutrino.agent.metadata.proxy.connections import ConnectionFailed, HttpConnection, NovaClient
 from neutrino.agent.metadata.proxy.directory import Directory
-from neutrino.agent.metadata.proxy.nova_client import NovaClient
 from neutrino.agent.metadata.proxy.rate_limit import RateLimiter
 
 LOG = logging.getLogger(__name__)

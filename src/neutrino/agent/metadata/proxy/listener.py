@@ -17,7 +17,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 
 from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, Listener, Sources
-from neutrino.agent.metadata.proxy.connection import READ_BYTES
+from neutrino.agent.metadata.proxy.connections import READ_BYTES
 from neutrino.agent.metadata.proxy.http_proxy import Client, HttpProxy
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.rtnetlink import attribute, read_attributes
