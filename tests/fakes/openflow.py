@@ -167,7 +167,7 @@ class _Journey:
     def step(self) -> None:
         self._steps += 1
         if self._steps > _LIMIT:
-            raise RuntimeError("the packet goes round in circles")
+            raise RuntimeError("the packet is in a loop")
 
 
 class _Copy:
