@@ -175,7 +175,7 @@ def test_security_groups_hold_on_what_is_routed(site: Site) -> None:
     assert not connects(site.lab, "c", "shut", site.four("shut"), 23)
 
 
-# --- to the world -----------------------------------------------------------------------------------------------------
+# --- to the outside ---------------------------------------------------------------------------------------------------
 
 
 def test_without_a_floating_ip_all_go_out_by_one_host(site: Site) -> None:
@@ -269,8 +269,8 @@ def test_an_agent_that_is_killed_and_back_loses_nothing(site: Site, public: Call
         lab.start_agent("h2")
         wait_until_right(lab, "h2")
     assert (gaps(across), gaps(floating)) == ([], [])
-    said = lab.log_tail("h2-agent", 100_000, sizes["h2-agent"]).splitlines()
-    assert [line for line in said if "changes" in line] == []
+    lines = lab.log_tail("h2-agent", 100_000, sizes["h2-agent"]).splitlines()
+    assert [line for line in lines if "changes" in line] == []
 
 
 def test_a_switch_that_restarts_routes_again(site: Site, public: Callable[[str], Object]) -> None:
@@ -331,8 +331,8 @@ def test_hosts_are_as_they_should_be(site: Site, public: Callable[[str], Object]
 
 def test_who_is_where_is_known_before_anybody_asks(site: Site) -> None:
     lab = site.lab
-    said = json.loads(in_router(lab, site.router, "h2", "ip", "-j", "neighbour", "show", "nud", "permanent"))
-    known = {each["dst"]: each["lladdr"] for each in said}
+    shown = json.loads(in_router(lab, site.router, "h2", "ip", "-j", "neighbour", "show", "nud", "permanent"))
+    known = {each["dst"]: each["lladdr"] for each in shown}
     for guest in site.guests.values():
         assert known[guest.addresses[4]] == guest.mac
         assert known[guest.addresses[6]] == guest.mac

@@ -75,14 +75,14 @@ class Site:
 
     @property
     def active(self) -> str:
-        """The one host that says it is active, once there is one and the others say they are not."""
+        """The host that reports itself active, once the others report standby."""
         return active_host(self.lab, self.router, among=self.lab.hosts)
 
     def others(self, host: str) -> list[str]:
         return [each for each in self.lab.hosts if each != host]
 
-    def places(self) -> set[str]:
-        """Where the API says that the router's ports are."""
+    def bound_hosts(self) -> set[str]:
+        """The hosts that the router's ports are bound to."""
         ports = self.lab.api.list("port", device_id=self.router["id"])
         return {port["binding:host_id"] for port in ports if port["device_owner"] in ROUTER_PORTS}
 
@@ -108,7 +108,7 @@ def site(lab: Lab) -> Iterator[Site]:
 
 def test_one_host_is_active_and_the_others_say_nothing(site: Site) -> None:
     lab, active = site.lab, site.active
-    wait_until(lambda: site.places() == {active}, SOON, "the ports are elsewhere")
+    wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are elsewhere")
     ports = lab.api.list("port", device_id=site.router["id"], device_owner="network:router_ha_interface")
     assert {port["binding:host_id"] for port in ports} == set(lab.hosts)
     for host in lab.hosts:
@@ -186,7 +186,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
         wait_until(lambda: site.states[active] == "standby", SOON, "the lost one still counts as active")
         taken = site.active
         assert taken != active
-        wait_until(lambda: site.places() == {taken}, SOON, "the ports did not follow")
+        wait_until(lambda: site.bound_hosts() == {taken}, SOON, "the ports did not follow")
         with Pinging(lab, EXTERNAL, address) as ping:
             back.close()
             wait_until_right(lab, active)
@@ -219,10 +219,12 @@ def test_keepalived_killed_is_back_at_once(site: Site) -> None:
 def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     lab = site.lab
     with deaf(lab.hosts, lambda host, *argv: in_router(lab, site.router, host, *argv)):
-        wait_until(lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "nobody says it")
+        wait_until(
+            lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "no agent reports the conflict"
+        )
     wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
     active = site.active
-    wait_until(lambda: site.places() == {active}, SOON, "the ports are not where the router is")
+    wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
         wait_to_reach(lab, guest.name, MACHINE)
 

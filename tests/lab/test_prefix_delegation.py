@@ -128,7 +128,7 @@ def test_a_prefix_comes_and_is_given_back(site: Site) -> None:
     assert again == prefix  # by whom it was had last
     lab.api.update("router", site.router["id"], external_gateway_info={})
     wait_for_none(lab, site.subnet)
-    wait_until(lambda: site.isp.said.count(f"releases prefix {again}") == 2, SOON, "it is not given back")
+    wait_until(lambda: site.isp.log.count(f"releases prefix {again}") == 2, SOON, "it is not given back")
     wait_until(lambda: clients(lab, host) == {}, SOON, "the client runs on")
 
 
@@ -136,7 +136,7 @@ def test_agents_and_clients_that_restart_keep_the_prefix(site: Site) -> None:
     lab, host = site.lab, host_of(site.lab, site.router)
     prefix = site.check(site.subnet)
     running = clients(lab, host)
-    # A killed agent starts from what it has written down, which it does a second after it heard of it.
+    # A killed agent starts from what it has written down, which it does a second after it received the change.
     cache = lab.paths.host(host) / CACHE
     wait_until(lambda: prefix in cache.read_text(), SOON, "the agent does not write down the prefix")
     with route_back(lab, prefix, site.gateway), Pinging(lab, site.vm, MACHINE6) as ping:

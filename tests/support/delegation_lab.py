@@ -41,15 +41,15 @@ class Isp:
         self._log = log
 
     @property
-    def said(self) -> str:
+    def log(self) -> str:
         return self._log.read_text(errors="replace").replace("\0", "")
 
     def has_released(self, prefix: str) -> bool:
-        return f"releases prefix {prefix}" in self.said
+        return f"releases prefix {prefix}" in self.log
 
     def given(self) -> list[str]:
         """The prefixes that it has given, as often as it has."""
-        return re.findall(r"Reply PD: address (\S+) to", self.said)
+        return re.findall(r"Reply PD: address (\S+) to", self.log)
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def delegating(lab: Lab, lifetime: int = 600) -> Iterator[Isp]:
         server = lab.popen(EXTERNAL, argv, stdout=output, stderr=subprocess.STDOUT)
         try:
             isp = Isp(log)
-            wait_until(lambda: "Server starting service" in isp.said, SOON, "the DHCPv6 server does not start")
+            wait_until(lambda: "Server starting service" in isp.log, SOON, "the DHCPv6 server does not start")
             yield isp
         finally:
             server.terminate()

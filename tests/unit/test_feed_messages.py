@@ -106,7 +106,7 @@ def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
     assert state.have() == {"group_members": {"g": "z"}}
 
 
-# --- what a host has to say -------------------------------------------------------------------------------------------
+# --- reports of a host ------------------------------------------------------------------------------------------------
 
 
 def up(port: str) -> Any:

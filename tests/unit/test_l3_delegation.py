@@ -1,4 +1,4 @@
-"""Prefixes from outside: what clients are told, what they tell, and which of them run."""
+"""Prefix delegation: configuration of DHCPv6 clients, their notifications, and which of them run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asking(*delegations: Delegation, **values: object) -> Router:
     return router(delegations=delegations or (Delegation(FIRST),), **values)
 
 
-# --- what clients are told --------------------------------------------------------------------------------------------
+# --- configuration of clients -----------------------------------------------------------------------------------------
 
 
 def test_each_client_has_an_address_and_a_name_of_its_own() -> None:
@@ -78,7 +78,7 @@ def test_a_delegated_prefix_is_preferred_for_a_short_time_only() -> None:
     )
 
 
-# --- what they tell ---------------------------------------------------------------------------------------------------
+# --- notifications of clients -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -
         host.has(SECOND, f"{OTHER} 600\n")
         await host.delegations.ensure(two, active=True)
         assert host.reported == [(FIRST, PREFIX), (SECOND, OTHER)]
-        await host.delegations.ensure(two, active=True)  # the server has not heard of the first
+        await host.delegations.ensure(two, active=True)  # the server does not know the first yet
         assert host.reported[2:] == [(FIRST, PREFIX)]
         known = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
         await host.delegations.ensure(known, active=True)
@@ -273,7 +273,7 @@ def test_a_distributed_routers_clients_are_where_its_gateway_is(host: Host) -> N
     run(work)
 
 
-def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None:
+def test_an_invalid_prefix_is_a_problem_and_does_not_stop_other_clients(host: Host) -> None:
     async def work() -> None:
         two = asking(Delegation(FIRST), Delegation(SECOND))
         host.processes.broken.add("dibbler-client")

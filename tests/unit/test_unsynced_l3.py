@@ -169,7 +169,7 @@ def test_nothing_is_deleted_before_the_first_sync(cause: Cause, tmp_path: Path) 
                 host.refusals["r1"] = cause.refused
             taken = await served(host, cause.cached, synced=False)
             assert before - there(host) == set()
-            assert host.processes.signals == [], "a daemon was told to load an older configuration, or to end"
+            assert host.processes.signals == [], "a daemon was signalled to load an older configuration, or to exit"
             assert len(taken) == len(set(taken)), "it works again and again on what it may not change"
             host.feed.is_synced = True
             host.role.synced()
