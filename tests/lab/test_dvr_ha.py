@@ -1,4 +1,4 @@
-"""Routers that are distributed and HA at once: each host routes for itself, and the way out moves when its host is lost."""
+"""Routers that are distributed and HA: each host routes its own instances, and the SNAT fails over with its host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tests.support.routing_lab import (
     wait_until_right,
 )
 
-CENTRAL = ("h1", "h2")  # hold the SNAT ready; h3 routes for itself alone
+CENTRAL = ("h1", "h2")  # have the SNAT part; h3 routes its own instances only
 FAILOVER_SECONDS = 15.0  # keepalived waits three and a half; the rest is for a busy machine
 CENTRAL_PORTS = ("network:router_centralized_snat", "network:router_gateway")
 INTERFACE = "network:router_interface_distributed"
@@ -63,7 +63,7 @@ def lab() -> Iterator[Lab]:
 
 @dataclasses.dataclass
 class Site:
-    """blue in tunnels and green in VLANs, joined by one router, with somebody on every host."""
+    """blue in tunnels and green in VLANs, joined by one router, with instances on every host."""
 
     lab: Lab
     out: Object
@@ -129,7 +129,7 @@ def site(lab: Lab) -> Iterator[Site]:
 # --- as it should be --------------------------------------------------------------------------------------------------
 
 
-def test_two_hosts_hold_the_way_out_ready_and_one_has_it(site: Site) -> None:
+def test_two_hosts_have_the_snat_part_and_one_is_active(site: Site) -> None:
     lab, active = site.lab, site.active
     assert set(site.states) == {"h1", "h2", "h3"}
     assert site.states["h3"] is None
@@ -184,18 +184,18 @@ def test_forwarded_ports(site: Site) -> None:
 
 
 def test_a_floating_ip_of_a_host_that_does_not_reach_the_outside(site: Site) -> None:
-    """It comes by the active host."""
+    """It is translated in snat-… of the active host."""
     lab, fip = site.lab, floating_ip(site.lab, site.out, site["c"].port_id)
     address = fip["floating_ip_address"]
     lab.stop_agent("h3")
     lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr_no_external"}})
     wait_until(lambda: address in in_snat(lab, site.router, site.active, "ip", "address"), SOON, "it stays on its host")
-    wait_until(lambda: not namespaces(lab, "h3", "fip-"), SOON, "h3 still has a way out of its own")
+    wait_until(lambda: not namespaces(lab, "h3", "fip-"), SOON, "h3 still has fip-…")
     assert seen_as(lab, EXTERNAL, "c", address) == MACHINE
     assert seen_as(lab, "c", EXTERNAL, MACHINE) == address
     lab.stop_agent("h3")
     lab.start_agent("h3", {"DEFAULT": {"agent_mode": "dvr"}})
-    wait_until(lambda: bool(namespaces(lab, "h3", "fip-")), SOON, "h3 has no way out of its own")
+    wait_until(lambda: bool(namespaces(lab, "h3", "fip-")), SOON, "h3 has no fip-…")
     wait_to_reach(lab, EXTERNAL, address)
     lab.api.delete("floatingip", fip["id"])
 
@@ -223,7 +223,7 @@ def test_tenants_with_the_same_addresses(site: Site) -> None:
     check_same_addresses(site.lab, site.out, site["c"], [site.group], site.gateway, distributed=True, ha=True)
 
 
-def test_an_agent_that_is_killed_and_back_changes_nobody(site: Site) -> None:
+def test_an_agent_that_is_killed_and_restarted_causes_no_failover(site: Site) -> None:
     lab, active = site.lab, site.active
     with Pinging(lab, "c", MACHINE) as out, Pinging(lab, "a", site.four("b")) as across:
         for host in (active, site.standby):
@@ -238,7 +238,7 @@ def test_an_agent_that_is_killed_and_back_changes_nobody(site: Site) -> None:
 
 
 def test_the_loss_of_the_active_host(site: Site) -> None:
-    """The way out is back within seconds; what does not go by that host notices nothing."""
+    """The SNAT is back within seconds; traffic that does not pass it is not affected."""
     lab, active, standby = site.lab, site.active, site.standby
     fip = floating_ip(lab, site.out, site["c"].port_id)
     address, other = fip["floating_ip_address"], next(name for name in ("a", "b") if site[name].host == standby)
@@ -296,7 +296,7 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_way_out_comes_and_goes_and_the_rest_stays(site: Site) -> None:
+def test_the_gateway_is_removed_and_added_and_subnets_stay_connected(site: Site) -> None:
     lab, router = site.lab, site.router
     with Pinging(lab, "a", site.four("b")) as across:
         lab.api.update("router", router["id"], external_gateway_info={})

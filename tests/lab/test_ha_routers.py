@@ -1,4 +1,4 @@
-"""HA routers on real packets: one host is active, the others are ready, and take over when it is lost."""
+"""HA routers on real packets: one host is active, a standby takes over when it is lost."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def site(lab: Lab) -> Iterator[Site]:
 # --- as it should be --------------------------------------------------------------------------------------------------
 
 
-def test_one_host_is_active_and_the_others_say_nothing(site: Site) -> None:
+def test_one_host_is_active_and_the_others_are_silent(site: Site) -> None:
     lab, active = site.lab, site.active
     wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are elsewhere")
     ports = lab.api.list("port", device_id=site.router["id"], device_owner="network:router_ha_interface")
@@ -132,7 +132,7 @@ def test_the_router_serves_instances_on_every_host(site: Site) -> None:
             assert seen_as(lab, own.name, other.name, other.addresses[version]) == own.addresses[version]
 
 
-def test_what_is_asked_of_every_router(site: Site) -> None:
+def test_checks_of_every_kind_of_router(site: Site) -> None:
     """Guests are on two subnets and three hosts."""
     lab, gateway = site.lab, gateway_address(site.lab, site.router)
     first, red, second = (site.guests[host] for host in ("h1", "h2", "h3"))
@@ -144,7 +144,7 @@ def test_what_is_asked_of_every_router(site: Site) -> None:
     check_same_addresses(lab, site.out, first, [site.group], gateway, ha=True)
 
 
-def test_an_agent_that_restarts_changes_nobody(site: Site) -> None:
+def test_an_agent_that_restarts_causes_no_failover(site: Site) -> None:
     lab, active = site.lab, site.active
     with Pinging(lab, site.guests["h2"].name, MACHINE) as ping:
         for host in (active, site.others(active)[0]):
@@ -198,7 +198,7 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
 
 
 def test_keepalived_killed_is_back_at_once(site: Site) -> None:
-    """What it had set is taken away, by itself or by us, unless it is the active one again."""
+    """The addresses that it had set are removed, by keepalived or by the agent, unless the host becomes active again."""
     lab = site.lab
     kill_keepalived(lab, site.router, site.active)
 

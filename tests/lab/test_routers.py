@@ -1,4 +1,4 @@
-"""Routers on real packets: between subnets and hosts, to the outside and back, and through everything that changes."""
+"""Routers on real packets: between subnets and hosts, to the outside and back, and across changes and restarts."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: 
 
 
 def test_forwarded_ports(site: Site) -> None:
-    """Single ones and ranges; other ports of the address lead nowhere."""
+    """Single ports and ranges; other ports of the address are not forwarded."""
     lab = site.lab
     fip = floating_ip(lab, site.out)
     address, path = fip["floating_ip_address"], f"/v2.0/floatingips/{fip['id']}/port_forwardings"
@@ -372,7 +372,7 @@ def test_a_router_made_while_no_agent_was_there(site: Site) -> None:
     delete_router(lab, router["id"])
 
 
-def test_instances_take_address_and_route_from_the_routers_word(site: Site) -> None:
+def test_instances_configure_themselves_by_router_advertisements(site: Site) -> None:
     lab = site.lab
     network = lab.api.create("network", name="slaac")
     modes = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}

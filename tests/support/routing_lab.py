@@ -1,4 +1,4 @@
-"""Routers in a lab: a network to the outside, routers with what hangs on them, and who is seen as talking to whom.
+"""Routers in a lab: an external network, routers with their networks, and connections with the source that the server sees.
 
 with routed_lab(hosts=2) as lab:
     out = outside(lab)
@@ -38,8 +38,8 @@ INTERFACES = (
 
 @contextlib.contextmanager
 def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
-    """A lab whose hosts route, and put right what is not right every two seconds. They have no part in distributed routers,
-    unless the configuration files given say so."""
+    """A lab whose hosts have the L3 role and repair drift every two seconds. They take no distributed routers, unless the
+    given configuration files set another agent_mode."""
     with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
         options = Path(directory) / "l3.conf"
         options.write_text(
@@ -55,7 +55,7 @@ def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
 
 @contextlib.contextmanager
 def routers_cleaned(lab: Lab) -> Iterator[Lab]:
-    """Routers go first, as they hold what they are connected to."""
+    """Routers are deleted first: they use their networks."""
     try:
         yield lab
     finally:
@@ -93,7 +93,7 @@ def inside(lab: Lab, name: str, number: int, *, six: bool = True, **attributes: 
 
 
 def make_router(lab: Lab, out: Object | None, *networks: Object, **attributes: Any) -> Object:
-    """With a gateway, if there is an outside, and an interface on every subnet of the networks."""
+    """With a gateway on `out`, if given, and an interface on every subnet of the networks."""
     gateway = {"external_gateway_info": {"network_id": out["id"]}} if out is not None else {}
     router = lab.api.create("router", **{"name": "router", **gateway, **attributes})
     for network in networks:
@@ -200,7 +200,7 @@ def deaf(hosts: Iterable[str], run: Callable[..., str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost(lab: Lab, router: Object, host: str) -> Iterator[None]:
-    """A host without agent, switch and keepalived: to the others it is gone, though its namespaces are as they were."""
+    """A host without agent, switch and keepalived: the others lose it, though its namespaces are unchanged."""
     lab.stop_agent(host, kill=True)
     lab.stop_ovs(host, kill=True)
     kill_keepalived(lab, router, host)
@@ -223,7 +223,7 @@ def in_router(lab: Lab, router: Object, host: str, *argv: str, check: bool = Tru
 
 
 def traces_of(lab: Lab, router_id: str, host: str, devices: list[str]) -> list[str]:
-    """What is on a host of a router: its namespace, devices, ports of the switch, processes, records and files."""
+    """State of a router on a host: its namespace, devices, ports of the switch, processes, records and files."""
     found = [f"namespace {line}" for line in lab.run(host, ["ip", "netns"]).stdout.splitlines() if router_id in line]
     links = lab.run(host, ["ip", "-o", "link"]).stdout + lab.run(host, ["ovs-vsctl", "show"]).stdout
     found += [f"device {name}" for name in devices if name in links]
@@ -315,7 +315,7 @@ class Talk:
         self.server.close()
 
     def goes_on(self, timeout: float = FRAMES) -> bool:
-        """Whether a word comes to the server and another back."""
+        """Whether data passes in both directions."""
         return _passes(self.client, self.server, timeout) and _passes(self.server, self.client, timeout)
 
 
@@ -360,7 +360,7 @@ def connects(lab: Lab, client: str, server: str, target: str, number: int = 8080
 
 
 def asks_by_udp(lab: Lab, client: str, server: str, target: str, number: int, at: int) -> str | None:
-    """Whether a datagram to `target` comes to the server, from whom, and the answer back."""
+    """The source that the server sees of a datagram to `target`, if it and the answer arrive."""
     word = secrets.token_bytes(8)
 
     def bound() -> socket.socket:

@@ -168,17 +168,17 @@ class Host:
         self.role.changed(StateChange("router", "r1", old, new))
 
     def become_active(self) -> None:
-        """As keepalived does."""
+        """Sets the addresses that keepalived sets on the active host."""
         shown = on_device(HA, primary_address(membership()))
         self.netlink.apply("snat-r1", [SetItem(shown), SetItem(on_device(SG1, "10.0.1.7/24"))])
 
     def addresses(self, namespace: str) -> set[str]:
-        """But for those that the kernel makes."""
+        """Except link-local addresses of the kernel and those of lo."""
         there = self.netlink.read(namespace).addresses
         return {each.address for each in there if each.device != "lo" and not each.by_kernel}
 
     def namespace_of(self, daemon: str) -> str:
-        """The namespace that it runs in."""
+        """The namespace that a daemon runs in."""
         started = (each.namespace for each in reversed(self.processes.started) if each.name == daemon)
         return next(started, "") if daemon in self.processes.running() else ""
 
@@ -192,7 +192,7 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Its agent."""
+        """Runs the agent."""
         task = asyncio.create_task(self.role.run())
         try:
             self.role.synced()
