@@ -133,7 +133,7 @@ def test_details_tell_limit_and_use(world: World) -> None:
     assert details["port"] == {"limit": 500, "used": 0, "reserved": 0}
 
 
-def test_who_asks(world: World) -> None:
+def test_which_routers_request_prefixes(world: World) -> None:
     assert world.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
     assert world.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
     with pytest.raises(errors.QuotaMissingTenant):
