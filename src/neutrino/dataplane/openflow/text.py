@@ -60,22 +60,12 @@ _ALIASES = {
     **{f"NXM_NX_{register.upper()}": register for register in _REGISTERS},
 }
 CT_BITS = {"new": 0x01, "est": 0x02, "rel": 0x04, "rpl": 0x08, "inv": 0x10, "trk": 0x20, "snat": 0x40, "dnat": 0x80}
-# Keywords for an Ethernet type and an IP protocol.
+# Keywords for an Ethernet type, or for that of IP and a protocol.
+_ETHER_TYPES = {"arp": 0x0806, "rarp": 0x8035, "mpls": 0x8847, "mplsm": 0x8848, "ip": 0x0800, "ipv6": 0x86DD}
 _KEYWORDS: dict[str, tuple[int, int | None]] = {
-    "arp": (0x0806, None),
-    "rarp": (0x8035, None),
-    "mpls": (0x8847, None),
-    "mplsm": (0x8848, None),
-    "ip": (0x0800, None),
-    "tcp": (0x0800, 6),
-    "udp": (0x0800, 17),
-    "sctp": (0x0800, 132),
-    "icmp": (0x0800, 1),
-    "ipv6": (0x86DD, None),
-    "tcp6": (0x86DD, 6),
-    "udp6": (0x86DD, 17),
-    "sctp6": (0x86DD, 132),
-    "icmp6": (0x86DD, 58),
+    **{name: (ether_type, None) for name, ether_type in _ETHER_TYPES.items()},
+    **{name: (0x0800, number) for name, number in {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1}.items()},
+    **{name: (0x86DD, number) for name, number in {"tcp6": 6, "udp6": 17, "sctp6": 132, "icmp6": 58}.items()},
 }
 _KEYWORD_OF = {numbers: keyword for keyword, numbers in _KEYWORDS.items()}
 _VLAN_PRESENT, _VLAN_EXACT = 0x1000, 0x1FFF
