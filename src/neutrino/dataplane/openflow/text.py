@@ -106,7 +106,6 @@ def _parse_value(field: str, text: str) -> tuple[int, int]:
     return parse_number(field, value) & ones, ones
 
 
-@lru_cache(maxsize=256)
 def _parse_ct_state(text: str) -> tuple[int, int]:
     value = mask = 0
     for part in text.replace("+", " +").replace("-", " -").split():
@@ -264,14 +263,10 @@ def _canonical_action(action: str) -> str:
 
 
 def _canonical_learn(action: str) -> str:
-    settings: dict[str, int] = {}
-    rest: list[str] = []
-    for part in split_actions(arguments(action)):
-        name, _, value = part.partition("=")
-        if name in _LEARN_SETTINGS:
-            settings[name] = int(value, 0)
-        else:
-            rest.append(part)
-    given = [f"{name}={settings[name]}" for name in _LEARN_SETTINGS if settings.get(name)]
-    flags = [part for part in rest if part in _LEARN_FLAGS]
-    return f"learn({','.join(given + flags + [part for part in rest if part not in flags])})"
+    parts = split_actions(arguments(action))
+    settings = dict(part.split("=", 1) for part in parts if part.partition("=")[0] in _LEARN_SETTINGS)
+    given = [f"{name}={int(settings[name], 0)}" for name in _LEARN_SETTINGS if int(settings.get(name, "0"), 0)]
+    flags = [part for part in parts if part in _LEARN_FLAGS]
+    # The rest is a match and actions, whose order has a meaning.
+    rest = [part for part in parts if part.partition("=")[0] not in (*_LEARN_SETTINGS, *_LEARN_FLAGS)]
+    return f"learn({','.join(given + flags + rest)})"
