@@ -80,7 +80,7 @@ class FakeSwitch:
         self.bridges[bridge].ports[port.number] = port
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
-        flows = self._bridge(bridge).tables.flows.values()
+        flows = [*self._bridge(bridge).tables.flows.values()]  # a copy: a role may write in another thread meanwhile
         return frozenset(entry for entry in flows if entry.cookie & mask == cookie & mask)
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:

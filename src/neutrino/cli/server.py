@@ -18,7 +18,7 @@ from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.feed.address import Address
 from neutrino.server import config
-from neutrino.server.feed.listeners import addresses, server_tls
+from neutrino.server.feed.connections.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -58,7 +58,7 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix
         workers.load(files)
     except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
-    preflight.check_database(conf)
+    preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
     return Prepared(conf, files)
 
 
