@@ -64,11 +64,6 @@ def is_server_port(port: Resource) -> bool:
     return owner.startswith(COMPUTE_OWNER) and _SERVER_ID.fullmatch(device) is not None
 
 
-def vif_plugged(port: Resource) -> list[NovaEvent]:
-    """The port is wired on the target of a live migration, while its active binding and status are the source's."""
-    return [_event(VIF_PLUGGED, port, COMPLETED)] if is_server_port(port) else []
-
-
 def events_for_port(before: Resource | None, after: Resource | None) -> list[NovaEvent]:
     """The events of a port that was created (no `before`), updated, or deleted (no `after`)."""
     if after is None:
