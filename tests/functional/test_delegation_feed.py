@@ -12,7 +12,7 @@ import pytest
 from neutrino.feed.address import Address
 from neutrino.model.routing import Delegation, Router
 from neutrino.model.state import Network, Port
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.ipam.subnet_rules import eui64
 from neutrino.server.main import Server
 from tests.api.agents import switch

@@ -15,7 +15,7 @@ from neutrino.feed.address import Address
 from neutrino.model.routing import Router
 from neutrino.model.state import Forwarding, Port
 from neutrino.server.db import tables as t
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api

@@ -12,7 +12,7 @@ import pytest
 from neutrino.feed.messages import PortDown, PortUp, Problem, Report
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
+from neutrino.server.feed.reports.reports import HostReports, ReportBatches, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
 

@@ -18,7 +18,7 @@ from neutrino.server.backend import configuration
 from neutrino.server.config import database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.feed.credentials import BadName, Credentials, HostExists, UnknownHost
+from neutrino.server.feed.connections.credentials import BadName, Credentials, HostExists, UnknownHost
 
 
 @contextlib.contextmanager

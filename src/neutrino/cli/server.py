@@ -17,7 +17,7 @@ from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.feed.address import Address
 from neutrino.server import config
-from neutrino.server.feed.listeners import addresses, server_tls
+from neutrino.server.feed.connections.listeners import addresses, server_tls
 
 LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"

@@ -97,7 +97,7 @@ def _start_server(lab: Lab) -> None:
     """Create the database and the hosts' credentials, then start the server: agents that start meanwhile need both."""
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
-    from neutrino.server.feed.credentials import Credentials
+    from neutrino.server.feed.connections.credentials import Credentials
 
     db = Database(f"sqlite:///{lab.paths.server}/neutrino.sqlite")
     try:
