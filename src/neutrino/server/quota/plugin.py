@@ -10,6 +10,7 @@ the counters.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,7 +34,10 @@ _q, _u = t.quotas.c, t.quota_usages.c
 LIMIT = Integer(min=UNLIMITED)
 
 
+@dataclass(frozen=True)
 class QuotaPlugin:
+    db: Database
+    quotas: Quotas
     extensions = (
         Extension("quotas", "Quota management support", "Limits on what each project may have."),
         Extension("quota_details", "Quota details management support", "How much of its limits a project uses."),
@@ -42,16 +46,12 @@ class QuotaPlugin:
         ),
     )
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
-        self._db = db
-        self._quotas = quotas
-
     def routes(self, authorizer: Authorizer) -> list[Route]:
         base, member = f"{PREFIX}/quotas", f"{PREFIX}/quotas/{{key}}"
         handlers: tuple[tuple[str, str, str, Callable[[Request], Any]], ...] = (
             ("GET", base, "get_quota", lambda request: {"quotas": self._of_all_projects()}),
             ("GET", member, "get_quota", lambda request: {"quota": self._limits(request.key)}),
-            ("GET", f"{member}/default", "get_quota", lambda request: {"quota": self._quotas.defaults}),
+            ("GET", f"{member}/default", "get_quota", lambda request: {"quota": self.quotas.defaults}),
             ("GET", f"{member}/details", "get_quota", lambda request: {"quota": self._details(request.key)}),
             ("PUT", member, "update_quota", self._put),
             ("DELETE", member, "delete_quota", self._delete),
@@ -72,25 +72,25 @@ class QuotaPlugin:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _limits(self, project_id: str) -> Object:
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(sa.select(_q.resource, _q.limit).where(_q.project_id == project_id)).all()
-        return self._quotas.defaults | {name: limit for name, limit in rows if name in self._quotas.defaults}
+        return self.quotas.defaults | {name: limit for name, limit in rows if name in self.quotas.defaults}
 
     def _details(self, project_id: str) -> Object:
         limits = self._limits(project_id)
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             used = _usage(connection, project_id)
         return {name: {"limit": limit, "used": used.get(name, 0), "reserved": 0} for name, limit in limits.items()}
 
     def _of_all_projects(self) -> list[Object]:
         """The limits of the projects that have some of their own."""
         found: dict[str, Object] = {}
-        with self._db.read() as connection:
+        with self.db.read() as connection:
             rows = connection.execute(sa.select(_q.project_id, _q.resource, _q.limit).order_by(_q.project_id)).all()
         for project_id, resource, limit in rows:
             if project_id not in found:
-                found[project_id] = {**self._quotas.defaults, "project_id": project_id, "tenant_id": project_id}
-            if resource in self._quotas.defaults:
+                found[project_id] = {**self.quotas.defaults, "project_id": project_id, "tenant_id": project_id}
+            if resource in self.quotas.defaults:
                 found[project_id][resource] = limit
         return list(found.values())
 
@@ -104,33 +104,33 @@ class QuotaPlugin:
         wanted = dict(wanted)
         force = parse_attribute("force", Bool(), wanted.pop("force", False))
         wanted.pop("check_limit", None)  # accepted for clients; limits are always checked
-        unknown = sorted(set(wanted) - set(self._quotas.defaults))
+        unknown = sorted(set(wanted) - set(self.quotas.defaults))
         if unknown:
             raise errors.HTTPBadRequest(f"There is no quota for {', '.join(map(repr, unknown))}.")
         limits = {name: parse_attribute(name, LIMIT, value) for name, value in wanted.items()}
         parse_attribute("project_id", Text(), request.key)
-        self._db.retrying(lambda: self._write(request.key, limits, force=force))
+        self.db.retrying(lambda: self._write(request.key, limits, force=force))
         return {"quota": self._limits(request.key)}
 
     def _write(self, project_id: str, limits: Mapping[str, int], *, force: bool) -> None:
         if not force:
-            with self._db.read() as connection:
+            with self.db.read() as connection:
                 used = _usage(connection, project_id)
             for name, limit in limits.items():
                 if limit != UNLIMITED and used.get(name, 0) > limit:
                     raise errors.HTTPBadRequest(
                         f"The project already has {used[name]} of {name}: a limit of {limit} needs 'force'."
                     )
-        with self._db.transaction() as tx:
+        with self.db.transaction() as tx:
             for name, limit in limits.items():
                 _write_limit(tx, project_id, name, limit)
 
     def _delete(self, request: Request) -> None:
         def attempt() -> int:
-            with self._db.transaction() as tx:
+            with self.db.transaction() as tx:
                 return tx.execute(sa.delete(t.quotas).where(_q.project_id == request.key)).rowcount
 
-        if not self._db.retrying(attempt):
+        if not self.db.retrying(attempt):
             raise errors.TenantQuotaNotFound(tenant_id=request.key)
 
 
