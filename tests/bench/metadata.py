@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from neutrino.agent.metadata.messages import ProxySettings
-from tests.support.metadata import SECRET, TIMES, Host, dhcp_port, network, port, until
+from tests.support.metadata import Host, dhcp_port, network, port, settings_for_port, until
 
 BODY = b"i-0123456789abcdef0123456789abcdef0123"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -217,7 +216,7 @@ def main() -> None:
     if os.geteuid() != 0:
         sys.exit("this needs root")
     with tempfile.TemporaryDirectory(prefix="neutrino-metadata-") as directory, nova() as number:
-        host = Host(Path(directory), ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
+        host = Host(Path(directory), settings_for_port(number))
         try:
             asyncio.run(measure(host, args.networks, args.ports, args.seconds))
         finally:

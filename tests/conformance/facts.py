@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import neutron_lib.api.definitions as definitions  # type: ignore[import-untyped]
+from msgspec import UNSET
 from neutron_lib import constants
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server.api.definition import REQUIRED, Resource
 from tests.conformance.neutron_facts import NEUTRON
 

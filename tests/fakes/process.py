@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import signal
 from collections.abc import Callable
@@ -62,14 +63,21 @@ class FakeProcesses:
     async def wait(self, process: Process) -> ExitStatus:
         if self._running.get(process.name) == process:
             event, loop = asyncio.Event(), asyncio.get_running_loop()
-            # Whoever ends it may be in another thread.
-            self._waiting.setdefault(process, []).append(lambda: loop.call_soon_threadsafe(event.set))
-            await event.wait()
+            notify = functools.partial(
+                loop.call_soon_threadsafe, event.set
+            )  # the process may be ended in another thread
+            waiting = self._waiting.setdefault(process, [])
+            waiting.append(notify)
+            try:
+                await event.wait()
+            finally:
+                if notify in waiting:
+                    waiting.remove(notify)  # cancelled: the loop may be closed when the process ends
         return self._ended.pop(process, ExitStatus())
 
     def end(self, name: str, how: ExitStatus = _KILLED) -> None:
         """As when somebody kills it, or it gives up."""
         process = self._running.pop(name)
         self._ended[process] = how
-        for tell in self._waiting.pop(process, ()):
-            tell()
+        for notify in self._waiting.pop(process, []):
+            notify()

@@ -127,7 +127,7 @@ def real_kernel(namespace: ThrowawayNamespace) -> Tracked:
     def read() -> list[Connection]:
         return list(kernel.parse_connections(namespace.run("conntrack", "-L", "-o", "extended")))
 
-    return Tracked(KernelConntrack(namespace.path), opened, read)
+    return Tracked(KernelConntrack("net", namespace.names), opened, read)
 
 
 @pytest.fixture(scope="module")
@@ -329,9 +329,10 @@ def test_without_a_namespace_it_is_the_one_we_are_in():
         assert namespace.run(sys.executable, "-c", program).split() == ["1", "1"]
 
 
-def test_a_program_that_is_missing():
-    with pytest.raises(ConntrackError, match="no-such-program"):
-        KernelConntrack(program=["no-such-program"]).read([1])
+def test_a_program_that_is_missing(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConntrackError, match="conntrack"):
+        KernelConntrack().read([1])
 
 
 # --- with the firewall ---

@@ -19,7 +19,7 @@ def iptables(request: pytest.FixtureRequest) -> Iterator[Iptables]:
         yield FakeIptables()
         return
     with ThrowawayNamespace() as namespace:
-        yield RealIptables(namespace.path)
+        yield namespace.driver(RealIptables())
 
 
 def table(*lines: str, name: str = "filter") -> str:
@@ -154,9 +154,9 @@ def test_the_setting_is_that_of_the_namespace():
     with ThrowawayNamespace() as here, ThrowawayNamespace() as there:
         for namespace in (here, there):
             namespace.run("tee", "/proc/sys/net/bridge/bridge-nf-call-iptables", text="0\n")
-        RealIptables(here.path).enable(SETTINGS)
-        assert RealIptables(here.path).read_settings()[SETTINGS[0]] is True
-        assert RealIptables(there.path).read_settings()[SETTINGS[0]] is False
+        here.driver(RealIptables()).enable(SETTINGS)
+        assert here.driver(RealIptables()).read_settings()[SETTINGS[0]] is True
+        assert there.driver(RealIptables()).read_settings()[SETTINGS[0]] is False
 
 
 def test_a_kernel_without_the_module_is_named(monkeypatch):
@@ -167,7 +167,9 @@ def test_a_kernel_without_the_module_is_named(monkeypatch):
 
 def test_an_error_quotes_the_line():
     with ThrowawayNamespace() as namespace, pytest.raises(IptablesError, match=r"\(-A FORWARD --nothing\)"):
-        RealIptables(namespace.path).restore_rules(4, table(":one - [0:0]", "-A FORWARD --nothing", "-A one -j DROP"))
+        namespace.driver(RealIptables()).restore_rules(
+            4, table(":one - [0:0]", "-A FORWARD --nothing", "-A one -j DROP")
+        )
 
 
 def test_a_program_that_is_missing(monkeypatch):

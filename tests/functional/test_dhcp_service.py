@@ -209,7 +209,7 @@ def test_a_second_reconciliation_does_nothing(lab: Lab) -> None:
     assert (first.action, first.changed) == (Action.START, True)
     again = lab.serve(this)
     assert (again.action, again.changed, again.pid) == (Action.NOTHING, False, first.pid)
-    assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
+    assert lab.reconciler.plan(this) == ([], ())
 
 
 def test_a_new_port_is_a_reload(lab: Lab) -> None:
@@ -324,7 +324,7 @@ def test_a_network_that_is_down_is_not_served(lab: Lab) -> None:
     lab.serve(simple(lab, vm(lab)))
     down = simple(lab, vm(lab), admin_state_up=False)
     assert not down.is_served
-    assert lab.reconciler.plan(down).text() == f"network {lab.network.id} is not served here any more"
+    assert lab.reconciler.plan(down)[0] == [f"network {lab.network.id} is not served here any more"]
     lab.reconciler.remove(down.id)
     assert lab.reconciler.known() == frozenset()
 
@@ -343,7 +343,7 @@ def test_an_internal_port_on_the_kernel_datapath(switch: OpenVSwitch) -> None:
     with Lab(switch, use_veth=False) as lab:
         this = simple(lab, vm(lab))
         lab.serve(this)
-        assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
+        assert lab.reconciler.plan(this) == ([], ())
         assert lab.client(vm(lab)).udhcpc()["ip"] == "10.0.0.11"
         lab.reconciler.remove(lab.network.id)
         assert lab.switch.vsctl("list-ports", lab.bridge).split() == [lab.clients[0][1]]
@@ -357,7 +357,7 @@ def test_another_dhcp_port_takes_the_place_of_the_old(lab: Lab) -> None:
     this = network.network((v4,), new, vm(lab))
     lab.serve(this)
     assert lab.switch.vsctl("list-ports", lab.bridge) == f"tap{new.id[:11]}"
-    assert not lab.reconciler.plan(this), lab.reconciler.plan(this).text()
+    assert lab.reconciler.plan(this) == ([], ())
     assert lab.client(vm(lab)).udhcpc()["serverid"] == "10.0.0.3"
 
 

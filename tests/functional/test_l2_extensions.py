@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.agent.l2.extension_api import FIRST_METER, LAST_METER
+from neutrino.agent.l2.extension_api import METER_IDS
 from neutrino.dataplane.openflow.api import Meter
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.ovsdb.api import PortSettings, Qos, Queue
@@ -58,7 +58,7 @@ def test_a_limit_is_added_updated_and_deleted(host: ExtensionHost) -> None:
     limited = (*PORTS, Limit("p1", 100, 1_000_000))
     assert host.reconcile(*limited).wired.keys() == {"p1", "p2"}
     ((number, meter),) = host.meters().items()
-    assert FIRST_METER <= number <= LAST_METER
+    assert number in METER_IDS
     assert meter == Meter(100)
     ofport = host.port("p1").interfaces[0].ofport
     assert host.limited() == {ofport: f"meter:{number},resubmit(,60)"}

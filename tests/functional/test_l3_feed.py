@@ -49,7 +49,7 @@ async def hosts(server: Server, directory: Path) -> AsyncIterator[list[HostEnd]]
 
 
 def say(server: Server, host: str, router: dict[str, Any], state: str) -> None:
-    server.service_plugins["router"].scheduler.set_ha_states(host, {router["id"]: state})
+    server.service_plugins["router"].scheduler.set_ha_state(host, router["id"], state)
 
 
 @pytest.mark.parametrize("server", DATABASES, indirect=True)

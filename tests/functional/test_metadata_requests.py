@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from neutrino.agent.metadata.messages import ProxySettings, RateLimit
-from tests.support.metadata import SECRET, TIMES, Host, answers, isolated, nova, port, settings_for, status, until
+from tests.support.metadata import (
+    SECRET,
+    TIMES,
+    Host,
+    answers,
+    isolated,
+    nova,
+    port,
+    rate_limit,
+    settings_for,
+    settings_for_port,
+    status,
+    until,
+)
 from tests.support.nova_metadata import NovaMetadata
 from tests.support.ports import free_port
 
@@ -55,7 +67,7 @@ def test_without_nova_there_is_a_502_and_with_it_an_answer_again(tmp_path: Path)
     number, secret = free_port(), tmp_path / "secret"
     secret.write_text(SECRET)
     argv = [sys.executable, "-m", "tests.support.nova_metadata", "--port", str(number), "--secret-file", str(secret)]
-    host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
+    host = Host(tmp_path, settings_for_port(number))
     blue = isolated(host, "blue", 5)
 
     async def scenario() -> None:
@@ -150,7 +162,7 @@ def test_invalid_requests_are_refused_and_affect_no_other(host: Host) -> None:
 
 
 def test_a_source_above_the_rate_limit_gets_429(server: NovaMetadata, tmp_path: Path) -> None:
-    limit = RateLimit((4,), (5, 60), (50, 60))
+    limit = rate_limit((4,), (5, 60), (50, 60))
     host = Host(tmp_path, settings_for(server, limit=limit))
     try:
         blue = isolated(host, "blue", 5)
@@ -226,7 +238,7 @@ def test_data_after_novas_response_is_dropped(tmp_path: Path) -> None:
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         number = server.sockets[0].getsockname()[1]
-        host = Host(tmp_path, ProxySettings(nova_port=number, secret=SECRET, timeouts=TIMES))
+        host = Host(tmp_path, settings_for_port(number))
         try:
             isolated(host, "blue", 5)
             host.feed.synced()
@@ -241,7 +253,7 @@ def test_data_after_novas_response_is_dropped(tmp_path: Path) -> None:
 
 def test_one_network_does_not_take_the_process_from_the_others(server: NovaMetadata, tmp_path: Path) -> None:
     """Its connections are counted together, whatever sources they have."""
-    host = Host(tmp_path, settings_for(server, connections=6))
+    host = Host(tmp_path, settings_for(server, metadata_connections=6))
     held = []
     try:
         blue, red = isolated(host, "blue", 5), isolated(host, "red", 6)
@@ -272,8 +284,8 @@ def test_one_network_does_not_take_the_process_from_the_others(server: NovaMetad
 
 
 def test_a_head_that_trickles_is_late(server: NovaMetadata, tmp_path: Path) -> None:
-    times = msgspec.structs.replace(TIMES, request=1)
-    host = Host(tmp_path, msgspec.structs.replace(settings_for(server), timeouts=times))
+    times = dataclasses.replace(TIMES, timeout_http_request=1)
+    host = Host(tmp_path, dataclasses.replace(settings_for(server), timeouts=times))
 
     def trickle() -> bytes:
         with host.connect("blue").sock as sock:

@@ -94,11 +94,11 @@ def number(authority: Authority, tmp_path: Path) -> Iterator[int]:
 @pytest.mark.parametrize("case", ["right", "no certificate", "another authority", "another authority, insecure"])
 def test_nova_behind_tls(case: str, authority: Authority, number: int, tmp_path: Path) -> None:
     settings = ProxySettings(
-        nova_port=number,
-        secret=SECRET,
+        nova_metadata_port=number,
+        metadata_proxy_shared_secret=SECRET,
         timeouts=TIMES,
-        tls=True,
-        insecure=case.endswith("insecure"),
+        nova_metadata_protocol="https",
+        nova_metadata_insecure=case.endswith("insecure"),
         ca=(Authority() if case.startswith("another") else authority).certificate,
         certificate="" if case == "no certificate" else authority.issue("neutrino"),
     )

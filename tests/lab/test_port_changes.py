@@ -16,7 +16,7 @@ from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import host_network, in_network
 from neutrino.lab.instances import plug
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import FABRIC
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, Ear, Frame, arriving, datagram, ends, honest, swallowed

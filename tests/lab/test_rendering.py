@@ -12,8 +12,7 @@ from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import render_bridges
 from neutrino.lab.instances.addressing import render_static
-from neutrino.lab.instances.plug import render_devices, render_ports, render_removal
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.instances.plug import Vm, render_devices, render_ports, render_removal
 from neutrino.lab.settings import MAX_HOSTS, UPLINKS, LabPaths, LabSettings, bridge_mac, check, check_vm_name
 from tests.support.ports import free_port
 
@@ -116,7 +115,6 @@ def test_the_first_hosts_take_routers_of_every_kind() -> None:
 
     assert modes(LabSettings()) == ["agent_mode = dvr_snat", "agent_mode = dvr_snat", "agent_mode = dvr"]
     assert modes(LabSettings(hosts=2, central=1)) == ["agent_mode = dvr_snat", "agent_mode = dvr"]
-    assert modes(LabSettings(roles=("l2", "dhcp"))) == []
 
 
 def test_a_kernel_without_the_datapath_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

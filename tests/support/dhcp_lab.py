@@ -87,7 +87,7 @@ class Outcome:
     action: Action
     changed: bool
     pid: int
-    problems: tuple[str, ...]
+    problems: Sequence[str]
 
 
 class Lab:
@@ -155,9 +155,10 @@ class Lab:
 
     def serve(self, network: ServedNetwork) -> Outcome:
         """As the role does it, but blocking."""
-        prepared = self.reconciler.prepare(network)
-        action, process = apply_service(prepared.service, self.processes)
-        return Outcome(action, prepared.changed or action is not Action.NOTHING, process.pid, prepared.problems)
+        changes, _ = self.reconciler.plan(network)
+        service, problems = self.reconciler.prepare(network)
+        action, process = apply_service(service, self.processes)
+        return Outcome(action, bool(changes), process.pid, problems)
 
     def pid(self, network_id: str) -> int | None:
         process = self.processes.find(f"dnsmasq {network_id}", f"{self.settings.dhcp_confs}/{network_id}/pid")

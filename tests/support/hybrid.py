@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 
 from neutrino.agent.l2.desired import Desired
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.hybrid.plan import HybridPlan
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.model import state
@@ -53,8 +52,8 @@ class HybridHost:
         self.network = self._stack.enter_context(ThrowawayNamespace())
         self.network.run("ip", "link", "add", "net", "type", "bridge")
         self.network.run("ip", "link", "set", "net", "up")
-        self.iptables = RealIptables(self.namespace.path)
-        self.conntrack = KernelConntrack(self.namespace.path)
+        self.iptables = self.namespace.driver(RealIptables())
+        self.conntrack = KernelConntrack("net", self.namespace.names)
         self.firewall = HybridFirewall(self.iptables, self.conntrack)
         self.cloud = Cloud("h1")
         self.instances: dict[int, Instance] = {}

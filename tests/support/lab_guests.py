@@ -26,7 +26,7 @@ from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import in_network, vm_network
 from neutrino.lab.instances import plug
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import vm_namespace
 from tests.support.lab import clean
 from tests.support.lab_control import Lab

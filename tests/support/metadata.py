@@ -39,7 +39,7 @@ HOST = "h1"
 SECRET = "a secret that is shared"
 MAC_OF_DHCP = "fa:16:3e:00:00:01"
 ADDRESSES = ("10.0.0.2/24", "169.254.169.254/32")  # of a DHCP namespace
-TIMES = Timeouts(connect=2, client=5, server=2, request=5, keep_alive=5)
+TIMES = Timeouts(2, 5, 2, 5, 5)
 
 
 class Feed:
@@ -281,8 +281,16 @@ def router_of(*networks: str, router_id: str = "r1", ipv6: bool = False, **more:
 
 
 def settings_for(server: NovaMetadata, **more: Any) -> ProxySettings:
-    limit = more.pop("limit", RateLimit())
-    return ProxySettings(nova_port=server.server_address[1], secret=SECRET, timeouts=TIMES, limit=limit, **more)
+    return settings_for_port(server.server_address[1], **more)
+
+
+def settings_for_port(number: int, **more: Any) -> ProxySettings:
+    return ProxySettings(nova_metadata_port=number, metadata_proxy_shared_secret=SECRET, **({"timeouts": TIMES} | more))
+
+
+def rate_limit(versions: tuple[int, ...], base: tuple[int, int], burst: tuple[int, int]) -> RateLimit:
+    """Each limit as requests and seconds."""
+    return RateLimit(True, versions, base[1], base[0], burst[1], burst[0])
 
 
 def descriptors(pid: int) -> int:

@@ -181,18 +181,6 @@ def test_with_action_exit_the_agent_exits_with_a_daemon():
     asyncio.run(run())
 
 
-def test_an_interval_of_zero_turns_supervision_off():
-    async def run() -> None:
-        host = Host(interval=0)
-        async with host.running():
-            await host.ensure(DNSMASQ)
-            host.processes.end(DNSMASQ.name)
-            await asyncio.sleep(0.05)
-            assert (host.events, host.processes.running()) == ([], {})
-
-    asyncio.run(run())
-
-
 class Silent(FakeProcesses):
     """Without notifications of exits, as on a kernel without pidfds."""
 
@@ -200,7 +188,7 @@ class Silent(FakeProcesses):
         raise OSError("Function not implemented")
 
 
-def test_an_exit_without_notification_is_found_by_the_periodic_check():
+def test_an_exit_without_notification_is_found_by_polling():
     async def run() -> None:
         host = Host(interval=0.02)
         host.processes = Silent()

@@ -57,7 +57,7 @@ def test_the_documented_example_contributes_to_files_and_namespace() -> None:
 def test_the_built_in_parts_use_the_contract_and_extensions_follow_them() -> None:
     network_, given = network((V4,), OWN, VM), settings()
     for part in PARTS:
-        assert part.contribute(network_, given) != Contribution(), part.name
+        assert part(network_, given) != Contribution(), part
     first = Fixed(Contribution(arguments=("--first",), options=(Line("tag:a,option:mtu,1", "x"),)))
     second = Fixed(Contribution(arguments=("--second",), options=(Line("tag:b,option:mtu,2", "x"),)))
     made = rendered(first, second)

@@ -172,11 +172,6 @@ class Ports:
         return True
 
 
-class Statuses:
-    def set_status(self, host: str, kind: str, key: str, status: str) -> bool:
-        raise AssertionError
-
-
 @pytest.fixture
 def agents() -> Agents:
     return Agents()
@@ -189,7 +184,7 @@ def ports() -> Ports:
 
 @pytest.fixture
 def reports(agents: Agents, ports: Ports) -> Reports:
-    return Reports(agents, lambda report: None, ports, Statuses())
+    return Reports(agents, lambda report: None, ports, {})
 
 
 def test_port_up_reports_are_written_together_and_in_order(reports: Reports, ports: Ports) -> None:

@@ -23,8 +23,8 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Cursor, Put, Synced, Welcome
 from neutrino.feed.state import State
 from neutrino.model import agents, state
-from neutrino.model.checks import fault
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption
+from neutrino.model.fields import fault
 from neutrino.model.kinds import KINDS
 from neutrino.model.routing import ConntrackHelper, Delegation, PortForwarding, Router, RouterRoute
 from tests.support import dhcp

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from neutrino.agent.l2.connections import ended_connections
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
 from neutrino.agent.l2.hybrid import render as rendering
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall, ended_connections
-from neutrino.agent.l2.hybrid.plan import ZONES, HybridPlan, plan_sets, read_zones
+from neutrino.agent.l2.hybrid.firewall import ZONES, HybridFirewall, HybridPlan, plan_sets, read_zones
 from neutrino.agent.l2.hybrid.render import CAPACITY, ENDED, ConflictingPorts, render, render_match, render_sets
 from neutrino.agent.l2.local_vlans import allocate
 from neutrino.dataplane.conntrack.api import Connection

@@ -246,8 +246,8 @@ def test_each_extension_with_a_table_gets_the_next_one() -> None:
 
 def test_meter_ids_depend_on_names_alone() -> None:
     names = [f"port-{number}" for number in range(500)]
-    numbers = stable_numbers(names, 1, 1000)
-    assert numbers == stable_numbers(reversed(names), 1, 1000)
+    numbers = stable_numbers(names, range(1, 1001))
+    assert numbers == stable_numbers(reversed(names), range(1, 1001))
     assert len({*numbers.values()}) == 500
     assert {*numbers.values()} <= {*range(1, 1001)}
     assert use_meter("a") == "meter:@a"

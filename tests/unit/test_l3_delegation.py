@@ -143,7 +143,7 @@ class Host:
     def start_agent(self, state: Path) -> None:
         options = L3Options(state_path=str(state))
         self.port_holds = PortHolds()
-        watch = Supervisor(self.processes, interval=0.0)
+        watch = Supervisor(self.processes)
         self.delegations = Delegations(watch, options, self.port_holds)
         self.delegations.report = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
 

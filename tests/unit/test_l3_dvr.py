@@ -19,7 +19,7 @@ from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
-from neutrino.server.feed.readers.dvr import render_for_hosts
+from neutrino.server.feed.readers.routers import render_for_hosts
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft

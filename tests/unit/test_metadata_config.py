@@ -9,8 +9,8 @@ import pytest
 
 from neutrino.agent import config
 from neutrino.agent.config import RefusedToStart
-from neutrino.agent.metadata.build import daemon, describe, read_options, read_settings, user_and_group
-from neutrino.agent.metadata.messages import RateLimit
+from neutrino.agent.metadata.build import daemon, describe, proxy_settings, read_options, user_and_group
+from tests.support.metadata import rate_limit
 
 
 def configuration(tmp_path: Path, text: str = "") -> config.cfg.ConfigOpts:
@@ -21,8 +21,8 @@ def configuration(tmp_path: Path, text: str = "") -> config.cfg.ConfigOpts:
 
 def test_the_secret_is_in_the_settings_and_never_an_argument(tmp_path: Path) -> None:
     conf = configuration(tmp_path, "metadata_proxy_shared_secret = hush\n")
-    settings = read_settings(conf)
-    assert settings.secret == "hush"
+    settings = proxy_settings(conf)
+    assert settings.metadata_proxy_shared_secret == "hush"
     assert "hush" not in repr(settings)
     started = daemon(conf)
     assert "hush" not in " ".join(started.argv)
@@ -49,23 +49,23 @@ def test_another_user_is_another_daemon(tmp_path: Path) -> None:
 
 def test_files_are_read_where_tls_needs_them(tmp_path: Path) -> None:
     missing = "auth_ca_cert = /no/such/file\n"
-    assert read_settings(configuration(tmp_path, missing)).ca == "", "not asked for"
+    assert proxy_settings(configuration(tmp_path, missing)).ca == "", "not asked for"
     with pytest.raises(RefusedToStart, match="auth_ca_cert=/no/such/file"):
-        read_settings(configuration(tmp_path, f"{missing}nova_metadata_protocol = https\n"))
+        proxy_settings(configuration(tmp_path, f"{missing}nova_metadata_protocol = https\n"))
     (tmp_path / "cert.pem").write_text("certificate")
     cert = f"nova_metadata_protocol = https\nnova_client_cert = {tmp_path}/cert.pem\n"
     with pytest.raises(RefusedToStart, match="nova_client_priv_key is not set"):
-        read_settings(configuration(tmp_path, cert))
+        proxy_settings(configuration(tmp_path, cert))
     (tmp_path / "key.pem").write_text("key\n")
-    settings = read_settings(configuration(tmp_path, f"{cert}nova_client_priv_key = {tmp_path}/key.pem\n"))
+    settings = proxy_settings(configuration(tmp_path, f"{cert}nova_client_priv_key = {tmp_path}/key.pem\n"))
     assert settings.certificate == "certificate\nkey\n"
 
 
 def test_limits_count_only_when_they_are_on(tmp_path: Path) -> None:
     limits = "[metadata_rate_limiting]\nip_versions = 4,6\nbase_query_rate_limit = 3\nburst_window_duration = 1\n"
-    assert read_settings(configuration(tmp_path, limits)).limit.versions == ()
-    on = read_settings(configuration(tmp_path, f"{limits}rate_limit_enabled = true\n")).limit
-    assert on == RateLimit((4, 6), (3, 10), (10, 1))
+    assert proxy_settings(configuration(tmp_path, limits)).limit.rate_limit_enabled is False
+    on = proxy_settings(configuration(tmp_path, f"{limits}rate_limit_enabled = true\n")).limit
+    assert on == rate_limit((4, 6), (3, 10), (10, 1))
 
 
 def test_what_tools_read_of_the_agent(tmp_path: Path) -> None:

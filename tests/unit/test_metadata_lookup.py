@@ -8,10 +8,11 @@ import random
 
 import pytest
 
-from neutrino.agent.metadata.messages import ANY_DEVICE, Instance, RateLimit, Sources
+from neutrino.agent.metadata.messages import ANY_DEVICE, Instance, Sources
 from neutrino.agent.metadata.proxy.directory import Directory
 from neutrino.agent.metadata.proxy.http_proxy import framing_fault, origin_form, render_request, render_response, sign
 from neutrino.agent.metadata.proxy.rate_limit import MAX_SOURCES, RateLimiter
+from tests.support.metadata import rate_limit
 
 VM = Instance("p1", "blue", "fa:16:3e:00:00:05", ("10.0.0.5", "fd00::5"), "vm-1", "project")
 
@@ -157,7 +158,7 @@ def test_only_a_path_is_passed_on(target: bytes, path: bytes | None) -> None:
 
 
 def test_a_source_has_its_share_and_no_more() -> None:
-    limiter = RateLimiter(RateLimit((4,), (10, 10), (100, 10)))
+    limiter = RateLimiter(rate_limit((4,), (10, 10), (100, 10)))
     assert [limiter.allows("k", "10.0.0.5", 0.0) for _ in range(12)] == [True] * 10 + [False] * 2
     assert limiter.allows("k", "10.0.0.6", 0.0), "others have theirs"
     assert limiter.allows("other", "10.0.0.5", 0.0), "so has the same address elsewhere"
@@ -167,18 +168,18 @@ def test_a_source_has_its_share_and_no_more() -> None:
 
 
 def test_the_second_window_is_against_bursts() -> None:
-    limiter = RateLimiter(RateLimit((4, 6), (100, 60), (3, 1)))
+    limiter = RateLimiter(rate_limit((4, 6), (100, 60), (3, 1)))
     assert [limiter.allows("k", "fd00::5", 0.0) for _ in range(4)] == [True, True, True, False]
     assert limiter.allows("k", "fd00::5", 2.5)
 
 
 def test_a_steady_source_under_the_limit_is_never_refused() -> None:
-    limiter = RateLimiter(RateLimit((4,), (10, 10), (10, 10)))
+    limiter = RateLimiter(rate_limit((4,), (10, 10), (10, 10)))
     assert all(limiter.allows("k", "10.0.0.5", second * 1.2) for second in range(1000))
 
 
 def test_forged_sources_do_not_fill_the_memory() -> None:
-    limiter = RateLimiter(RateLimit((4,), (10, 10), (10, 10)))
+    limiter = RateLimiter(rate_limit((4,), (10, 10), (10, 10)))
     for number in range(MAX_SOURCES + 500):
         limiter.allows("k", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
     assert len(limiter._sources) == MAX_SOURCES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from neutrino.server.scheduling.candidates import Candidate, choose
+from neutrino.server.scheduling.placements import Candidate, choose
 
 C = Candidate
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from neutrino.server import errors
-from neutrino.server.access.tags import Tags, set_tags
+from neutrino.server.access.tags import tag_routes
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import PORT
@@ -53,7 +53,7 @@ class World:
         t.metadata.create_all(self.db.engine())
         conf = cfg.ConfigOpts()
         conf([], project="test", default_config_files=[], default_config_dirs=[])
-        self.routes = {(r.method, r.path): r.handler for r in Tags(self.db).routes(Authorizer(conf), TAGGED)}
+        self.routes = {(r.method, r.path): r.handler for r in tag_routes(self.db, Authorizer(conf), TAGGED)}
 
     def insert(self, table: sa.Table, **values: Any) -> str:
         made = fresh({"name": "x", "project_id": "a", **values})
@@ -195,11 +195,10 @@ def test_every_tagged_resource_has_them(world: World) -> None:
                 world.call(BOB, "GET", key, path=path)
 
 
-def test_objects_are_found_by_tags_set_with_them(world: World) -> None:
-    key, other = world.insert(t.networks, tags=["x", "y"]), world.insert(t.networks)
-    with world.db.transaction() as tx:
-        set_tags(tx, key, ["x", "y"])
-        set_tags(tx, other, [])
+def test_objects_are_found_by_their_tags(world: World) -> None:
+    key, other = world.insert(t.networks), world.insert(t.networks)
+    world.call(ALICE, "PUT", key, body={"tags": ["x", "y"]})
+    world.call(ALICE, "PUT", other, body={"tags": ["x"]})
     view = View(t.networks, columns=("id", "project_id"))
     with world.db.read() as connection:
         found = view.many(connection, Query(filters={"tags": ("x", "y")}, fields=("id",)), "a")

@@ -10,6 +10,8 @@ from oslo_log import log
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
+from neutrino.agent.metadata.messages import RateLimit, Timeouts
+from neutrino.agent.options import options_of
 
 ROLES = ("l2", "dhcp", "l3", "metadata")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
@@ -121,8 +123,8 @@ GROUPS: tuple[tuple[str | None, list[cfg.Opt]], ...] = (
     (None, dhcp.OPTIONS),
     (None, l3.OPTIONS),
     (None, metadata.OPTIONS),
-    ("metadata_rate_limiting", metadata.RATE_LIMITING),
-    ("metadata_haproxy", metadata.TIMEOUTS),
+    ("metadata_rate_limiting", options_of(RateLimit)),
+    ("metadata_haproxy", options_of(Timeouts)),
     ("agent", dhcp.CHILDREN),
     ("feed", FEED),
     ("ovs", OVS),

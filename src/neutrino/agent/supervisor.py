@@ -7,8 +7,7 @@ the daemon, or leaves it alone. Daemons outlive the agent; the next agent recogn
   to the pid file after the signal: an agent that was killed between writing and signalling repeats the signal.
 - An exit is noticed at once, through a pidfd. The daemon is respawned with back-off, without end, or the agent exits, as
   `check_child_processes_action` says (`respawn`, `exit`).
-- Every `interval` seconds the running daemons are compared with the supervised ones, in case a notification was lost; 0
-  turns supervision off, and daemons are only started, as operators of Neutron know it.
+- A daemon whose exit the kernel cannot notify is looked for every `interval` seconds.
 """
 
 import asyncio
@@ -206,7 +205,8 @@ class Supervisor:
                 self._supervised.pop(name, None)
                 raise
             self._set_running(supervised, process)
-            self._watch(supervised)
+            watch = self._respawn_forever(supervised)
+            supervised.watching = asyncio.create_task(watch, name=f"watch {name}")
             return action, process
 
     async def stop(self, name: str, *, pid_file: str = "", kill: bool = False) -> None:
@@ -239,38 +239,10 @@ class Supervisor:
     async def run(self) -> None:
         """Until cancelled; raises DaemonExited with action `exit`. Daemons are left running."""
         try:
-            while True:
-                fatal = await self._fatal_within(self._interval)
-                if fatal is not None:
-                    raise fatal
-                await self._check()
+            raise await self._fatal.get()
         finally:
             for supervised in self._supervised.values():
                 self._unwatch(supervised)
-
-    async def _fatal_within(self, seconds: float) -> DaemonExited | None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds or None):
-                return await self._fatal.get()
-        return None
-
-    async def _check(self) -> None:
-        running = await asyncio.to_thread(self._processes.running)
-        for name, supervised in list(self._supervised.items()):
-            if supervised.process is None or supervised.lock.locked():
-                continue  # being respawned, or changed by a role at this moment
-            if running.get(name) != supervised.process and await self._has_exited(supervised):
-                LOG.warning("%s is not running, and its exit was not notified", name)
-                self._unwatch(supervised)
-                self._watch(supervised, ExitStatus())
-            elif supervised.watching is None or supervised.watching.done():
-                self._watch(supervised)
-
-    async def _has_exited(self, supervised: _Supervised) -> bool:
-        """Asks again: the daemon may have been started after the list of running ones was read."""
-        daemon = supervised.service.daemon
-        found = await asyncio.to_thread(self._processes.find, daemon.name, daemon.pid_file)
-        return supervised.process is not None and found != supervised.process
 
     # --- one daemon ---
 
@@ -281,24 +253,23 @@ class Supervisor:
     def _set_running(self, supervised: _Supervised, process: Process) -> None:
         supervised.process, supervised.since = process, asyncio.get_running_loop().time()
 
-    def _watch(self, supervised: _Supervised, exited: ExitStatus | None = None) -> None:
-        if self._interval:
-            task = asyncio.create_task(self._respawn_forever(supervised, exited), name=f"watch {supervised.name}")
-            supervised.watching = task
-
     def _unwatch(self, supervised: _Supervised) -> None:
         if supervised.watching is not None:
             supervised.watching.cancel()
             supervised.watching = None
 
-    async def _respawn_forever(self, supervised: _Supervised, exited: ExitStatus | None) -> None:
+    async def _wait_exited(self, process: Process, pid_file: str) -> ExitStatus:
+        try:
+            return await self._processes.wait(process)
+        except OSError as error:
+            LOG.warning("%s: no notification of its exit, only periodic checks: %s", process.name, error)
+        while await asyncio.to_thread(self._processes.find, process.name, pid_file) == process:
+            await asyncio.sleep(self._interval)
+        return ExitStatus()
+
+    async def _respawn_forever(self, supervised: _Supervised) -> None:
         while supervised.process is not None:
-            try:
-                status = exited or await self._processes.wait(supervised.process)
-            except OSError as error:
-                LOG.warning("%s: no notification of its exit, only periodic checks: %s", supervised.name, error)
-                return
-            exited = None
+            status = await self._wait_exited(supervised.process, supervised.service.daemon.pid_file)
             lived = asyncio.get_running_loop().time() - supervised.since
             supervised.process = None
             self._notify(ProcessEvent(supervised.name, "exited", status.text()))

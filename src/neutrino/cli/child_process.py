@@ -5,8 +5,6 @@ It is forked by the main thread at first, and by the watching thread later. That
 PR_SET_PDEATHSIG signals the child when the thread that forked it ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import logging
@@ -17,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Self
 
 from neutrino.cli.errors import report
 
@@ -43,7 +41,7 @@ class ChildProcess:
         self._stop = threading.Event()
         self._restart = threading.Event()  # set: the next end of the child is not a failure
 
-    def __enter__(self) -> ChildProcess:
+    def __enter__(self) -> Self:
         self._child = _Child(_fork(self._name, self._work))
         self._watcher = threading.Thread(target=self._watch, daemon=True, name=self._name)
         self._watcher.start()

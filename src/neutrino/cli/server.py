@@ -92,7 +92,7 @@ def run(prepared: Prepared, children: Mapping[str, Work] | None = None, *, quiet
     api.on_reload(lambda: _reload(files))
     with contextlib.ExitStack() as stack:
         if conf.feed.run:
-            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(files, workers.loaded()))).restart)
+            api.on_reload(stack.enter_context(ChildProcess("feed", lambda: feed(workers.loaded()))).restart)
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         api.serve()
@@ -132,7 +132,7 @@ def serve_feed(args: argparse.Namespace) -> int:
         raise CommandError(str(error), INVALID) from None
     preflight.check_feed_addresses(feed_addresses)
     preflight.check_database(conf)
-    return feed(args.config_file, conf)
+    return feed(conf)
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
@@ -140,16 +140,14 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
     return addresses(conf)
 
 
-def feed(config_files: Sequence[str], conf: cfg.ConfigOpts | None = None) -> int:
-    """Serve the feed. `conf`: the configuration, if the files have been read already."""
-    from neutrino.server.backend import configuration
+def feed(conf: cfg.ConfigOpts) -> int:
+    from oslo_log import log
+
     from neutrino.server.db.schema import WrongSchema
     from neutrino.server.feed.main import run
-    from neutrino.server.logs import set_up
 
     try:
-        conf = conf or configuration(config_files)
-        set_up(conf)
+        log.setup(conf, "neutrino")
         run(conf)
     except (cfg.Error, config.RefusedToStart, WrongSchema) as error:
         raise CommandError(str(error), INVALID) from None

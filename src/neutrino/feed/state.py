@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from neutrino.feed.messages import Cursor, Entries, Gone, Members, Put, ServerMessage, Synced, Welcome
-from neutrino.model.checks import fault, member_fault
+from neutrino.model.fields import fault
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import GroupMembers, Object
 
@@ -176,7 +176,7 @@ class State:
 
     def _valid_members(self, group: GroupMembers) -> GroupMembers:
         """Without invalid members: refusing the whole update would keep admitting addresses that left the group."""
-        invalid = {member: reason for member in group.members if (reason := member_fault(member))}
+        invalid = {member: reason for member in group.members if (reason := fault(member, "members."))}
         if not invalid:
             return group
         self._add_problem(MEMBERS, group.id, next(iter(invalid.values())))

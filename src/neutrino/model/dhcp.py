@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from neutrino.model import fields
 from neutrino.model.state import AddressPair, FixedIp, Object, Segment, Subnet
 
 OWNER: Final = "network:dhcp"
@@ -30,13 +31,13 @@ class DhcpOption(msgspec.Struct, frozen=True):
 
     name: str
     value: str
-    ip_version: int = 4
+    ip_version: fields.IpVersion = 4
 
 
 class DnsName(msgspec.Struct, frozen=True):
     """The DNS name of one of a port's addresses."""
 
-    ip_address: str
+    ip_address: fields.Ip
     hostname: str
     fqdn: str
 
@@ -46,7 +47,7 @@ class DhcpNetwork(Object, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str = ""
     project_id: str = ""
-    mtu: int = 1500
+    mtu: fields.Mtu = 1500
     admin_state_up: bool = True
     dns_domain: str = ""
     segments: tuple[Segment, ...] = ()
@@ -60,10 +61,10 @@ class DhcpPort(Object, frozen=True, kw_only=True, omit_defaults=True):
     The metadata proxy finds instance and project by the port's address; a distributed router finds the address's host.
     """
 
-    network_id: str
-    mac_address: str
+    network_id: fields.Id
+    mac_address: fields.Mac
     project_id: str = ""
-    host: str = ""
+    host: fields.WordOrEmpty = ""
     device_id: str = ""
     device_owner: str = ""
     fixed_ips: tuple[FixedIp, ...] = ()

@@ -1,19 +1,24 @@
 """Routers as the hosts that serve them get them: one object per router, with all its parts."""
 
+from typing import Annotated
+
 import msgspec
 
+from neutrino.model import fields
 from neutrino.model.state import Object
+
+VrrpNumber = Annotated[int, fields.within(1, 255)]
 
 
 class RouterAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An address of a router's port, with the attributes of its subnet that the router uses."""
 
-    ip_address: str
+    ip_address: fields.Ip
     subnet_id: str
-    cidr: str
-    gateway_ip: str | None = None
-    ra_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless: the router sends RAs for the prefix
-    dns_nameservers: tuple[str, ...] = ()
+    cidr: fields.Prefix
+    gateway_ip: fields.OptionalIp = None
+    ra_mode: fields.AddressMode = None  # slaac, dhcpv6-stateful, dhcpv6-stateless: the router sends RAs for the prefix
+    dns_nameservers: fields.Ips = ()
     address_scope_id: str | None = None
 
     @property
@@ -29,61 +34,61 @@ class RouterAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class RouterInterface(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A port of a router; `id` is the port's."""
 
-    id: str
-    network_id: str
-    mac_address: str
-    mtu: int = 1500
+    id: fields.Id
+    network_id: fields.Id
+    mac_address: fields.Mac
+    mtu: fields.Mtu = 1500
     admin_state_up: bool = True
     addresses: tuple[RouterAddress, ...] = ()
-    other_subnets: tuple[str, ...] = ()  # further CIDRs on the same network: on-link
+    other_subnets: fields.Prefixes = ()  # further CIDRs on the same network: on-link
 
 
 class RouterRoute(msgspec.Struct, frozen=True):
-    destination: str
-    nexthop: str
+    destination: fields.Prefix
+    nexthop: fields.Ip
 
 
 class FloatingIp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    id: str
-    floating_ip_address: str
-    fixed_ip_address: str
+    id: fields.Id
+    floating_ip_address: fields.Ip
+    fixed_ip_address: fields.Ip
     port_id: str = ""
     host: str = ""  # of the port, if a distributed router translates there
-    revision: int = 0  # grows with every association, also with the same port again; not with the status
+    revision: fields.Revision = 0  # grows with every association, also with the same port again; not with the status
 
 
 class PortForwarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """External ports of a floating IP to internal ones: ranges of the same length, or one internal port."""
 
-    id: str
+    id: fields.Id
     protocol: str  # tcp, udp, icmp…
-    external_ip_address: str
-    external_port_first: int
-    external_port_last: int
-    internal_ip_address: str
-    internal_port_first: int
-    internal_port_last: int
+    external_ip_address: fields.Ip
+    external_port_first: fields.L4Port
+    external_port_last: fields.L4Port
+    internal_ip_address: fields.Ip
+    internal_port_first: fields.L4Port
+    internal_port_last: fields.L4Port
 
 
 class ConntrackHelper(msgspec.Struct, frozen=True):
-    protocol: str
-    port: int
-    helper: str
+    protocol: fields.Word
+    port: fields.L4Port
+    helper: fields.Word
 
 
 class Delegation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A subnet whose prefix the router requests by DHCPv6-PD; empty until a prefix was delegated and reported."""
 
-    subnet_id: str
-    prefix: str = ""
+    subnet_id: fields.Id
+    prefix: fields.PrefixOrEmpty = ""
 
 
 class HaMembership(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """This host's VRRP instance of an HA router."""
 
     interface: RouterInterface
-    vr_id: int
-    priority: int = 50
+    vr_id: VrrpNumber
+    priority: VrrpNumber = 50
     active_host: str = ""  # the host that last reported the router as active
 
 

@@ -4,39 +4,47 @@ Frozen values, the same on both sides and on the wire; names are the API's. A fi
 so that server and host may be one release apart.
 """
 
+from typing import Annotated
+
 import msgspec
+
+from neutrino.model import fields
+
+
+def _is_route(value: tuple[str, str]) -> bool:
+    return fields.is_prefix(value[0]) and fields.is_address(value[1])
 
 
 class Object(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all kinds; an object is identified by its kind and id."""
 
-    id: str
-    revision: int = 0
+    id: fields.Id
+    revision: fields.Revision = 0
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    id: str
-    network_type: str
-    physical_network: str | None = None
-    segmentation_id: int | None = None
+    id: fields.Id
+    network_type: fields.Word
+    physical_network: Annotated[str | None, fields.optional(fields.is_word)] = None
+    segmentation_id: Annotated[int | None, fields.within(0, 2**32 - 1)] = None
 
 
 class Subnet(Object, frozen=True, kw_only=True, omit_defaults=True):
-    network_id: str
-    ip_version: int
-    cidr: str
-    gateway_ip: str | None = None
+    network_id: fields.Id
+    ip_version: fields.IpVersion
+    cidr: fields.Prefix
+    gateway_ip: fields.OptionalIp = None
     enable_dhcp: bool = True
-    ipv6_ra_mode: str | None = None
-    ipv6_address_mode: str | None = None
-    dns_nameservers: tuple[str, ...] = ()
-    host_routes: tuple[tuple[str, str], ...] = ()  # destination, next hop
+    ipv6_ra_mode: fields.AddressMode = None
+    ipv6_address_mode: fields.AddressMode = None
+    dns_nameservers: fields.Ips = ()
+    host_routes: Annotated[tuple[tuple[str, str], ...], fields.every(_is_route)] = ()  # destination, next hop
 
 
 class Network(Object, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     project_id: str = ""
-    mtu: int = 1500
+    mtu: fields.Mtu = 1500
     admin_state_up: bool = True
     external: bool = False
     segments: tuple[Segment, ...] = ()
@@ -45,20 +53,20 @@ class Network(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 class FixedIp(msgspec.Struct, frozen=True):
     subnet_id: str
-    ip_address: str
+    ip_address: fields.Ip
 
 
 class AddressPair(msgspec.Struct, frozen=True):
-    mac_address: str
-    ip_address: str  # an address or a CIDR
+    mac_address: fields.MacOrEmpty
+    ip_address: fields.Prefix  # an address or a CIDR
 
 
 class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     """A port as a host that it is bound to gets it."""
 
-    network_id: str
-    mac_address: str
-    host: str
+    network_id: fields.Id
+    mac_address: fields.Mac
+    host: fields.WordOrEmpty
     active: bool = True  # False: the inactive binding of a live migration
     segment_id: str = ""  # the segment of the binding
     admin_state_up: bool = True
@@ -79,13 +87,13 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A rule of a security group."""
 
-    id: str
-    direction: str  # ingress or egress
-    ethertype: str  # IPv4 or IPv6
-    protocol: int | None = None  # by number; None is any
-    port_min: int | None = None  # or the ICMP type
-    port_max: int | None = None  # or the ICMP code
-    remote_ip_prefix: str | None = None
+    id: fields.WordOrEmpty
+    direction: Annotated[str, fields.one_of("ingress", "egress")]
+    ethertype: Annotated[str, fields.one_of("IPv4", "IPv6")]
+    protocol: Annotated[int | None, fields.within(0, 255)] = None  # by number; None is any
+    port_min: fields.OptionalL4Port = None  # or the ICMP type
+    port_max: fields.OptionalL4Port = None  # or the ICMP code
+    remote_ip_prefix: fields.OptionalPrefix = None
     remote_group_id: str | None = None
     remote_address_group_id: str | None = None
 
@@ -98,8 +106,8 @@ class SecurityGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
 class Member(msgspec.Struct, frozen=True):
     """An address of a port in a security group, with its MAC."""
 
-    ip_address: str  # an address, or a CIDR of an allowed address pair
-    mac_address: str
+    ip_address: fields.Prefix  # an address, or a CIDR of an allowed address pair
+    mac_address: fields.MacOrEmpty
 
 
 class GroupMembers(Object, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,27 +117,27 @@ class GroupMembers(Object, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AddressGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
-    addresses: frozenset[str] = frozenset()
+    addresses: Annotated[frozenset[str], fields.every(fields.is_prefix)] = frozenset()
 
 
 class Host(Object, frozen=True, kw_only=True, omit_defaults=True):
     """Tunnel endpoint: another host on a tunnelled network; `id` is its name."""
 
-    tunneling_ip: str = ""
-    tunnel_types: tuple[str, ...] = ()
+    tunneling_ip: fields.IpOrEmpty = ""
+    tunnel_types: Annotated[tuple[str, ...], fields.every(fields.is_word)] = ()
     l2_population: bool = True
 
 
 class Forwarding(Object, frozen=True, kw_only=True, omit_defaults=True):
     """Forwarding entry: the host of a port on a tunnelled network; `id` is the port's."""
 
-    network_id: str
+    network_id: fields.Id
     host: str
-    mac_address: str
-    ip_addresses: tuple[str, ...] = ()
+    mac_address: fields.Mac
+    ip_addresses: fields.Ips = ()
 
 
 class DvrMac(Object, frozen=True, kw_only=True, omit_defaults=True):
     """The source MAC of packets that distributed routers on a host have routed; `id` is the host's name."""
 
-    mac_address: str
+    mac_address: fields.Mac

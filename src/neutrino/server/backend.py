@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 from sqlalchemy.engine import Connection
 
-from neutrino.server import config, logs
+from neutrino.server import config
 from neutrino.server.db.session import Database
 from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider, without_live_provider
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
@@ -22,7 +23,6 @@ from neutrino.server.feed.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services
-from neutrino.server.l3.reports import RouterReports
 from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
@@ -34,7 +34,8 @@ Object = Mapping[str, Any]
 def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     config.register(conf)
-    logs.register(conf)
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])
+    log.register_options(conf)
     notifications.register_options(conf)
     nova.register_options(conf)
     conf([], project="neutrino", default_config_files=list(files), default_config_dirs=[])
@@ -91,7 +92,7 @@ def host_reports(backend: Backend) -> Reports:
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
     if "router" not in services.conf.service_plugins:
-        return Reports(registry, dhcp.reported, provisioning, RouterReports(db))
+        return Reports(registry, dhcp.reported, provisioning, {})
     l3 = build_services(services)
     distributed = DistributedPortStatus(db, provisioning)
 
@@ -104,5 +105,4 @@ def host_reports(backend: Backend) -> Reports:
         l3.dvr.settle()
         distributed.settle()
 
-    statuses = RouterReports(db, l3.scheduler.set_ha_states, l3.delegation.set_prefix)
-    return Reports(registry, reported, distributed, statuses, settle)
+    return Reports(registry, reported, distributed, l3.statuses, settle)

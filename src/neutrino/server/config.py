@@ -122,11 +122,7 @@ GENEVE = [
     cfg.IntOpt("max_header_size", default=30, help="Bytes that Geneve's headers take of a packet."),
 ]
 FEED = [
-    cfg.BoolOpt(
-        "run",
-        default=True,
-        help="Start the feed process with the API; else run `neutrino feed`.",
-    ),
+    cfg.BoolOpt("run", default=True, help="Start the feed process with the API; else run `neutrino feed`."),
     cfg.BoolOpt(
         "announce",
         default=True,

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 from neutrino import private
-from neutrino.server import config, logs
+from neutrino.server import config
+from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
-from neutrino.server.access.tags import Tags
 from neutrino.server.api import discovery
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
@@ -89,7 +90,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 
     service_plugins = {name: load("neutrino.service_plugins", name)(services) for name in conf.service_plugins}
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
-    agents = Agents(db, registry, _schedulers(backend.dhcp, service_plugins))
+    agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [
         core,
         AddressScopes(db),
@@ -102,9 +103,10 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         IpAvailability(db),
         *further,
     ]
-    quota_api, tags = QuotaPlugin(db, quotas), Tags(db)
+    quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
-    aliases = discovery.listed([*discovery.EXTENSIONS, *(e for p in [*plugins, quota_api, tags] for e in p.extensions)])
+    added = [e for plugin in [*plugins, quota_api] for e in plugin.extensions]
+    aliases = discovery.listed([*discovery.EXTENSIONS, *added, *tags.EXTENSIONS])
     authorizer = Authorizer(conf, core.policy_rules)
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
@@ -120,8 +122,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
     routes: list[Route] = [
         *discovery.routes(CORE, aliases),
         *quota_api.routes(authorizer),
-        *tags.routes(authorizer, tagged),
-        *placement_routes(db, authorizer, backend.dhcp, networks_of, partial(agents.serving, NETWORKS)),
+        *tags.tag_routes(db, authorizer, tagged),
+        *placement_routes(db, authorizer, dhcp, networks_of, partial(agents.serving, NETWORKS)),
         *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
@@ -138,18 +140,8 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
             notifier.queue.close()
         backend.close()
 
-    return Server(
-        wrap(app, conf),
-        conf,
-        db,
-        core,
-        registry,
-        dhcp,
-        close,
-        stop,
-        service_plugins,
-        [s.resource for s in served],
-    )
+    resources = [s.resource for s in served]
+    return Server(wrap(app, conf), conf, db, core, registry, dhcp, close, stop, service_plugins, resources)
 
 
 def begin(server: Server) -> None:
@@ -174,7 +166,7 @@ def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentSc
 
 def application(server: Server) -> Any:
     """The WSGI application of an assembled server, in the process that serves requests."""
-    logs.set_up(server.conf)
+    log.setup(server.conf, "neutrino")
     if server.conf.database.auto_upgrade:
         schema.ensure_in_child(config.database_url(server.conf))
     begin(server)

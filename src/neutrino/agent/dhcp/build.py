@@ -1,6 +1,5 @@
 """Builds the DHCP role from the configuration."""
 
-import dataclasses
 import logging
 import os
 import stat
@@ -10,15 +9,16 @@ from pathlib import Path
 from oslo_config import cfg
 
 from neutrino.agent.config import RefusedToStart
-from neutrino.agent.conntrack import NamespaceConntrack
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
 from neutrino.agent.extensions import load_extensions
+from neutrino.agent.options import read_settings
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
+from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.dataplane.process.real import RealProcesses
@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 def build(
     conf: cfg.ConfigOpts, feed: RoleFeed, switch: Switch, repair: Callable[[], float], report_soon: Callable[[], None]
 ) -> DhcpRole:
-    settings, namespaces = read_settings(conf), Namespaces()
+    settings, namespaces = dhcp_settings(conf), Namespaces()
     processes = RealProcesses(conf.state_path, namespaces)
     extensions = load_extensions(GROUP, conf.dhcp_extensions, conf)
 
@@ -39,7 +39,7 @@ def build(
 
         ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
         dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
-        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, NamespaceConntrack, extensions)
+        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions)
 
     return DhcpRole(
         feed,
@@ -53,24 +53,21 @@ def build(
     )
 
 
-def read_settings(conf: cfg.ConfigOpts) -> DhcpSettings:
+def dhcp_settings(conf: cfg.ConfigOpts) -> DhcpSettings:
     if conf.enable_metadata_network and not conf.enable_isolated_metadata:
         raise RefusedToStart("enable_metadata_network needs enable_isolated_metadata")
     if conf.dnsmasq_config_file and not os.access(conf.dnsmasq_config_file, os.R_OK):
         raise RefusedToStart(f"dnsmasq_config_file={conf.dnsmasq_config_file} cannot be read")
     directory = os.path.abspath(conf.dhcp_confs)
-    # Fields are named after their options; those below need a conversion.
-    same = {field.name: conf[field.name] for field in dataclasses.fields(DhcpSettings) if field.name in conf}
-    return DhcpSettings(
-        **{
-            **same,
-            "dhcp_confs": directory,
-            "dns_domain": conf.dns_domain.strip("."),
-            "dnsmasq_dns_servers": tuple(conf.dnsmasq_dns_servers),
-            "dnsmasq_user": "" if is_passable(directory) else "root",
-            "use_veth": conf.ovs_use_veth if conf.ovs_use_veth is not None else conf.ovs.datapath_type != "system",
-            "integration_bridge": conf.ovs.integration_bridge,
-        }
+    return read_settings(
+        DhcpSettings,
+        conf,
+        host=conf.host,
+        dhcp_confs=directory,
+        dns_domain=conf.dns_domain.strip("."),
+        dnsmasq_user="" if is_passable(directory) else "root",
+        use_veth=conf.ovs_use_veth if conf.ovs_use_veth is not None else conf.ovs.datapath_type != "system",
+        integration_bridge=conf.ovs.integration_bridge,
     )
 
 

@@ -11,32 +11,25 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from neutrino import private
 from neutrino.agent.dhcp import command
 from neutrino.agent.supervisor import read_file
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ProcessError
 
-T = TypeVar("T")
 RELEASE_SECONDS = 20.0
 STOP_SECONDS = 5.0
-
-
-class Inside(Protocol):
-    """Runs a function inside a namespace."""
-
-    def run(self, name: str, work: Callable[[], T]) -> T: ...
 
 
 class Dnsmasq:
     """Blocking. `directory` holds the networks' directories."""
 
-    def __init__(self, directory: str, inside: Inside) -> None:
+    def __init__(self, directory: str, namespaces: Namespaces) -> None:
         self._directory = Path(directory)
-        self._inside = inside
+        self._namespaces = namespaces
 
     def networks(self) -> frozenset[str]:
         """Networks that have a directory here."""
@@ -69,7 +62,7 @@ class Dnsmasq:
             )
 
         try:
-            done = self._inside.run(namespace, work)
+            done = self._namespaces.run(namespace, work)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ProcessError(f"{argv[0]}: {error}") from error
         if done.returncode:

@@ -32,24 +32,21 @@ def render_leases(network: ServedNetwork, settings: DhcpSettings, existing: str 
     IPv4 leases are rendered without an end: the client's next renewal sets it. IPv6 leases hold the client's DUID, which
     only the existing file has: the existing ones are kept while their port is there.
     """
-    ipv6_part: list[str] = []
-    existing_ipv6: dict[str, str] = {}
-    for line in existing.splitlines():
-        if line.startswith("duid "):
-            ipv6_part = ipv6_part or [line]
-        elif len(words := line.split()) == 5 and ":" in words[2]:
-            existing_ipv6[str(ipaddress.ip_address(words[2].strip("[]")))] = line
-    ipv4_part: list[str] = []
+    before = existing.splitlines()
+    duid = [line for line in before if line.startswith("duid ")][:1]
+    by_address = {_leased(line): line for line in before}
+    ipv4: list[str] = []
+    ipv6: list[str] = []
     for entry in entries(network, settings):
         subnet = network.subnets.get(entry.subnet_id)
         if subnet is None or not subnet.enable_dhcp or not entry.has_lease:
             continue
         address = entry.addresses[0]
         if not entry.is_ipv6:
-            ipv4_part.append(f"0 {entry.port.mac_address} {address} * *")
-        elif (known := str(ipaddress.ip_address(address))) in existing_ipv6:
-            ipv6_part.append(existing_ipv6[known])
-    return "".join(f"{line}\n" for line in [*ipv4_part, *ipv6_part])
+            ipv4.append(f"0 {entry.port.mac_address} {address} * *")
+        elif (line := by_address.get(_address(address))) is not None:
+            ipv6.append(line)
+    return "".join(f"{line}\n" for line in [*ipv4, *duid, *ipv6])
 
 
 def with_existing(rendered: str, existing: str) -> str:
@@ -63,7 +60,7 @@ def with_existing(rendered: str, existing: str) -> str:
 
 def _leased(line: str) -> str:
     words = line.split()
-    return words[2] if len(words) == 5 else ""
+    return _address(words[2]) if len(words) == 5 else ""
 
 
 # --- releasing --------------------------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ Blocking; several threads may work on different networks.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from neutrino.agent.dhcp import command, namespace
@@ -18,7 +17,7 @@ from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import DesiredDhcp, find_daemon, render
-from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, sysctls_to_read
+from neutrino.agent.namespaces import additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import MARK, Plugging, plan_plugs
 from neutrino.agent.supervisor import Action, Service, plan_service, write_file
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
@@ -30,29 +29,6 @@ from neutrino.dataplane.process.api import ProcessError, Processes
 LOG = logging.getLogger(__name__)
 RELEASE_SECONDS = 2.0
 FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its privileges
-
-
-@dataclass(frozen=True)
-class DhcpPlan:
-    """What differs between the desired and the actual state of a network."""
-
-    lines: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.lines)
-
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A namespace that is as desired, and the service that has to run in it."""
-
-    service: Service
-    changed: bool
-    problems: tuple[str, ...] = ()  # what is not served, and why
 
 
 class Reconciler:
@@ -71,7 +47,7 @@ class Reconciler:
         self._ovsdb = ovsdb
         self._netlink = netlink
         self._processes = processes
-        self._dnsmasq = dnsmasq
+        self.dnsmasq = dnsmasq
         self._conntrack = conntrack
         self._extensions = extensions
         self._plugging = Plugging(netlink, lambda: ovsdb)
@@ -84,67 +60,61 @@ class Reconciler:
         names = self._netlink.namespaces()
         spaces = {name.removeprefix(NAMESPACE_PREFIX) for name in names if name.startswith(NAMESPACE_PREFIX)}
         interfaces = self._ovsdb.read().interfaces().values()
-        return self._dnsmasq.networks() | (spaces & {marked_network(i.external_ids) for _, _, i in interfaces})
+        return self.dnsmasq.networks() | (spaces & {marked_network(i.external_ids) for _, _, i in interfaces})
 
     def is_running(self, network_id: str) -> bool:
         daemon = find_daemon(self._settings, network_id)
         running = self._processes.find(daemon.name, daemon.pid_file) is not None
-        return running or next(self._dnsmasq.pids(network_id), None) is not None
-
-    def stop_others(self, network_id: str) -> None:
-        """After a failed start: a dnsmasq of another agent, without a pid file, may hold the port."""
-        self._dnsmasq.stop_others(network_id, scan=True)
+        return running or next(self.dnsmasq.pids(network_id), None) is not None
 
     # --- planning -------------------------------------------------------------------------------------------------
 
-    def plan(self, network: ServedNetwork) -> DhcpPlan:
-        """What a reconciliation would change."""
+    def plan(self, network: ServedNetwork) -> tuple[list[str], Sequence[str]]:
+        """What a reconciliation would change, as lines; and the problems that would remain."""
         if not network.is_served:
-            gone = network.id in self.known()
-            return DhcpPlan((f"network {network.id} is not served here any more",) if gone else ())
-        desired = render(network, self._settings, self._extensions)
-        snapshot = self._ovsdb.read()
+            return [f"network {network.id} is not served here any more"] if network.id in self.known() else [], ()
+        desired, snapshot = render(network, self._settings, self._extensions), self._ovsdb.read()
         exists = desired.namespace.name in self._netlink.namespaces()
         state = self._read(desired) if exists else NamespaceState()
-        parts: list[NamespacePlan | Change] = [plan_namespace(desired.namespace, state)]
-        parts += [outer] if (outer := _plan_outer_end(desired, state)) is not None else []
-        lines = [
-            f"unplug {name}" for name in _stale_ports(snapshot, desired.plug.bridge, network.id, desired.plug.name)
-        ]
-        lines += [change.text() for change in plan_plugs([desired.plug], snapshot)]
-        lines += [part.text() for part in parts if part]
+        stale = _stale_ports(snapshot, desired.plug.bridge, network.id, desired.plug.name)
         action, _ = plan_service(self._service(network, desired, complete=True), self._processes)
-        lines += [f"{action.value} {desired.daemon.name}"] if action is not Action.NOTHING else []
-        return DhcpPlan(tuple(lines), desired.problems)
+        lines = [
+            *(f"unplug {name}" for name in stale),
+            *(change.text() for change in plan_plugs([desired.plug], snapshot)),
+            plan_namespace(desired.namespace, state).text(),
+            *(change.text() for change in _plan_outer_end(desired, state)),
+            f"{action.value} {desired.daemon.name}" if action is not Action.NOTHING else "",
+        ]
+        return [line for line in lines if line], desired.problems
 
     def _read(self, desired: DesiredDhcp) -> NamespaceState:
         return self._netlink.read(desired.namespace.name, sysctls_to_read(desired.namespace))
 
     # --- applying -------------------------------------------------------------------------------------------------
 
-    def prepare(self, network: ServedNetwork, *, complete: bool = True) -> Prepared:
-        """Apply everything but the service; raises the driver's error if that is not possible.
+    def prepare(self, network: ServedNetwork, *, complete: bool = True) -> tuple[Service, Sequence[str]]:
+        """Apply everything but the service; gives it, and what of the network is not served, and why.
 
         Not `complete`: the network is from the cache, which may be older than the actual state. Only what is missing is
         added: nothing is unplugged, and existing addresses, routes, leases and files stay.
         """
         desired = render(network, self._settings, self._extensions)
-        self._dnsmasq.record(network.id)  # first: what a failed attempt leaves is found by it
-        changed = self._apply_namespace(network.id, desired, complete)
+        self.dnsmasq.record(network.id)  # first: what a failed attempt leaves is found by it
+        self._apply_namespace(network.id, desired, complete)
         # Without a running dnsmasq there is nothing to release: the leases are rendered before its start.
         if complete and self._processes.find(desired.daemon.name, desired.daemon.pid_file) is not None:
             self._release_stale_leases(network, desired)
-        return Prepared(self._service(network, desired, complete), changed, desired.problems)
+        return self._service(network, desired, complete), desired.problems
 
     def _service(self, network: ServedNetwork, desired: DesiredDhcp, complete: bool) -> Service:
         where = Path(command.directory(self._settings, network.id))
         files = dict(desired.files)
         if not complete:  # the files on disk may have ports that the cache lacks
-            files |= {name: text for name in files if (text := self._dnsmasq.read(network.id, name)) is not None}
+            files |= {name: text for name in files if (text := self.dnsmasq.read(network.id, name)) is not None}
 
         def before_start() -> None:
-            self._dnsmasq.stop_others(network.id)
-            existing = self._dnsmasq.read(network.id, command.LEASES) or ""
+            self.dnsmasq.stop_others(network.id)
+            existing = self.dnsmasq.read(network.id, command.LEASES) or ""
             leases = render_leases(network, self._settings, existing)
             text = leases if complete else with_existing(leases, existing)
             write_file(where / command.LEASES, text, mode=FILE_MODE)
@@ -155,32 +125,28 @@ class Reconciler:
         paths = {str(where / name): text for name, text in files.items()}
         return Service(desired.daemon, paths, mode=FILE_MODE, before_start=before_start)
 
-    def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> bool:
+    def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
         name, plug = desired.namespace.name, desired.plug
-        created = name not in self._netlink.namespaces()
-        if created:
+        if name not in self._netlink.namespaces():
             self._netlink.create_namespace(name)
         # An internal port exists only once it is plugged; a veth pair must exist before it is plugged.
         if plug.internal:
             present = [plug.name] if self._netlink.read_device(name, plug.name) is not None else []
             self._plugging.bring_devices([plug], name, present)
         state = self._read(desired)
-        outer = _plan_outer_end(desired, state)
         plan = plan_namespace(desired.namespace, state)
         plan = plan if complete else additions(plan, state)
         self._netlink.apply(name, plan.changes)
         self._flush_conntrack(name, plan.changes)
-        if outer is not None:
-            self._netlink.apply(HOST, [outer])
+        self._netlink.apply(HOST, _plan_outer_end(desired, state))
         stale = _stale_ports(self._ovsdb.read(), plug.bridge, network_id, plug.name) if complete else ()
         stale += plan.stale
         recreated = [change.peer for change in plan.changes if isinstance(change, SetVeth)]
-        changes = self._plugging.plug([plug], unplug=stale, recreated=recreated)
+        self._plugging.plug([plug], unplug=stale, recreated=recreated)
         self._delete_pairs(stale)  # an outer end whose inner end is in no namespace of ours any more
         loopback = self._netlink.read_device(name, "lo")
         if loopback is not None and not loopback.up:
             self._netlink.apply(name, [SetDevice("lo", up=True)])
-        return created or bool(plan.changes or changes or outer)
 
     def _flush_conntrack(self, name: str, changes: Iterable[Change]) -> None:
         """Conntrack entries of removed addresses: the next owner of an address must not inherit its connections."""
@@ -198,19 +164,19 @@ class Reconciler:
 
     def _release_stale_leases(self, network: ServedNetwork, desired: DesiredDhcp) -> None:
         """dnsmasq handles a release as if the client had sent it, and rewrites its leases; a lost packet is repeated."""
-        hosts = self._dnsmasq.read(network.id, command.HOST) or ""
-        leases = self._dnsmasq.read(network.id, command.LEASES) or ""
+        hosts = self.dnsmasq.read(network.id, command.HOST) or ""
+        leases = self.dnsmasq.read(network.id, command.LEASES) or ""
         deadline = time.monotonic() + RELEASE_SECONDS
         while stale := stale_leases(read_leases(leases), hosts, network.ports):
             for lease in stale:
                 try:
-                    self._dnsmasq.release(desired.namespace.name, render_release(lease, desired.device))
+                    self.dnsmasq.release(desired.namespace.name, render_release(lease, desired.device))
                 except ProcessError as error:
                     LOG.warning("network %s: lease of %s is not released: %s", network.id, lease.address, error)
                     return
             for _ in range(20):  # dnsmasq rewrites the file a few milliseconds after it got the packet
                 time.sleep(0.01)
-                now = self._dnsmasq.read(network.id, command.LEASES) or ""
+                now = self.dnsmasq.read(network.id, command.LEASES) or ""
                 if now != leases:
                     break
             leases = now
@@ -221,21 +187,18 @@ class Reconciler:
 
     def remove(self, network_id: str) -> bool:
         """Remove everything of the network; whether there was anything. Its directory, the record of it, is last."""
-        name, daemon = f"{NAMESPACE_PREFIX}{network_id}", find_daemon(self._settings, network_id)
+        name = f"{NAMESPACE_PREFIX}{network_id}"
         plugged = _stale_ports(self._ovsdb.read(), self._settings.integration_bridge, network_id)
         exists = name in self._netlink.namespaces()
-        if not (plugged or exists or network_id in self._dnsmasq.networks()):
+        if not (plugged or exists or network_id in self.dnsmasq.networks()):
             return False
-        running = self._processes.find(daemon.name, daemon.pid_file)
-        if running is not None:
-            self._processes.stop(running)
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
-        self._dnsmasq.stop_others(network_id, scan=True)
+        self.dnsmasq.stop_others(network_id, scan=True)
         self._plugging.plug([], unplug=plugged)
         self._delete_pairs(plugged)
         if exists:
             self._netlink.delete_namespace(name)
-        self._dnsmasq.forget(network_id)
+        self.dnsmasq.forget(network_id)
         LOG.info("network %s is not served here any more", network_id)
         return True
 
@@ -266,11 +229,9 @@ def _stale_ports(snapshot: Snapshot, bridge: str, network_id: str, wanted: str =
     )
 
 
-def _plan_outer_end(desired: DesiredDhcp, state: NamespaceState) -> SetDevice | None:
+def _plan_outer_end(desired: DesiredDhcp, state: NamespaceState) -> list[SetDevice]:
     """The veth end on the bridge, judged by carrier and MTU of the inner end: reading the host's devices is slow."""
-    if desired.plug.internal:
-        return None
     inner = state.devices.get(desired.device)
-    if inner is not None and inner.carrier and inner.mtu == desired.mtu:
-        return None
-    return SetDevice(desired.plug.name, mtu=desired.mtu, up=True)
+    if desired.plug.internal or (inner is not None and inner.carrier and inner.mtu == desired.mtu):
+        return []
+    return [SetDevice(desired.plug.name, mtu=desired.mtu, up=True)]

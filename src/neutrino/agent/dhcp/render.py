@@ -6,26 +6,19 @@ from typing import Final
 
 from neutrino.agent.dhcp import command, dnsmasq_files, namespace
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, Line, device_name
+from neutrino.agent.dhcp.extension_api import DEVICE_PREFIX, Contribution, DhcpExtension, device_name
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.namespaces import DesiredNamespace
 from neutrino.agent.plugging import Plug
 from neutrino.dataplane.process.api import Daemon
 
-
-@dataclasses.dataclass(frozen=True)
-class BuiltIn:
-    name: str
-    contribute: Callable[[ServedNetwork, DhcpSettings], Contribution]
-
-
 # The order of contributions. Extensions follow, in the order of `dhcp_extensions`: of two lines for one client and tag
 # dnsmasq uses the last one, so an extension overrides the built-in parts.
-PARTS: Final[tuple[DhcpExtension, ...]] = (
-    BuiltIn("namespace", namespace.contribute),
-    BuiltIn("dnsmasq command", command.contribute),
-    BuiltIn("hosts", dnsmasq_files.contribute_hosts),
-    BuiltIn("options", dnsmasq_files.contribute_options),
+PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] = (
+    namespace.contribute,
+    command.contribute,
+    dnsmasq_files.contribute_hosts,
+    dnsmasq_files.contribute_options,
 )
 
 
@@ -74,17 +67,19 @@ def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[
         environment={"NEUTRINO_ADDRESSES": " ".join(sorted(each.address for each in desired.addresses))},
         writes_pid_file=True,
     )
-    files = {name: _text(each) for name, each in lines.items()} | {command.INTERFACE: device_name(network, settings)}
-    left_out = (text for name, each in lines.items() for text in _left_out(name, each))
+    files = {name: "".join(f"{line.text}\n" for line in several if not line.fault) for name, several in lines.items()}
+    files[command.INTERFACE] = device_name(network, settings)
+    for name, several in lines.items():
+        problems += [f"{each.owner}: a line of {name} is left out: {each.fault}" for each in several if each.fault]
     plug = namespace.render_plug(network, settings)
-    return DesiredDhcp(plug, network.network.mtu, desired, daemon, files, (*problems, *left_out))
+    return DesiredDhcp(plug, network.network.mtu, desired, daemon, files, tuple(problems))
 
 
 def _contributions(
     network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[DhcpExtension]
 ) -> tuple[list[Contribution], list[str]]:
     """An extension that fails is left out and reported; the network is served without it."""
-    contributions, problems = [part.contribute(network, settings) for part in PARTS], []
+    contributions, problems = [contribute(network, settings) for contribute in PARTS], []
     for extension in extensions:
         try:
             contribution = extension.contribute(network, settings)
@@ -108,11 +103,3 @@ def _namespace(network: ServedNetwork, contributions: Iterable[Contribution]) ->
         sysctls={name: value for each in several for name, value in each.sysctls.items()},
         device_prefixes=namespace.PREFIXES,
     )
-
-
-def _text(lines: Iterable[Line]) -> str:
-    return "".join(f"{line.text}\n" for line in lines if not line.fault)
-
-
-def _left_out(file: str, lines: Iterable[Line]) -> list[str]:
-    return [f"{line.owner}: a line of {file} is left out: {line.fault}" for line in lines if line.fault]

@@ -114,16 +114,16 @@ class DhcpRole:
         networks = dict(self._feed.state.objects[NETWORK])
         for network_id in sorted(networks):
             try:
-                plan = reconciler.plan(self._network(network_id))
-                lines.append(plan.text())
-                if plan.problems:
-                    problems[network_id] = _text(plan.problems)
+                changes, left_out = reconciler.plan(self._network(network_id))
+                lines += changes
+                if left_out:
+                    problems[network_id] = _text(left_out)
             except Exception as error:  # a problem of this network alone
                 problems[network_id] = str(error)
         if self._feed.is_synced:
             stale = sorted(reconciler.known() - set(networks))
             lines += [f"network {network_id} is not served here any more" for network_id in stale]
-        return Drift(self.name, "\n".join(filter(None, lines)), problems)
+        return Drift(self.name, "\n".join(lines), problems)
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -164,16 +164,17 @@ class DhcpRole:
                 for port in network.ports:
                     self._ready.pop(port.id, None)
             return ""
-        prepared = await asyncio.to_thread(self._reconciler.prepare, network, complete=self._loop.is_synced)
+        prepare = self._reconciler.prepare
+        service, problems = await asyncio.to_thread(prepare, network, complete=self._loop.is_synced)
         try:
-            action, _ = await self._supervisor.ensure(prepared.service)
-        except ProcessError:
-            await asyncio.to_thread(self._reconciler.stop_others, network_id)
+            action, _ = await self._supervisor.ensure(service)
+        except ProcessError:  # a dnsmasq of another agent, which has lost its pid file, may hold the port
+            await asyncio.to_thread(self._reconciler.dnsmasq.stop_others, network_id, scan=True)
             raise
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
         self._report_ready(network)
-        return _text(prepared.problems)
+        return _text(problems)
 
     def _report_ready(self, network: ServedNetwork) -> None:
         """Report ports whose lease can be given now, each revision once; with a copied DHCP port only this host's ports.

@@ -78,8 +78,10 @@ def _patches(options: L2Options, snapshot: Snapshot) -> Iterator[tuple[tuple[str
             yield (inner, names[0]), (bridge, names[1])
 
 
-def plan_tunnels(options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot) -> ConfigurationPlan:
-    """A tunnel to each host for each type that both have; stale tunnels of ours are removed."""
+def plan_tunnels(
+    options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot, *, complete: bool = True
+) -> ConfigurationPlan:
+    """A tunnel to each host for each type that both have; if `complete`, stale tunnels of ours are removed."""
     if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
         return ConfigurationPlan()
     wanted: dict[str, Change] = {}
@@ -96,7 +98,7 @@ def plan_tunnels(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
     stale = [
         DeletePort(options.tunnel_bridge, port.name)
         for port in snapshot.bridges[options.tunnel_bridge].ports.values()
-        if port.name not in wanted and _has_mark(port, "tunnel")
+        if complete and port.name not in wanted and _has_mark(port, "tunnel")
     ]
     return ConfigurationPlan((*stale, *_unmet(wanted.values(), snapshot)), problems)
 

@@ -21,7 +21,6 @@ from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.model import agents
 
-News = Callable[[], None]
 DATAPATHS = {"system": "system@ovs-system", "netdev": "netdev@ovs-netdev"}
 
 
@@ -30,7 +29,7 @@ def build(
     feed: RoleFeed,
     switch: Switch,
     intervals: Intervals,
-    news: News,
+    news: Callable[[], None],
     port_holds: PortHolds,
 ) -> L2Role:
     """`news` is called when the description of the agent has changed."""

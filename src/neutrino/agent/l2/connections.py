@@ -1,23 +1,31 @@
-"""Conntrack entries to flush after a change of rules, in the switch's connection tracker.
+"""Connections that a change of rules has ended: flushed in the switch's tracker, marked in the kernel's.
 
-The flows end a connection at the next packet of the side that opened it: they mark it, and then drop both directions.
-Where only the other side sends, such as a stream after one request, there is no such packet; so the connections of a
-removed rule, member or port are flushed too.
+Both firewalls end a connection at the next packet of the side that opened it: it is marked, and then both directions are
+dropped. Where only the other side sends, such as a stream after one request, there is no such packet; so the connections
+that no rule allows any more are ended here.
 
-Not where the port's rules let it send to the other side anyway: there its next packet would open the connection in the
-other direction, and packets that the removed rule had allowed would pass as replies. Unflushed, the connection is marked.
+The native firewall flushes the connections of a removed rule, member or port. Not where the port's rules let it send to the
+other side anyway: there its next packet would open the connection in the other direction, and packets that the removed rule
+had allowed would pass as replies. Unflushed, the connection is marked. Flushing a connection that another rule still
+allows does no harm: its next packet opens it again.
 
-Flushing a connection that another rule still allows does no harm: its next packet opens it again.
+The hybrid firewall has no record of former rules: it reads the connections of a changed port, evaluates the port's rules
+here, and marks what they do not allow. A connection that a narrower rule still allows stays unmarked: it must not wait for
+a packet of its opening side.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from ipaddress import ip_network
 
-from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-from neutrino.dataplane.conntrack.api import ConntrackFlush
+from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
+from neutrino.agent.l2.hybrid.render import ENDED, render_match
+from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, holds, within
+from neutrino.dataplane.iptables.api import canonical_member
 
 
 def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
+    """The connections of the native firewall to flush."""
     now = {port.id: port for port in after.ports}
     same_remotes = before.remotes == after.remotes
     flushes: set[ConntrackFlush] = set()
@@ -26,18 +34,26 @@ def plan_flushes(before: Desired, after: Desired) -> tuple[ConntrackFlush, ...]:
         if not port.filtered or (present is port and same_remotes):
             continue
         if present is None or present.vlan != port.vlan:
-            flushes.update(_of_port(port))
+            flushes.update(
+                ConntrackFlush(port.vlan, family, direction, local)
+                for family in (4, 6)
+                for local in _addresses(port, family)
+                for direction in ("ingress", "egress")
+            )
             continue
         kept = present.rules if present.filtered else port.rules
         for rule in port.rules:
-            if _allows_replies(kept, rule):
-                continue
-            if rule not in kept:
-                flushes.update(_of_rule(port, rule, before))
-            elif rule.remote is not None:
-                lost = before.remotes.get(rule.remote, frozenset()) - after.remotes.get(rule.remote, frozenset())
-                flushes.update(_between(port, rule, frozenset(lost)))
+            if not _allows_replies(kept, rule):
+                flushes.update(_between(port, rule, _lost(rule, kept, before.remotes, after.remotes)))
     return tuple(sorted(flushes))
+
+
+def _lost(rule: EffectiveRule, kept: frozenset[EffectiveRule], before: Remotes, after: Remotes) -> frozenset[str]:
+    """The other sides with which a rule does not allow connections any more; an empty text is any."""
+    if rule.remote is None:
+        return frozenset() if rule in kept else frozenset({rule.prefix or ""})
+    members = before.get(rule.remote, frozenset())
+    return members - after.get(rule.remote, frozenset()) if rule in kept else members
 
 
 def _allows_replies(kept: Iterable[EffectiveRule], rule: EffectiveRule) -> bool:
@@ -65,20 +81,6 @@ def _addresses(port: LocalPort, family: int) -> list[str]:
     return sorted(prefix.removesuffix("/32" if family == 4 else "/128") for prefix in own)
 
 
-def _of_port(port: LocalPort) -> Iterator[ConntrackFlush]:
-    for family in (4, 6):
-        for local in _addresses(port, family):
-            for direction in ("ingress", "egress"):
-                yield ConntrackFlush(port.vlan, family, direction, local)
-
-
-def _of_rule(port: LocalPort, rule: EffectiveRule, before: Desired) -> Iterator[ConntrackFlush]:
-    if rule.remote is not None:
-        yield from _between(port, rule, before.remotes.get(rule.remote, frozenset()))
-    else:
-        yield from _between(port, rule, frozenset({rule.prefix or ""}))
-
-
 def _between(port: LocalPort, rule: EffectiveRule, remotes: frozenset[str]) -> Iterator[ConntrackFlush]:
     if not rule.stateful:
         return  # it opened no connections
@@ -89,3 +91,48 @@ def _between(port: LocalPort, rule: EffectiveRule, remotes: frozenset[str]) -> I
             continue
         for local in _addresses(port, rule.family):
             yield ConntrackFlush(port.vlan, rule.family, rule.direction, local, remote, protocol, low, high)
+
+
+def ended_connections(
+    audits: Mapping[int, LocalPort], remotes: Remotes, connections: Iterable[Connection]
+) -> tuple[Connection, ...]:
+    """The connections of the audited ports' zones that no rule allows."""
+    return tuple(
+        entry
+        for entry in connections
+        if entry.zone in audits and entry.mark != ENDED and not _is_allowed(entry, audits[entry.zone], remotes)
+    )
+
+
+def _is_allowed(connection: Connection, port: LocalPort, remotes: Remotes) -> bool:
+    ends = {
+        "egress": (connection.source, connection.destination),
+        "ingress": (connection.destination, connection.source),
+    }
+    return any(
+        any(holds(prefix, local) for _, prefix in port.sources)
+        and any(rule.direction == direction and _allows(rule, remote, connection, remotes) for rule in port.rules)
+        for direction, (local, remote) in ends.items()
+    )
+
+
+def _allows(rule: EffectiveRule, remote: str, connection: Connection, remotes: Remotes) -> bool:
+    # A rule that iptables cannot express is not applied, and allows nothing.
+    if rule.family != connection.family or render_match(rule) is None:
+        return False
+    if rule.ip_protocol is not None:
+        low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
+        if rule.ip_protocol != connection.protocol or not within(connection, low, high):
+            return False
+    if rule.remote is not None:
+        addresses, prefixes = _parsed(remotes.get(rule.remote, frozenset()))
+        return remote in addresses or any(holds(prefix, remote) for prefix in prefixes)
+    return rule.prefix is None or holds(rule.prefix, remote)
+
+
+@lru_cache(maxsize=256)  # groups are large, and shared by many ports
+def _parsed(members: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The members of a remote group that are addresses, and those that are prefixes."""
+    canonical = [canonical_member(member) for member in members]
+    prefixes = tuple(member for member in canonical if "/" in member)
+    return frozenset(canonical).difference(prefixes), prefixes

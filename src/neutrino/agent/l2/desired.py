@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
-from types import MappingProxyType
-from typing import TypeVar
 
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import TRANSIENT, Table
@@ -24,27 +22,24 @@ from neutrino.model.link_local import link_local
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 VXLAN_PORT = 4789
-_T = TypeVar("_T")
-
-
-def _none() -> Mapping[str, _T]:
-    return MappingProxyType({})
+Remotes = Mapping[str, frozenset[str]]
+"""Addresses and prefixes by remote: `group:<id>` for a security group's members, or `addresses:<id>`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class HostState:
     """The objects that the server has sent to this host, by id."""
 
-    networks: Mapping[str, state.Network] = dataclasses.field(default_factory=_none)
-    ports: Mapping[str, state.Port] = dataclasses.field(default_factory=_none)
-    security_groups: Mapping[str, state.SecurityGroup] = dataclasses.field(default_factory=_none)
-    group_members: Mapping[str, state.GroupMembers] = dataclasses.field(default_factory=_none)
-    address_groups: Mapping[str, state.AddressGroup] = dataclasses.field(default_factory=_none)
-    hosts: Mapping[str, state.Host] = dataclasses.field(default_factory=_none)
-    forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=_none)
-    dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=_none)
+    networks: Mapping[str, state.Network] = dataclasses.field(default_factory=dict)
+    ports: Mapping[str, state.Port] = dataclasses.field(default_factory=dict)
+    security_groups: Mapping[str, state.SecurityGroup] = dataclasses.field(default_factory=dict)
+    group_members: Mapping[str, state.GroupMembers] = dataclasses.field(default_factory=dict)
+    address_groups: Mapping[str, state.AddressGroup] = dataclasses.field(default_factory=dict)
+    hosts: Mapping[str, state.Host] = dataclasses.field(default_factory=dict)
+    forwarding: Mapping[str, state.Forwarding] = dataclasses.field(default_factory=dict)
+    dvr_macs: Mapping[str, state.DvrMac] = dataclasses.field(default_factory=dict)
     # Objects of the kinds that extensions declare, by kind.
-    extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=_none)
+    extension_objects: Mapping[str, Mapping[str, state.Object]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +65,9 @@ class TunnelPort:
 class Plugged:
     """OpenFlow port numbers of what is plugged, and the datapath's features. A port without a number yet is missing."""
 
-    ports: Mapping[str, int] = dataclasses.field(default_factory=_none)  # by port id
-    devices: Mapping[str, str] = dataclasses.field(default_factory=_none)  # names in OVSDB, by port id
-    extension_ports: Mapping[str, int] = dataclasses.field(default_factory=_none)  # by the name the extension gave
+    ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by port id
+    devices: Mapping[str, str] = dataclasses.field(default_factory=dict)  # names in OVSDB, by port id
+    extension_ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by the name the extension gave
     uplinks: tuple[Uplink, ...] = ()
     patch_tun: int = 0  # on the integration bridge; 0 where there are no tunnels
     patch_int: int = 0  # on the tunnel bridge
@@ -135,7 +130,7 @@ class EffectiveRule:
     port_min: int | None
     port_max: int | None
     prefix: str | None
-    remote: str | None  # "group:<id>" or "addresses:<id>"
+    remote: str | None  # a key of Remotes
     stateful: bool
 
     @property
@@ -191,7 +186,7 @@ class Desired:
     networks: tuple[LocalNetwork, ...]
     ports: tuple[LocalPort, ...]
     dead: tuple[int, ...]  # ofports that are plugged and must not talk
-    remotes: Mapping[str, frozenset[str]]  # addresses by remote, for the remotes that rules name
+    remotes: Remotes  # those that rules name
     problems: Mapping[str, str]  # port, to the reason why it is not wired
     host_state: HostState = dataclasses.field(default_factory=HostState)
 
@@ -240,6 +235,10 @@ def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[Segmen
     return frozenset(key for key in keys if key is not None)
 
 
+class NotWired(ValueError):
+    """The reason why a plugged port cannot be wired."""
+
+
 def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, int], options: L2Options) -> Desired:
     problems: dict[str, str] = {}
     ports: list[LocalPort] = []
@@ -248,19 +247,14 @@ def resolve(host_state: HostState, plugged: Plugged, vlans: Mapping[SegmentKey, 
     for port_id, port in sorted(host_state.ports.items()):
         if port_id not in plugged.ports:
             continue
-        key = segment_of(port, host_state.networks)
-        network = _network(key, plugged, vlans)
-        reason = why_silent(port, host_state.networks) or (network if isinstance(network, str) else None)
-        if reason is not None:
-            problems[port_id] = reason
-        elif key is not None and isinstance(network, LocalNetwork):
-            networks[key] = network
+        try:
+            network = _network(port, host_state.networks, plugged, vlans)
+            networks[network.key] = network
             held = tuple(groups[group_id] for group_id in port.security_groups if group_id in groups)
-            try:
-                device = plugged.devices.get(port_id, "")
-                ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options.filters))
-            except ValueError as error:  # an address that cannot be parsed costs this port alone
-                problems[port_id] = str(error)
+            device = plugged.devices.get(port_id, "")
+            ports.append(_local_port(port, plugged.ports[port_id], device, network.vlan, held, options.filters))
+        except ValueError as error:  # NotWired, or an address that cannot be parsed: it costs this port alone
+            problems[port_id] = str(error)
     live = {port.ofport for port in ports}
     return Desired(
         options=options,
@@ -286,23 +280,30 @@ def why_silent(port: state.Port, networks: Mapping[str, state.Network]) -> str |
     return None
 
 
-def _network(key: SegmentKey | None, plugged: Plugged, vlans: Mapping[SegmentKey, int]) -> LocalNetwork | str:
-    """The network of a port, or the reason why it cannot be wired here."""
+def _network(
+    port: state.Port,
+    networks: Mapping[str, state.Network],
+    plugged: Plugged,
+    vlans: Mapping[SegmentKey, int],
+) -> LocalNetwork:
+    """The network of a port on this host; NotWired if it must not talk, or its segment cannot be reached from here."""
+    silent, key = why_silent(port, networks), segment_of(port, networks)
+    if silent is not None:
+        raise NotWired(silent)
     if key is None:
-        return "its segment is not known here"
+        raise NotWired("its segment is not known here")
     if key not in vlans:
-        return "no local VLAN is left for its network"
-    vlan = vlans[key]
+        raise NotWired("no local VLAN is left for its network")
+    if key.network_type == "local":
+        return LocalNetwork(key, vlans[key])
     if key.network_type in TUNNEL_TYPES:
         if not plugged.patch_tun:
-            return f"this host has no tunnels for {key.network_type} networks"
-        return LocalNetwork(key, vlan, plugged.patch_tun)
-    if key.network_type == "local":
-        return LocalNetwork(key, vlan)
+            raise NotWired(f"this host has no tunnels for {key.network_type} networks")
+        return LocalNetwork(key, vlans[key], plugged.patch_tun)
     for uplink in plugged.uplinks:
         if uplink.physical_network == key.physical_network:
-            return LocalNetwork(key, vlan, uplink.integration_ofport)
-    return f"no bridge is mapped to physical network {key.physical_network}"
+            return LocalNetwork(key, vlans[key], uplink.integration_ofport)
+    raise NotWired(f"no bridge is mapped to physical network {key.physical_network}")
 
 
 # Every reconciliation calls these with the same arguments for all ports but the changed ones, so they are cached.
@@ -353,17 +354,10 @@ def _effective(rule: state.Rule, stateful: bool) -> EffectiveRule:
         remote = f"group:{rule.remote_group_id}"
     elif rule.remote_address_group_id is not None:
         remote = f"addresses:{rule.remote_address_group_id}"
+    family = 6 if rule.ethertype == "IPv6" else 4
     prefix = str(ip_network(rule.remote_ip_prefix, strict=False)) if rule.remote_ip_prefix else None
-    return EffectiveRule(
-        direction=rule.direction,
-        family=6 if rule.ethertype == "IPv6" else 4,
-        protocol=rule.protocol,
-        port_min=rule.port_min,
-        port_max=rule.port_max,
-        prefix=prefix,
-        remote=remote,
-        stateful=stateful,
-    )
+    match = rule.protocol, rule.port_min, rule.port_max
+    return EffectiveRule(rule.direction, family, *match, prefix, remote, stateful)
 
 
 def _remotes(ports: list[LocalPort], host_state: HostState) -> dict[str, frozenset[str]]:

@@ -14,7 +14,6 @@ import dataclasses
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from neutrino.agent.l2.desired import Desired, LocalNetwork, LocalPort
@@ -28,24 +27,20 @@ COOKIE = 0x6E74726E << 32
 LEARNED_COOKIE = 0x6E74726C << 32
 COOKIE_MASK = 0xFFFFFFFF << 32
 # Meters carry no mark, so a range of ids is ours.
-FIRST_METER, LAST_METER = 32768, 65535
-
-
-def _no_values() -> Mapping[Any, Any]:
-    return MappingProxyType({})
+METER_IDS = range(32768, 65536)
 
 
 @dataclasses.dataclass(frozen=True)
 class Contribution:
     """What one unit adds to the host."""
 
-    flows: Mapping[str, Iterable[Flow]] = dataclasses.field(default_factory=_no_values)  # by bridge
+    flows: Mapping[str, Iterable[Flow]] = dataclasses.field(default_factory=dict)  # by bridge
     # By bridge, then by a name that is unique on the bridge. The role chooses the id; flows refer to it by `use_meter`.
-    meters: Mapping[str, Mapping[str, Meter]] = dataclasses.field(default_factory=_no_values)
+    meters: Mapping[str, Mapping[str, Meter]] = dataclasses.field(default_factory=dict)
     # Bridges and ports that the extension creates. They are marked as ours and deleted when no unit contributes them.
     rows: tuple[SetBridge | SetPort, ...] = ()
     # Settings of ports that exist, such as an instance's tap, by the port's name: interface columns, QoS and queues.
-    ports: Mapping[str, PortSettings] = dataclasses.field(default_factory=_no_values)
+    ports: Mapping[str, PortSettings] = dataclasses.field(default_factory=dict)
 
 
 class Unit(NamedTuple):
@@ -90,15 +85,12 @@ def use_meter(name: str) -> str:
     return f"meter:@{name}"
 
 
-def stable_numbers(names: Iterable[str], first: int, last: int) -> dict[str, int]:
+def stable_numbers(names: Iterable[str], numbers: range) -> dict[str, int]:
     """A number for each name, derived from the name: after a restart it is the same, so no flow has to change."""
-    numbers: dict[str, int] = {}
-    taken: set[int] = set()
+    found: dict[int, str] = {}
     for name in sorted(names):
-        digest = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big")
-        number = first + digest % (last - first + 1)
-        while number in taken:
-            number = number + 1 if number < last else first
-        taken.add(number)
-        numbers[name] = number
-    return numbers
+        place = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big") % len(numbers)
+        while numbers[place] in found:  # two names with the same digest: the next free number
+            place = (place + 1) % len(numbers)
+        found[numbers[place]] = name
+    return {name: number for number, name in found.items()}

@@ -25,7 +25,7 @@ ZONE = "zone=NXM_NX_REG6[0..15]"
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
 DEAD_VLAN = 4095
 MARK_INVALID = 1  # ct_mark of a connection that no rule allows any more
-FIRST_EXTENSION_TABLE, LAST_EXTENSION_TABLE = 50, 59
+EXTENSION_TABLES = range(50, 60)
 
 
 class Bridge(enum.Enum):
@@ -60,13 +60,10 @@ class Table:
         self._check(target)
         return f"ct(table={target.number},{ZONE})"
 
-    def miss_flow(self) -> Flow:
-        onward = _BY_NAME.get((self.bridge, self.miss))
-        return self.flow(0, "", then=onward) if onward is not None else self.flow(0, "", self.miss)
-
     def _check(self, target: Table) -> None:
         allowed = (*self.next, self.miss)
-        leads = target.name in allowed or (EXTENSIONS in allowed and is_extension_table(target))
+        extension = self.bridge is Bridge.INTEGRATION and target.number in EXTENSION_TABLES
+        leads = target.name in allowed or (EXTENSIONS in allowed and extension)
         if target.bridge != self.bridge or not leads:
             raise PipelineError(f"{self.bridge.value} table {self.name} does not lead to {target.name}")
 
@@ -127,23 +124,20 @@ TABLES: tuple[Table, ...] = (
     *(TUNNEL_ENTRY, DVR_PROCESS, PATCH, *FROM_TUNNEL.values(), DVR_NOT_LEARN, LEARN, UNICAST, RESPONDER, FLOOD),
     *(PHYSICAL_ENTRY, DVR_PROCESS_PHYSICAL, VLAN_TRANSLATION, DVR_NOT_LEARN_PHYSICAL),
 )
-_BY_NAME = {(entry.bridge, entry.name): entry for entry in TABLES}
 
 
 def extension_tables(names: Sequence[str]) -> tuple[Table, ...]:
     """One table for each extension, in order: a port's packets pass them after the spoofing checks, before TRANSIENT."""
-    if len(names) > LAST_EXTENSION_TABLE - FIRST_EXTENSION_TABLE + 1:
+    if len(names) > len(EXTENSION_TABLES):
         raise PipelineError(f"there is no table left for extension {names[-1]}")
-    numbers = range(FIRST_EXTENSION_TABLE, LAST_EXTENSION_TABLE + 1)
-    return tuple(
-        Table(_INT, name, number, "TRANSIENT", (EXTENSIONS,)) for name, number in zip(names, numbers, strict=False)
-    )
-
-
-def is_extension_table(table: Table) -> bool:
-    return table.bridge is _INT and FIRST_EXTENSION_TABLE <= table.number <= LAST_EXTENSION_TABLE
+    numbered = zip(names, EXTENSION_TABLES, strict=False)
+    return tuple(Table(_INT, name, number, "TRANSIENT", (EXTENSIONS,)) for name, number in numbered)
 
 
 def miss_flows(bridge: Bridge) -> tuple[Flow, ...]:
     """What every table does with a packet that no other flow of it matches."""
-    return tuple(entry.miss_flow() for entry in TABLES if entry.bridge is bridge)
+    by_name = {table.name: table for table in TABLES if table.bridge is bridge}
+    return tuple(
+        table.flow(0, "", then=by_name[table.miss]) if table.miss in by_name else table.flow(0, "", table.miss)
+        for table in by_name.values()
+    )

@@ -20,32 +20,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neutrino.agent.delta import Delta
-from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.bridges import (
-    ConfigurationPlan,
-    plan_bridges,
-    plan_contributions,
-    plan_tags,
-    plan_tunnels,
-    read_ancillary,
-    read_plugged,
-    unnumbered,
-)
+from neutrino.agent.l2 import bridges, pipeline
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
-from neutrino.agent.l2.extension_api import (
-    COOKIE,
-    COOKIE_MASK,
-    FIRST_METER,
-    LAST_METER,
-    L2Extension,
-    cookie_of,
-    port_owner,
-)
+from neutrino.agent.l2.extension_api import COOKIE, COOKIE_MASK, METER_IDS, L2Extension, cookie_of, port_owner
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.flows.firewall import REMOTES
-from neutrino.agent.l2.hybrid.firewall import HybridFirewall
-from neutrino.agent.l2.hybrid.plan import HybridPlan
+from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, without
@@ -61,7 +42,7 @@ from neutrino.dataplane.openflow.api import (
     OpenFlow,
     OpenFlowError,
 )
-from neutrino.dataplane.ovsdb.api import Bridge, DeletePort, Ovsdb, Snapshot
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Snapshot
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
@@ -133,23 +114,25 @@ class Reconciler:
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
-        bridges = plan_bridges(self._options, self._ovsdb.read())
-        changed = self._configure(bridges)
-        tunnels = self._tunnel_plan(host_state, self._ovsdb.read(), complete)
+        own = bridges.plan_bridges(self._options, self._ovsdb.read())
+        changed = self._configure(own)
+        tunnels = bridges.plan_tunnels(self._options, host_state.hosts.values(), self._ovsdb.read(), complete=complete)
         changed += self._configure(tunnels)
         snapshot = self._ovsdb.read()
-        faults = {**bridges.problems, **tunnels.problems}
-        if unnumbered(self._options, snapshot):  # flows need ofports, and the switch gives them later or is down
+        faults = {**own.problems, **tunnels.problems}
+        if bridges.unnumbered(
+            self._options, snapshot
+        ):  # flows need ofports, and the switch gives them later or is down
             return Outcome({}, {}, faults, ready=False, changed=changed)
         desired = self._resolve(host_state, snapshot, complete)
-        changed += self._configure(plan_tags(desired, snapshot))
+        changed += self._configure(bridges.plan_tags(desired, snapshot))
         # The filter of a hybrid port is there before its flows: no packet passes unfiltered.
         unfiltered = self._hybrid.reconcile(desired, complete=complete) if self._hybrid is not None else None
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
             desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
         rendered = self._renderer.render(desired)
-        contributed = plan_contributions(rendered, snapshot, complete=complete)
+        contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)
         flow_changes, newly_rejected, meter_faults = self._apply_bridges(desired, rendered, complete)
         self._end_connections(desired, complete)
@@ -162,7 +145,7 @@ class Reconciler:
         problems = {**desired.problems, **{key: failed[owner] for key, owner in owners.items() if owner in failed}}
         wired = {port_id: host_state.ports[port_id].revision for port_id in owners if port_id not in problems}
         # Ports on bridges that are not ours, such as a trunk's: they need no flows here to be up.
-        for port_id in read_ancillary(self._options, snapshot):
+        for port_id in bridges.read_ancillary(self._options, snapshot):
             if port_id in host_state.ports:
                 wired.setdefault(port_id, host_state.ports[port_id].revision)
         refused = newly_rejected or unfiltered is not None
@@ -171,15 +154,15 @@ class Reconciler:
     def find(self, host_state: HostState, *, complete: bool) -> Drift:
         """Everything that a reconciliation would change, without changing it. Consequences of a step are not seen."""
         snapshot = self._ovsdb.read()
-        bridges = plan_bridges(self._options, snapshot)
-        tunnels = self._tunnel_plan(host_state, snapshot, complete)
-        plans: list[ConfigurationPlan | BridgePlan | HybridPlan] = [bridges, tunnels]
-        problems = {**bridges.problems, **tunnels.problems}
-        if not bridges.changes:  # flows need the ofports of our bridges and patch ports
+        own = bridges.plan_bridges(self._options, snapshot)
+        tunnels = bridges.plan_tunnels(self._options, host_state.hosts.values(), snapshot, complete=complete)
+        plans: list[bridges.ConfigurationPlan | BridgePlan | HybridPlan] = [own, tunnels]
+        problems = {**own.problems, **tunnels.problems}
+        if not own.changes:  # flows need the ofports of our bridges and patch ports
             desired = self._resolve(host_state, snapshot, complete)
             rendered = self._renderer.render(desired)
-            contributed = plan_contributions(rendered, snapshot, complete=complete)
-            plans += [plan_tags(desired, snapshot), contributed]
+            contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
+            plans += [bridges.plan_tags(desired, snapshot), contributed]
             plans += [
                 self._bridge_plan(bridge, wanted, rendered, desired, complete)
                 for bridge, wanted in rendered.flows.items()
@@ -189,21 +172,14 @@ class Reconciler:
             problems |= {**contributed.problems, **desired.problems, **rendered.problems}
         return Drift(L2, "\n".join(filter(None, (each.text() for each in plans))), problems)
 
-    def _configure(self, difference: ConfigurationPlan) -> int:
+    def _configure(self, difference: bridges.ConfigurationPlan) -> int:
         if difference.changes:
             LOG.debug("%s", difference.text())
             self._ovsdb.apply(difference.changes)
         return len(difference.changes)
 
-    def _tunnel_plan(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> ConfigurationPlan:
-        wanted = plan_tunnels(self._options, host_state.hosts.values(), snapshot)
-        if complete:
-            return wanted
-        kept = tuple(change for change in wanted.changes if not isinstance(change, DeletePort))
-        return dataclasses.replace(wanted, changes=kept)
-
     def _resolve(self, host_state: HostState, snapshot: Snapshot, complete: bool) -> Desired:
-        plugged = read_plugged(self._options, host_state.hosts.values(), snapshot)
+        plugged = bridges.read_plugged(self._options, host_state.hosts.values(), snapshot)
         if plugged.patch_int:
             plugged = dataclasses.replace(plugged, features=self._read_features())
         self._vlans = self._allocate(wanted_segments(host_state, plugged), snapshot, complete)
@@ -372,4 +348,4 @@ class Reconciler:
 
 
 def _our_meters(meters: Mapping[int, Meter]) -> dict[int, Meter]:
-    return {number: meter for number, meter in meters.items() if FIRST_METER <= number <= LAST_METER}
+    return {number: meter for number, meter in meters.items() if number in METER_IDS}

@@ -41,38 +41,28 @@ class Intervals:
     repair: float = 60.0
 
 
+@dataclasses.dataclass(eq=False)
 class L2Role:
     """`connect` gives the drivers and the reconciler once Open vSwitch can be reached, or raises OvsdbError."""
 
     name = L2
 
-    def __init__(
-        self,
-        feed: RoleFeed,
-        connect: Callable[[], tuple[Ovsdb, Reconciler]],
-        watch: SwitchWatch,
-        bridge: str,
-        describe: agents.AgentState,
-        *,
-        intervals: Intervals | None = None,
-        dropping: bool = False,
-        dataplane_changed: Callable[[], None] = lambda: None,
-        port_holds: PortHolds | None = None,
-        kinds: frozenset[str] = frozenset(),
-    ) -> None:
-        self._feed = feed
-        self._connect = connect
-        self._watch = watch
-        self._bridge = bridge
-        self._description = describe
-        self._intervals = intervals or Intervals()
-        self._dropping = dropping
-        self._dataplane_changed = dataplane_changed
-        self._port_holds = port_holds or PortHolds()
-        self._port_holds.on_change = lambda: self._queue.put(RECONCILE)
-        self._extension_kinds = kinds - {*KINDS.values()}
-        self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
+    feed: RoleFeed
+    connect: Callable[[], tuple[Ovsdb, Reconciler]]
+    watch: SwitchWatch
+    bridge: str
+    description: agents.AgentState
+    intervals: Intervals = dataclasses.field(default_factory=Intervals)
+    dropping: bool = False
+    dataplane_changed: Callable[[], None] = lambda: None
+    port_holds: PortHolds = dataclasses.field(default_factory=PortHolds)
+    kinds: frozenset[str] = frozenset()  # object kinds that extensions read
+
+    def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
+        self.port_holds.on_change = lambda: self._queue.put(RECONCILE)
+        self._extension_kinds = self.kinds - {*KINDS.values()}
+        self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
         self._synced = False  # whether `synced` has arrived since the agent's start
@@ -98,33 +88,33 @@ class L2Role:
 
     def describe(self) -> Iterable[agents.AgentState]:
         kinds = (*KINDS.values(), *self._extension_kinds)
-        problems = {**self._feed.state.problems_of(*kinds), **self._faults, **self._problems}
+        problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
         configurations = {
-            **self._description.configurations,
+            **self.description.configurations,
             agents.DEVICES: len(self._up),
             agents.DATAPLANE: self._dataplane,
             agents.PROBLEMS: dict(sorted(problems.items())[:10]),  # a report is bounded
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
-        yield dataclasses.replace(self._description, configurations=configurations)
+        yield dataclasses.replace(self.description, configurations=configurations)
 
     async def settle(self) -> None:
         async with self._busy:
             pass
 
     async def find(self) -> Drift:
-        _, reconciler = await asyncio.to_thread(self._connect)
+        _, reconciler = await asyncio.to_thread(self.connect)
         try:
-            return await asyncio.to_thread(reconciler.find, self._host_state(), complete=self._feed.is_synced)
+            return await asyncio.to_thread(reconciler.find, self._host_state(), complete=self.feed.is_synced)
         except OpenFlowError as error:
-            return Drift(self.name, problems={self._bridge: str(error)})
+            return Drift(self.name, problems={self.bridge: str(error)})
 
     # --- reconciliation ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        ovsdb, reconciler = await wait_connected(self._connect, lambda reason: self._set_dataplane(f"down: {reason}"))
+        ovsdb, reconciler = await wait_connected(self.connect, lambda reason: self._set_dataplane(f"down: {reason}"))
         subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
-        if self._dropping:
+        if self.dropping:
             await asyncio.to_thread(reconciler.drop_flows)
         self._queue.put(RECONCILE)  # from the feed's cache: the server may be unreachable
         async with asyncio.TaskGroup() as group:
@@ -164,7 +154,7 @@ class L2Role:
         self._set_dataplane(f"down: {reason}")
 
     async def _reconcile(self, reconciler: Reconciler) -> Outcome:
-        host_state, position, complete = self._with_held(self._host_state()), self._feed.position, self._synced
+        host_state, position, complete = self._with_held(self._host_state()), self.feed.position, self._synced
         loop = asyncio.get_running_loop()
         began = loop.time()
         outcome = await asyncio.to_thread(reconciler.reconcile, host_state, complete=complete)
@@ -183,18 +173,18 @@ class L2Role:
         LOG.info("%d ports wired (%s): %d changes in %.3f s", len(outcome.wired), what, outcome.changed, seconds)
 
     def _host_state(self) -> HostState:
-        objects = self._feed.state.objects
+        objects = self.feed.state.objects
         built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}
         more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
         return HostState(**built_in, extension_objects=more)  # type: ignore[arg-type]
 
     def _with_held(self, sent: HostState) -> HostState:
         """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
-        for port_id in self._port_holds.held & sent.ports.keys():
+        for port_id in self.port_holds.held & sent.ports.keys():
             port = sent.ports[port_id]
             if port.network_id in sent.networks:
                 self._held[port_id] = port, sent.networks[port.network_id]
-        self._held = {key: self._held[key] for key in self._held.keys() & self._port_holds.held}
+        self._held = {key: self._held[key] for key in self._held.keys() & self.port_holds.held}
         deleted = [self._held[key] for key in self._held.keys() - sent.ports.keys()]
         if not deleted:
             return sent
@@ -208,10 +198,10 @@ class L2Role:
 
     def _report(self, host_state: HostState, outcome: Outcome, complete: bool) -> None:
         """Report ports that went up, with the revision in force, and ports that are down, with the reason. Each once."""
-        self._port_holds.set_wired(outcome.wired)
+        self.port_holds.set_wired(outcome.wired)
         for port_id, revision in outcome.wired.items():
             if self._up.get(port_id) != revision:
-                self._feed.port_up(port_id, revision)
+                self.feed.port_up(port_id, revision)
                 self._up[port_id] = revision
         if not complete:
             return
@@ -223,11 +213,11 @@ class L2Role:
         self._problems = {key: text for key, text in outcome.problems.items() if host_state.ports[key].active}
         if not self._reported:
             self._reported = True
-            self._dataplane_changed()  # the first report had an old position
+            self.dataplane_changed()  # the first report had an old position
         for name, reason in outcome.faults.items():
             if self._faults.get(name) != reason:
                 LOG.error("%s: %s", name, reason)
-                self._feed.error("l2", name, reason)
+                self.feed.error("l2", name, reason)
         self._faults = outcome.faults
 
     def _report_down(self, port_id: str, problem: str | None, *, intended: bool) -> None:
@@ -235,18 +225,18 @@ class L2Role:
         known = self._problems.get(port_id)
         if problem is None:
             if port_id in self._up or known is not None or not self._reported:
-                self._feed.port_down(port_id, NOT_PLUGGED)
+                self.feed.port_down(port_id, NOT_PLUGGED)
         elif problem != known:
-            self._feed.port_down(port_id, problem)
+            self.feed.port_down(port_id, problem)
             if not intended:
-                self._feed.error("port", port_id, problem)
+                self.feed.error("port", port_id, problem)
                 LOG.warning("port %s is not wired: %s", port_id, problem)
 
     def _set_dataplane(self, text: str) -> None:
         if text != self._dataplane:
             (LOG.info if text == "up" else LOG.warning)("the dataplane is %s", text)
             self._dataplane = text
-            self._dataplane_changed()
+            self.dataplane_changed()
 
     # --- the switch --------------------------------------------------------------------------------------------------
 
@@ -264,11 +254,11 @@ class L2Role:
     async def _follow_switch(self, reconciler: Reconciler) -> None:
         """Reconcile when ovs-vswitchd is back: a restarted switch has no flows."""
         while True:
-            await self._watch.present(self._bridge)
-            await self._watch.gone(self._bridge)
+            await self.watch.present(self.bridge)
+            await self.watch.gone(self.bridge)
             LOG.warning("ovs-vswitchd has ended; its flows are applied again as soon as it is back")
             self._set_dataplane("down: the switch is gone")
-            await self._watch.present(self._bridge)
+            await self.watch.present(self.bridge)
             async with self._busy:
                 reconciler.forget()
             self._queue.put(RECONCILE)
@@ -278,9 +268,9 @@ class L2Role:
         loop = asyncio.get_running_loop()
         compared = loop.time()
         while True:
-            await asyncio.sleep(self._intervals.check)
+            await asyncio.sleep(self.intervals.check)
             try:
-                whole = loop.time() - compared >= self._intervals.repair
+                whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
                     bridges = await asyncio.to_thread(reconciler.counts_differ)
                     found = await asyncio.to_thread(reconciler.drift) if whole or bridges else {}
@@ -301,4 +291,4 @@ class L2Role:
                 }
                 LOG.warning("flows have drifted and are repaired: %s", self._last_repair)
                 self._queue.put(RECONCILE)
-                self._dataplane_changed()
+                self.dataplane_changed()

@@ -15,6 +15,7 @@ from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
+from neutrino.agent.options import read_settings
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -46,15 +47,8 @@ def read_options(conf: cfg.ConfigOpts) -> MetadataOptions:
         host=conf.host,
         socket=os.path.abspath(conf.metadata_proxy_socket),
         metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
-        dhcp=DhcpSettings(
-            conf.host,
-            conf.dhcp_confs,
-            enable_isolated_metadata=conf.enable_isolated_metadata,
-            force_metadata=conf.force_metadata,
-            enable_metadata_network=conf.enable_metadata_network,
-            dhcp_distributed=conf.dhcp_distributed,
-        ),
-        settings=read_settings(conf),
+        dhcp=read_settings(DhcpSettings, conf, host=conf.host),
+        settings=proxy_settings(conf),
     )
 
 
@@ -97,33 +91,18 @@ def user_and_group(user: str, group: str) -> tuple[int, int]:
         raise RefusedToStart(f"metadata_proxy_group={group}: there is no such group") from None
 
 
-def read_settings(conf: cfg.ConfigOpts) -> ProxySettings:
-    limit, times = conf.metadata_rate_limiting, conf.metadata_haproxy
+def proxy_settings(conf: cfg.ConfigOpts) -> ProxySettings:
     tls = conf.nova_metadata_protocol == "https"
     certificate = ""
     if tls and conf.nova_client_cert:
         certificate = _read(conf, "nova_client_cert") + _read(conf, "nova_client_priv_key")
-    return ProxySettings(
-        nova_host=conf.nova_metadata_host,
-        nova_port=conf.nova_metadata_port,
-        tls=tls,
-        insecure=conf.nova_metadata_insecure,
+    return read_settings(
+        ProxySettings,
+        conf,
         ca=_read(conf, "auth_ca_cert") if tls and conf.auth_ca_cert else "",
         certificate=certificate,
-        secret=conf.metadata_proxy_shared_secret,
-        timeouts=Timeouts(
-            times.timeout_connect,
-            times.timeout_client,
-            times.timeout_server,
-            times.timeout_http_request,
-            times.timeout_http_keep_alive,
-        ),
-        limit=RateLimit(
-            tuple(limit.ip_versions) if limit.rate_limit_enabled else (),
-            (limit.base_query_rate_limit, limit.base_window_duration),
-            (limit.burst_query_rate_limit, limit.burst_window_duration),
-        ),
-        connections=conf.metadata_connections,
+        timeouts=read_settings(Timeouts, conf.metadata_haproxy),
+        limit=read_settings(RateLimit, conf.metadata_rate_limiting),
     )
 
 

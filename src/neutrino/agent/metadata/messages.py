@@ -4,9 +4,12 @@ The proxy sends `Hello` when an agent connects, and nothing after it. An agent r
 from then on; a client that only reads (`--dry-run`) replies nothing.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+
+from neutrino.agent.options import option
 
 METADATA_IPV4: Final = "169.254.169.254"
 METADATA_IPV6: Final = "fe80::a9fe:a9fe"
@@ -25,38 +28,53 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     project_id: str = ""
 
 
-class RateLimit(msgspec.Struct, frozen=True):
-    """Limits per source, in two windows: requests and seconds."""
+@dataclass(frozen=True)
+class RateLimit:
+    """Options of [metadata_rate_limiting]."""
 
-    versions: tuple[int, ...] = ()  # IP versions that are limited; empty: none
-    base: tuple[int, int] = (10, 10)
-    burst: tuple[int, int] = (10, 10)
-
-
-class Timeouts(msgspec.Struct, frozen=True):
-    connect: float = 30
-    client: float = 32
-    server: float = 32
-    request: float = 30
-    keep_alive: float = 30
+    rate_limit_enabled: bool = option(False, "Limit the requests of each instance.")
+    ip_versions: tuple[int, ...] = option((4,), "IP versions that are limited: 4, 6 or both.", choices=(4, 6))
+    base_window_duration: int = option(10, "Seconds over which requests are counted.", min=1)
+    base_query_rate_limit: int = option(10, "Maximum requests of one instance in that time.", min=1)
+    burst_window_duration: int = option(10, "A second, shorter window, against bursts.", min=1)
+    burst_query_rate_limit: int = option(10, "Maximum requests of one instance in that window.", min=1)
 
 
-class ProxySettings(msgspec.Struct, frozen=True):
-    """The configuration. Secrets and keys are only sent here, never in a file or argument of the process."""
+@dataclass(frozen=True)
+class Timeouts:
+    """Options of [metadata_haproxy]: named after the program that Neutron runs in its place, with the same meaning."""
 
-    nova_host: str = "127.0.0.1"
-    nova_port: int = 8775
-    tls: bool = False
-    insecure: bool = False
+    timeout_connect: int = option(30, "Seconds for a connection to Nova.", min=1)
+    timeout_client: int = option(32, "Seconds that an instance may stall in a request or answer.", min=1)
+    timeout_server: int = option(32, "Seconds that Nova may stall; slow vendor data needs more.", min=1)
+    timeout_http_request: int = option(30, "Seconds for the head of a request.", min=1)
+    timeout_http_keep_alive: int = option(30, "Seconds that a connection is kept for another request.", min=1)
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """The proxy's configuration. Secrets and keys are only sent here, never in a file or argument of the process."""
+
+    nova_metadata_host: str = option("127.0.0.1", "Host of Nova's metadata API.", "HostAddressOpt")
+    nova_metadata_port: int = option(8775, "Its port.", "PortOpt")
+    nova_metadata_protocol: str = option("http", "Its protocol.", choices=["http", "https"])
+    nova_metadata_insecure: bool = option(False, "With https: accept any certificate.")
+    metadata_proxy_shared_secret: str = option(
+        "", "Secret that instance ids are signed with; Nova has the same.", secret=True
+    )
+    metadata_connections: int = option(
+        1024,
+        "Connections that the instances of one router or isolated network may have at a time; at most an eighth of"
+        " the descriptors that the process may open. Of them, 64 for each source.",
+        min=1,
+    )
     ca: str = ""  # PEM
     certificate: str = ""  # PEM, with its key
-    secret: str = ""
     timeouts: Timeouts = Timeouts()
     limit: RateLimit = RateLimit()
-    connections: int = 1024  # of one namespace
 
     def __repr__(self) -> str:
-        return f"ProxySettings({self.nova_host}:{self.nova_port})"  # no secrets in logs
+        return f"ProxySettings({self.nova_metadata_host}:{self.nova_metadata_port})"  # no secrets in logs
 
 
 class Sources(msgspec.Struct, frozen=True):

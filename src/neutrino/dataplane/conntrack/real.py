@@ -4,9 +4,9 @@ The switch takes no prefixes, and for a partial tuple it goes through all its co
 connections of a zone are read once, those to flush are selected here, and each is flushed by its exact tuple.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 
 from neutrino.dataplane.conntrack.api import (
     ICMP,
@@ -18,29 +18,30 @@ from neutrino.dataplane.conntrack.api import (
     ConntrackError,
     ConntrackFlush,
     Selection,
+    parse_connection,
 )
-from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_connection
 
 _NAMES = {"icmp": ICMP, "igmp": 2, "tcp": TCP, "udp": UDP, "dccp": 33, "icmpv6": ICMPV6, "sctp": SCTP, "udplite": 136}
 _PORTS = (TCP, UDP, SCTP)
 _LINE = re.compile(r"^(?P<protocol>\w+),orig=\((?P<orig>[^)]*)\),reply=\([^)]*\)(?P<rest>.*)$")
 _GONE = "No such file or directory"
+_CONTROL_SECONDS = 30.0
 
 
+@dataclasses.dataclass(frozen=True)
 class OvsConntrack:
-    """Implements `Conntrack`. `run_directory`: where ovs-vswitchd has its sockets; `datapath`: if it has several."""
+    """Implements `Conntrack`."""
 
-    def __init__(self, run_directory: str = "", *, datapath: str = "", timeout: float = 30) -> None:
-        self._run_directory = run_directory or DEFAULT_RUN_DIRECTORY
-        self._datapath = datapath
-        self._timeout = timeout
+    run_directory: str = ""  # where ovs-vswitchd has its sockets
+    datapath: str = ""  # if it has several
 
     def flush(self, entries: Iterable[ConntrackFlush]) -> None:
         selection = Selection(entries)
         if not selection.zones:
             return
         try:
-            with ControlConnection(control_socket(self._run_directory), self._timeout) as control:
+            with control_connection(self.run_directory, _CONTROL_SECONDS) as control:
                 datapath = self._named_datapath(control)
                 for zone in selection.zones:
                     dump = control.call("dpctl/dump-conntrack", *datapath, f"zone={zone}")
@@ -55,10 +56,10 @@ class OvsConntrack:
         known = control.call("dpctl/dump-dps").split()
         if len(known) <= 1:
             return ()
-        if self._datapath not in known:
-            wanted = f"none of them is {self._datapath}" if self._datapath else "the configuration does not name one"
+        if self.datapath not in known:
+            wanted = f"none of them is {self.datapath}" if self.datapath else "the configuration does not name one"
             raise ConntrackError(f"the switch has several datapaths, {', '.join(known)}: {wanted}")
-        return (self._datapath,)
+        return (self.datapath,)
 
 
 def _flush(control: ControlConnection, datapath: tuple[str, ...], connection: Connection) -> None:
@@ -83,19 +84,7 @@ def parse_connections(dump: str) -> Iterator[Connection]:
         protocol = _NAMES.get(name) or (int(name) if name.isdigit() else -1)
         first = dict(part.partition("=")[::2] for part in found["orig"].split(","))
         rest = dict(part.partition("=")[::2] for part in found["rest"].split(","))
-        source = ip_address(first["src"])
-        yield Connection(
-            zone=int(rest.get("zone", "0")),
-            family=source.version,
-            protocol=protocol,
-            source=str(source),
-            destination=str(ip_address(first["dst"])),
-            source_port=int(first.get("sport") or first.get("id") or 0),
-            destination_port=int(first.get("dport", 0)),
-            icmp_type=int(first.get("type", -1)),
-            icmp_code=int(first.get("code", -1)),
-            mark=int(rest.get("mark", "0"), 0),
-        )
+        yield parse_connection(first, protocol, rest.get("zone", "0"), rest.get("mark", "0"))
 
 
 def render_tuple(connection: Connection) -> str:

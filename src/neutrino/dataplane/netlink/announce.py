@@ -4,6 +4,7 @@ Without them, neighbours send to the MAC that had the address before until their
 and a reply are sent, because some switches and systems handle only one of them.
 """
 
+import dataclasses
 import ipaddress
 import socket
 import struct
@@ -58,13 +59,13 @@ def _checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+@dataclasses.dataclass(frozen=True)
 class RealAnnouncer:
-    def __init__(self, namespaces: Namespaces | None = None) -> None:
-        self._namespaces = namespaces or Namespaces()
+    namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
     def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
         try:
-            with self._namespaces.run(namespace, _packet_socket) as sender:
+            with self.namespaces.run(namespace, _packet_socket) as sender:
                 sender.bind((device, 0))
                 mac = sender.getsockname()[4]
                 for address in addresses:

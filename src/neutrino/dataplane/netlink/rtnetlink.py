@@ -109,13 +109,13 @@ def tolerated(*numbers: int) -> Iterator[None]:
 class NetlinkSocket:
     """A netlink socket. It belongs to the namespace in which it was opened. For one thread at a time."""
 
-    def __init__(self, protocol: int = linux.NETLINK_ROUTE, timeout: float = _TIMEOUT) -> None:
+    def __init__(self, protocol: int = linux.NETLINK_ROUTE) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._sequence = 0
         # Errors come with a text; filters in dump requests are applied, not ignored.
         for option in (linux.NETLINK_CAP_ACK, linux.NETLINK_EXT_ACK, linux.NETLINK_GET_STRICT_CHK):
             self._socket.setsockopt(linux.SOL_NETLINK, option, 1)
-        self._socket.settimeout(timeout)
+        self._socket.settimeout(_TIMEOUT)
 
     def close(self) -> None:
         self._socket.close()

@@ -4,31 +4,25 @@ A process belongs to the namespace of the thread that starts it, so no `ip netns
 of it nft's own. Text goes in on standard input, and everything in one run is one transaction.
 """
 
+import dataclasses
 import json
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.nft.api import RENDERED, TABLE, ChainState, ElementChange, Hook, NftError, Table, TableState
 from neutrino.dataplane.nft.elements import element_from_json, key_of, type_from_json
+from neutrino.dataplane.program import ProgramError, run_program
 
 
+@dataclasses.dataclass(frozen=True)
 class RealNft:
-    def __init__(
-        self, namespaces: Namespaces | None = None, *, program: Sequence[str] = ("nft",), timeout: float = 60
-    ) -> None:
-        self._namespaces = namespaces or Namespaces()
-        self._program = tuple(program)
-        self._timeout = timeout
+    namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
     def read(self, namespace: str) -> dict[str, TableState]:
-        done = self._run(namespace, ["-j", "-n", "list", "ruleset"])
-        if done.returncode != 0:
-            raise _error(namespace, done)
         by_path: dict[str, list[dict[str, Any]]] = {}
-        for item in json.loads(done.stdout)["nftables"]:
+        for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
             ((what, value),) = item.items()
             table = value.get("name" if what == "table" else "table")
             if table == TABLE:
@@ -36,10 +30,10 @@ class RealNft:
         return {path: _table_state(items) for path, items in by_path.items()}
 
     def replace(self, namespace: str, table: Table) -> None:
-        self._change(namespace, table.text())
+        self._run(namespace, ["-f", "-"], table.text())
 
     def delete(self, namespace: str, path: str) -> None:
-        self._change(namespace, f"table {path}\ndelete table {path}\n")
+        self._run(namespace, ["-f", "-"], f"table {path}\ndelete table {path}\n")
 
     def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
         given = [change for change in changes if change.add or change.remove]
@@ -47,7 +41,7 @@ class RealNft:
             return
         # Deleting an element that is missing fails the whole transaction, unlike adding one that exists.
         try:
-            self._change(namespace, _element_text(path, given))
+            self._run(namespace, ["-f", "-"], _element_text(path, given))
         except NftError:
             # The elements have changed since they were planned: apply only what is still missing.
             state = self.read(namespace).get(path)
@@ -55,29 +49,13 @@ class RealNft:
                 raise
             left = [_still_missing(change, state) for change in given]
             if any(change.add or change.remove for change in left):
-                self._change(namespace, _element_text(path, left))
+                self._run(namespace, ["-f", "-"], _element_text(path, left))
 
-    def _change(self, namespace: str, text: str) -> None:
-        done = self._run(namespace, ["-f", "-"], text)
-        if done.returncode != 0:
-            raise _error(namespace, done)
-
-    def _run(self, namespace: str, arguments: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
-        command = [*self._program, *arguments]
-
-        def run() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=self._timeout, check=False
-            )
-
+    def _run(self, namespace: str, arguments: list[str], text: str = "") -> str:
         try:
-            return self._namespaces.run(namespace, run)
-        except (OSError, subprocess.TimeoutExpired, NetlinkError) as error:
-            raise NftError(f"{namespace or 'host'}: nft: {error}") from error
-
-
-def _error(namespace: str, done: subprocess.CompletedProcess[str]) -> NftError:
-    return NftError(f"{namespace or 'host'}: {done.stderr.strip() or f'nft ended with {done.returncode}'}")
+            return self.namespaces.run(namespace, lambda: run_program(["nft", *arguments], text))
+        except (ProgramError, NetlinkError) as error:
+            raise NftError(f"{namespace or 'host'}: {error}") from error
 
 
 def _element_text(path: str, changes: Iterable[ElementChange]) -> str:

@@ -5,8 +5,8 @@ rest. Flows are passed on standard input, so their number has no limit. The swit
 datapath does not support; of other rejections, such as a full table, only the first. Meters cannot be part of a bundle.
 """
 
+import dataclasses
 import re
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
 from neutrino.dataplane.openflow.api import (
@@ -19,10 +19,12 @@ from neutrino.dataplane.openflow.api import (
     OpenFlowError,
     parse_flow,
 )
-from neutrino.dataplane.openflow.unixctl import DEFAULT_RUN_DIRECTORY, ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
+from neutrino.dataplane.program import ProgramError, run_program
 
 # The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"
+_CONTROL_SECONDS = 60.0
 _OVS_VERSION = re.compile(r"\(Open vSwitch\) (\d+)\.(\d+)")
 _COUNT = re.compile(r"flow_count=(\d+)")
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
@@ -37,21 +39,12 @@ _METER = re.compile(r"meter=(\d+) (pktps|kbps)\b[^\n]*bands=\s*\ntype=drop rate=
 _METER_ERROR = re.compile(r"OFPT_ERROR .*?: (\w+)")
 
 
+@dataclasses.dataclass(frozen=True)
 class OvsOfctl:
-    """Implements `OpenFlow`. `run_directory`: where ovs-vswitchd has its sockets; `userspace`: its datapath is netdev."""
+    """Implements `OpenFlow`."""
 
-    def __init__(
-        self,
-        run_directory: str = "",
-        *,
-        userspace: bool = False,
-        program: Sequence[str] = ("ovs-ofctl",),
-        timeout: float = 60,
-    ) -> None:
-        self._run_directory = run_directory
-        self._userspace = userspace
-        self._program = list(program)
-        self._timeout = timeout
+    run_directory: str = ""  # where ovs-vswitchd has its sockets
+    userspace: bool = False  # its datapath is netdev
 
     def read_flows(self, bridge: str, cookie: int, mask: int) -> frozenset[Flow]:
         selection = f"cookie={cookie:#x}/{mask:#x}"
@@ -75,28 +68,25 @@ class OvsOfctl:
             self._run(["--bundle", "add-flows", self._address(bridge), "-"], "\n".join(lines) + "\n")
         except OpenFlowError as error:
             reasons = _parse_rejections(str(error), new, first_line=len(stale) + 1)
-            if reasons or "OFP" in str(
-                error
-            ):  # an OpenFlow error: the switch has judged the flows, so it can be reached
+            # An OpenFlow error: the switch has judged the flows, so it can be reached.
+            if reasons or "OFP" in str(error):
                 raise FlowsRejected(str(error), reasons) from error
             raise
 
     def read_features(self, bridge: str) -> DatapathFeatures:
         """The features in force. `dpif/show-dp-features` would show the datapath's own, without restrictions."""
         try:
-            path = control_socket(self._run_directory or DEFAULT_RUN_DIRECTORY)
-            with ControlConnection(path, self._timeout) as control:
+            with control_connection(self.run_directory, _CONTROL_SECONDS) as control:
                 output = control.call("dpif/set-dp-features", bridge, "nd_ext")  # without a value: no change
         except ControlError as error:
             raise OpenFlowError(f"the features of the datapath under {bridge} cannot be read: {error}") from error
         return DatapathFeatures(nd_extension=_ND_EXTENSION.search(output) is not None)
 
     def flush_megaflows(self) -> None:
-        if not self._userspace:
+        if not self.userspace:
             return
         try:
-            path = control_socket(self._run_directory or DEFAULT_RUN_DIRECTORY)
-            with ControlConnection(path, self._timeout) as control:
+            with control_connection(self.run_directory, _CONTROL_SECONDS) as control:
                 if not revalidates_correctly(control.call("version")):
                     control.call("revalidator/purge")
         except ControlError as error:
@@ -128,20 +118,15 @@ class OvsOfctl:
             raise MetersRejected(reasons)
 
     def _address(self, bridge: str) -> str:
-        return f"unix:{self._run_directory}/{bridge}.mgmt" if self._run_directory else bridge
+        return f"unix:{self.run_directory}/{bridge}.mgmt" if self.run_directory else bridge
 
     def _run(self, arguments: list[str], text: str = "") -> str:
         # Without --no-names ovs-ofctl first reads the names of all ports and tables: a megabyte, for one flow.
-        command = [*self._program, "-O", _VERSION, "--no-names", *arguments]
+        command = ["ovs-ofctl", "-O", _VERSION, "--no-names", *arguments]
         try:
-            done = subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=self._timeout, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise OpenFlowError(f"ovs-ofctl: {error}") from error
-        if done.returncode != 0:
-            raise OpenFlowError(done.stderr.strip() or f"ovs-ofctl ended with {done.returncode}")
-        return done.stdout
+            return run_program(command, text)
+        except ProgramError as error:
+            raise OpenFlowError(str(error)) from error
 
 
 def revalidates_correctly(version: str) -> bool:

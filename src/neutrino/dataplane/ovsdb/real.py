@@ -4,7 +4,6 @@ The database pushes changes; nothing is polled. The replica has only the columns
 interfaces change all the time. The library reconnects after a lost connection; the changes in between arrive as one update.
 """
 
-import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -51,10 +50,7 @@ _COLUMNS = {
     "Manager": ["target"],
     "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
     "Port": ["name", "tag", "other_config", "external_ids", "interfaces", "qos"],
-    "Interface": [
-        *("name", "type", "ofport", "options", "other_config", "external_ids"),
-        *SETTABLE,
-    ],
+    "Interface": ["name", "type", "ofport", "options", "other_config", "external_ids", *SETTABLE],
     "QoS": ["type", "other_config", "queues", "external_ids"],
     "Queue": ["other_config", "dscp", "external_ids"],
 }
@@ -118,7 +114,7 @@ class RealOvsdb:
                 helper.register_columns(table, columns)
             self._replica = _Replica(address, helper)
             self._connection = connection.Connection(self._replica, timeout)
-            self._api = _Commands(self._connection)
+            self._commands = _Commands(self._connection)
         except Exception as error:
             raise OvsdbError(f"{address}: {error}") from error
         with self._connection.lock:  # the library's thread may be applying an update
@@ -138,7 +134,7 @@ class RealOvsdb:
 
     def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
         try:
-            with self._api.transaction(check_error=True, log_errors=False) as transaction:
+            with self._commands.transaction(check_error=True, log_errors=False) as transaction:
                 for change in changes:
                     self._add(transaction, change)
         except (exceptions.OvsdbAppException, RuntimeError, idlutils.RowNotFound) as error:
@@ -160,105 +156,102 @@ class RealOvsdb:
     # --- writing ---
 
     def _add(self, transaction: Any, change: Change) -> None:
-        api = self._api
+        commands = self._commands
         match change:
             case SetBridge():
-                transaction.add(api.add_br(change.name, may_exist=True, datapath_type=change.datapath_type or None))
+                datapath_type = change.datapath_type or None
+                transaction.add(commands.add_br(change.name, may_exist=True, datapath_type=datapath_type))
                 columns = {"fail_mode": change.fail_mode, "external_ids": change.external_ids}
-                _set(api, transaction, "Bridge", change.name, columns)
+                self._set(transaction, "Bridge", change.name, columns)
             case DeleteBridge():
-                transaction.add(api.del_br(change.name, if_exists=True))
+                transaction.add(commands.del_br(change.name, if_exists=True))
             case SetPort():
                 self._check_place(change)
                 attributes = {"type": change.type} if change.type else {}
                 if change.make:
-                    transaction.add(api.add_port(change.bridge, change.name, may_exist=True, **attributes))
-                columns = {"type": change.type, "options": change.options, "external_ids": change.external_ids}
-                _set(api, transaction, "Interface", change.name, columns)
-                _set(api, transaction, "Port", change.name, {"tag": change.tag, "other_config": change.other_config})
+                    transaction.add(commands.add_port(change.bridge, change.name, may_exist=True, **attributes))
+                columns = {"options": change.options, "external_ids": change.external_ids}
+                self._set(transaction, "Interface", change.name, {**attributes, **columns})
+                self._set(transaction, "Port", change.name, {"tag": change.tag, "other_config": change.other_config})
                 if change.tag == NO_TAG:
-                    transaction.add(api.db_clear("Port", change.name, "tag"))
+                    transaction.add(commands.db_clear("Port", change.name, "tag"))
             case DeletePort():
-                transaction.add(api.del_port(change.name, bridge=change.bridge, if_exists=True))
+                transaction.add(commands.del_port(change.name, bridge=change.bridge, if_exists=True))
             case SetManager():
                 if change.target not in self.read().managers:
-                    transaction.add(api.add_manager(change.target))
-            case ConfigurePort():
-                transaction.add(_ConfigurePort(api, change))
-            case DeleteUnused():
-                transaction.add(_DeleteUnused(api, change))
+                    transaction.add(commands.add_manager(change.target))
+            case ConfigurePort() | DeleteUnused():
+                transaction.add(_Write(commands, change))
 
     def _check_place(self, change: SetPort) -> None:
         for bridge in self.read().bridges.values():
             if bridge.name != change.bridge and change.name in bridge.ports:
                 raise OvsdbError(f"port {change.name} is on bridge {bridge.name}")
 
+    def _set(self, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
+        """Set the columns that have a value; of a map, the given keys."""
+        for column, value in columns.items():
+            if value:
+                plain = dict(value) if isinstance(value, Mapping) else value
+                transaction.add(self._commands.db_set(table, name, (column, plain), if_exists=True))
 
-def _set(api: Any, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
-    """Set the columns that have a value; of a map, the given keys."""
-    given = {column: value for column, value in columns.items() if value}
-    for column, value in given.items():
-        plain = dict(value) if hasattr(value, "items") else value
-        transaction.add(api.db_set(table, name, (column, plain), if_exists=True))
 
+class _Write(command.BaseCommand):  # type: ignore[misc]
+    """A command for changes that the library has none for."""
 
-class _ConfigurePort(command.BaseCommand):  # type: ignore[misc]
-    def __init__(self, api: Any, change: ConfigurePort) -> None:
-        super().__init__(api)
+    def __init__(self, commands: Any, change: ConfigurePort | DeleteUnused) -> None:
+        super().__init__(commands)
         self._change = change
 
     def run_idl(self, txn: Any) -> None:
+        tables = self.api.idl.tables
+        if isinstance(self._change, DeleteUnused):
+            rows = (row for table in ("QoS", "Queue") for row in list(tables[table].rows.values()))
+            for row in rows:
+                if str(row.uuid) in self._change.rows:
+                    row.delete()
+            return
         port = idlutils.row_by_value(self.api.idl, "Port", "name", self._change.name, None)
         if port is not None:
             for interface in port.interfaces:
-                self._set_columns(interface, self._change.settings.columns)
-            self._set_qos(txn, port, self._change.settings.qos)
+                _set_columns(interface, self._change.settings.columns)
+            _set_qos(txn, tables, port, self._change.settings.qos)
 
-    def _set_columns(self, interface: Any, wanted: Mapping[str, str]) -> None:
-        for name in (*_columns(interface).keys() - wanted.keys(), *wanted):
-            column, _, key = name.partition(":")
-            if not key:
-                setattr(interface, column, int(wanted.get(name, 0)))
-            elif name in wanted:
-                interface.setkey(column, key, wanted[name])
-            else:
-                interface.delkey(column, key)
-        if wanted:
-            interface.setkey("external_ids", COLUMNS_KEY, ",".join(sorted(wanted)))
+
+def _set_columns(interface: Any, wanted: Mapping[str, str]) -> None:
+    for name in (*_columns(interface).keys() - wanted.keys(), *wanted):
+        column, _, key = name.partition(":")
+        if not key:
+            setattr(interface, column, int(wanted.get(name, 0)))
+        elif name in wanted:
+            interface.setkey(column, key, wanted[name])
         else:
-            interface.delkey("external_ids", COLUMNS_KEY)
-
-    def _set_qos(self, txn: Any, port: Any, wanted: Qos | None) -> None:
-        row = next((qos for qos in port.qos if _is_ours(qos)), None)
-        if wanted is None:
-            if row is not None:  # QoS and Queue are root tables: rows without a reference stay until they are deleted
-                port.qos = []
-                for each in (*row.queues.values(), row):
-                    each.delete()
-            return
-        # Changed in place: a replaced row would stay behind, as nothing collects it.
-        row = row or txn.insert(self.api.idl.tables["QoS"])
-        queues = dict(getattr(row, "queues", {}))
-        for number in queues.keys() - wanted.queues.keys():
-            queues.pop(number).delete()
-        for number, queue in wanted.queues.items():
-            each = queues[number] = queues.get(number) or txn.insert(self.api.idl.tables["Queue"])
-            each.other_config, each.external_ids = dict(queue.other_config), {MARK: EXTENSION}
-            each.dscp = [] if queue.dscp is None else [queue.dscp]
-        row.type, row.other_config, row.external_ids = wanted.type, dict(wanted.other_config), {MARK: EXTENSION}
-        row.queues, port.qos = queues, [row]
+            interface.delkey(column, key)
+    if wanted:
+        interface.setkey("external_ids", COLUMNS_KEY, ",".join(sorted(wanted)))
+    else:
+        interface.delkey("external_ids", COLUMNS_KEY)
 
 
-class _DeleteUnused(command.BaseCommand):  # type: ignore[misc]
-    def __init__(self, api: Any, change: DeleteUnused) -> None:
-        super().__init__(api)
-        self._rows = change.rows
-
-    def run_idl(self, txn: Any) -> None:
-        for table in ("QoS", "Queue"):
-            for row in list(self.api.idl.tables[table].rows.values()):
-                if str(row.uuid) in self._rows:
-                    row.delete()
+def _set_qos(txn: Any, tables: Any, port: Any, wanted: Qos | None) -> None:
+    row = next((qos for qos in port.qos if _is_ours(qos)), None)
+    if wanted is None:
+        if row is not None:  # QoS and Queue are root tables: rows without a reference stay until they are deleted
+            port.qos = []
+            for each in (*row.queues.values(), row):
+                each.delete()
+        return
+    # Changed in place: a replaced row would stay behind, as nothing collects it.
+    row = row or txn.insert(tables["QoS"])
+    queues = dict(getattr(row, "queues", {}))
+    for number in queues.keys() - wanted.queues.keys():
+        queues.pop(number).delete()
+    for number, queue in wanted.queues.items():
+        each = queues[number] = queues.get(number) or txn.insert(tables["Queue"])
+        each.other_config, each.external_ids = dict(queue.other_config), {MARK: EXTENSION}
+        each.dscp = [] if queue.dscp is None else [queue.dscp]
+    row.type, row.other_config, row.external_ids = wanted.type, dict(wanted.other_config), {MARK: EXTENSION}
+    row.queues, port.qos = queues, [row]
 
 
 class _RowCache:
@@ -352,6 +345,4 @@ def _interface(row: Any) -> Interface:
 
 def _first(values: Any) -> Any:
     """The value of a column that holds one or none."""
-    with contextlib.suppress(IndexError):
-        return values[0]
-    return None
+    return values[0] if values else None

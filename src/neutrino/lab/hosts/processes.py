@@ -15,16 +15,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from neutrino.lab.errors import LabError
+from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.settings import LabPaths
 
 ENVIRONMENT = "NEUTRINO_LAB"
 STOP_SECONDS = 15.0
 START_SECONDS = 15.0
 REAP_SECONDS = 3.0
+_TMPFS = re.compile(r" - tmpfs (\S+) ")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 ISOLATE = Path(__file__).with_name("isolate.sh")
 
@@ -42,20 +43,23 @@ def read_pids() -> list[int]:
 
 def is_member(pid: int, state: Path) -> bool:
     """Whether the process has the lab's mark or environment. False for a zombie, which has neither."""
+    if has_mark(pid, state):
+        return True
     try:
-        mounts = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
-        if mark(state) in _mount_sources(mounts):
-            return True
         return os.fsencode(f"{ENVIRONMENT}={state}") in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
 
 
-def _mount_sources(mounts: str) -> Iterator[str]:
-    for line in mounts.splitlines():
-        _, _, fields = line.partition(" - ")  # type, source, options
-        for source in fields.split(" ")[1:2]:
-            yield _OCTAL.sub(lambda found: chr(int(found[1], 8)), source)  # a space in the path is written as \040
+def has_mark(pid: int, state: Path) -> bool:
+    """Whether the lab's mark is mounted in the mount namespace of the process."""
+    try:
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
+    except OSError:
+        return False
+    # A space in the path is written as \040.
+    sources = (_OCTAL.sub(lambda code: chr(int(code[1], 8)), source) for source in _TMPFS.findall(mounts))
+    return mark(state) in sources
 
 
 def read_namespace(pid: int | str, kind: str) -> str:
@@ -131,11 +135,12 @@ def end_all(state: Path, timeout: float = STOP_SECONDS) -> int:
 
 def _wait_for_reaping(ended: set[int]) -> None:
     """Orphans stay visible as zombies until process 1 reaps them. Bounded, as in a container process 1 may never do it."""
-    give_up = time.monotonic() + REAP_SECONDS
-    while any((state := _read_state(pid))[0] and state[1] != os.getpid() for pid in ended):
-        if time.monotonic() > give_up:
-            return
-        time.sleep(0.02)
+
+    def are_reaped() -> bool:
+        return not any((state := _read_state(pid))[0] and state[1] != os.getpid() for pid in ended)
+
+    with contextlib.suppress(LabError):
+        wait_until(are_reaped, REAP_SECONDS, "processes are not reaped")
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ class Processes:
         self._children: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
 
-    def start(self, name: str, argv: Sequence[str], pass_fds: Sequence[int] = ()) -> int:
+    def start(self, name: str, argv: Sequence[str]) -> int:
         """Start a process that outlives this one, with its output in the log `name`."""
         with self._paths.log(name).open("ab") as log:
             process = subprocess.Popen(
@@ -159,7 +164,6 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env=self.environment(),
-                pass_fds=pass_fds,
                 cwd="/",
             )
         with self._lock:
@@ -187,18 +191,13 @@ class Processes:
 
     def _start_in_namespaces(self, name: str, namespaces: Sequence[str], kind: str, title: str, *argv: str) -> int:
         state = self._paths.state
-        readable, writable = os.pipe()
-        try:
-            values = [kind, mark(state), str(self._paths.mark), str(state), str(writable), title]
-            script = ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv]
-            pid = self.start(name, script, pass_fds=[writable])
-        finally:
-            os.close(writable)  # so that the pipe ends if the script fails
-        with open(readable, "rb", buffering=0) as pipe:
-            ready, _, _ = select.select([pipe], [], [], START_SECONDS)
-            if not ready or pipe.read(16) != b"ready\n":
-                reason = self._paths.log(name).read_text(errors="replace").strip()
-                raise LabError(f"cannot create namespaces for {name}: {reason or 'it does not start'}")
+        values = [kind, mark(state), str(self._paths.mark), str(state), title]
+        pid = self.start(name, ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv])
+        # The script mounts the mark last.
+        what = f"{name} has not created its namespaces"
+        wait_until(lambda: has_mark(pid, state) or not is_alive(pid), START_SECONDS, what)
+        if not has_mark(pid, state):
+            raise LabError(f"cannot create namespaces for {name}: {self._paths.log(name).read_text(errors='replace')}")
         return pid
 
     def pid(self, name: str) -> int | None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,12 @@ def apply_static(network: Path, port: Object, subnets: Sequence[Object], by_dhcp
     in_network(network, lambda: ip_batch(render_static(port, subnets, by_dhcp)))
 
 
+@dataclass(frozen=True)
 class DhcpClient:
     """The dhclient processes of one instance, one per IP version, with their files in `directory`."""
 
-    def __init__(self, directory: Path, run: Run) -> None:
-        self.directory = directory
-        self._run = run
+    directory: Path
+    run: Run
 
     def lease(self, subnets: Sequence[Object]) -> None:
         """Get new leases; the clients keep running and renew them. Without an answer from a server, LabError."""
@@ -90,11 +91,11 @@ class DhcpClient:
         script.chmod(0o755)
         (self.directory / "conf").write_text(CONFIGURATION)
         if any(subnet["ip_version"] == 4 for subnet in subnets):
-            self._run(self.argv(4, "-1"))
+            self.run(self.argv(4, "-1"))
         for subnet in [subnet for subnet in subnets if subnet["ip_version"] == 6][:1]:
             # dhclient sets a /128 by default, without a route to the subnet.
             length = ipaddress.ip_network(subnet["cidr"]).prefixlen
-            self._run(self.argv(6, "-1", "--address-prefix-len", str(length)))
+            self.run(self.argv(6, "-1", "--address-prefix-len", str(length)))
 
     def argv(self, version: int, *options: str) -> list[str]:
         """A dhclient command: `-1` tries once to get a lease, `-r` releases it, `-x` ends the client."""

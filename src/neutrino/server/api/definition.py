@@ -10,7 +10,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
-from neutrino.model.sentinel import UNSET
+from msgspec import UNSET
+
 from neutrino.server import errors
 from neutrino.server.api.types import Type
 

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server.api import types as t
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource

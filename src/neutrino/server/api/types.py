@@ -321,11 +321,7 @@ class DnsName:
     domain: bool = False
 
     def parse(self, value: Any) -> str:
-        if not isinstance(value, str):
-            raise Invalid(f"'{value}' is not a string")
-        text = value.lower()
-        if len(text) > 255:
-            raise Invalid(f"'{value}' is longer than 255 characters")
+        text = Text().parse(value).lower()
         if not text:
             return text
         labels = (text[:-1] if text.endswith(".") else text).split(".")

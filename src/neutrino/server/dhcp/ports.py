@@ -163,26 +163,23 @@ class DhcpPorts:
         return [step for step in steps if step is not None]
 
     def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
+        """A new port, unless it would have no address on any subnet."""
+        network, bare = served.network, host in served.without_address
+        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
         for _ in range(TRIES):
+            fixed_ips = [*self._addresses(connection, served, host), *automatic]
+            if not fixed_ips and not bare:
+                return None
+            values = {
+                **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
+                "mac_address": self._free_mac(connection, network["id"], device),
+                "fixed_ips": fixed_ips,
+            }
             try:
-                return self._new(connection, served, device, host)
+                return self.ports.prepare_create(connection, values, network, served.subnets)
             except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
                 LOG.debug("DHCP port of host %s: another request took the chosen address, choosing again", host)
         raise errors.HTTPServiceUnavailable()
-
-    def _new(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
-        bare = host in served.without_address
-        fixed = [] if bare else self._addresses(connection, served, (), None)
-        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
-        if not fixed and not automatic and not bare:
-            return None
-        network = served.network
-        values = {
-            **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
-            "mac_address": self._free_mac(connection, network["id"], device),
-            "fixed_ips": [*fixed, *automatic],
-        }
-        return self.ports.prepare_create(connection, values, network, served.subnets)
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
         """A MAC address derived from the device id, so that the database refuses the second of two equal ports.
@@ -196,8 +193,7 @@ class DhcpPorts:
     def _update(
         self, connection: Connection, served: _Served, port: Object, device: str, host: str
     ) -> PendingWrite | None:
-        bare = host in served.without_address
-        fixed = [] if bare else self._addresses(connection, served, port["fixed_ips"], port["mac_address"])
+        fixed = self._addresses(connection, served, host, port["fixed_ips"], port["mac_address"])
         same = len(fixed) == len(port["fixed_ips"]) and all(f in port["fixed_ips"] for f in fixed)
         values = {
             "device_id": device,
@@ -208,12 +204,12 @@ class DhcpPorts:
         return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
 
     def _addresses(
-        self, connection: Connection, served: _Served, current: Sequence[Object], mac: str | None
+        self, connection: Connection, served: _Served, host: str, current: Sequence[Object] = (), mac: str | None = None
     ) -> list[Object]:
         """An address on each subnet with DHCP; addresses formed from the MAC address only where it is known."""
         allocator = Allocator(connection)
         addresses: list[Object] = []
-        for subnet in served.subnets:
+        for subnet in () if host in served.without_address else served.subnets:
             kept = [f for f in current if f["subnet_id"] == subnet["id"]]
             if is_auto_address(subnet):
                 if mac is not None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import UNSET
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id

@@ -43,9 +43,7 @@ class Dependencies:
 
     keys: tuple[str, ...] = ()
     whole: bool = False  # a check of another package: it may depend on any attribute
-    negated: bool = (
-        False  # a `not` over attributes: allowed for the empty object does not mean allowed for every object
-    )
+    negated: bool = False  # a `not` over attributes: what is allowed for the empty object may be refused for another
 
     @property
     def monotonic(self) -> bool:

@@ -31,7 +31,7 @@ from functools import lru_cache
 from ipaddress import ip_network
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
+from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
@@ -66,7 +66,7 @@ class Firewall(L2Extension):
             for rule in port.rules
             if rule.remote is not None
         )
-        numbers = stable_numbers(desired.remotes, 1, 0xFFFFFFFF)
+        numbers = stable_numbers(desired.remotes, range(1, 1 << 32))
         yield Unit(REMOTES, (bridge, uses, desired.remotes, numbers), _members)
         for port in desired.ports:
             if port.filtered:
@@ -249,7 +249,7 @@ def cover_ports(first: int, last: int) -> tuple[tuple[int, int], ...]:
 def _members(
     bridge: str,
     uses: Iterable[tuple[str, int, str]],
-    remotes: Mapping[str, frozenset[str]],
+    remotes: Remotes,
     conjunctions: Mapping[str, int],
 ) -> Contribution:
     """The members of remote groups. `uses`: the directions, families and remotes that rules of ports here have."""

@@ -116,9 +116,6 @@ def segment_match(network: LocalNetwork) -> tuple[str, str]:
     return f"in_port={network.uplink},{UNTAGGED}", push_tag(network.vlan)
 
 
-# --- physical bridges ---
-
-
 def _physical_base(uplinks: Iterable[Uplink]) -> Contribution:
     entry, missed = pipeline.PHYSICAL_ENTRY, pipeline.miss_flows(Bridge.PHYSICAL)
     flows = {}
@@ -132,9 +129,6 @@ def _physical_network(network: LocalNetwork, uplink: Uplink) -> Contribution:
     action = set_tag(network.key.segmentation_id) if network.key.network_type == "vlan" else "pop_vlan"
     match = f"in_port={uplink.physical_ofport},dl_vlan={network.vlan}"
     return Contribution({uplink.bridge: [pipeline.VLAN_TRANSLATION.flow(4, match, action, "NORMAL")]})
-
-
-# --- the integration bridge ---
 
 
 def _base(options: L2Options, uplinks: Iterable[Uplink], patch_tun: int) -> Contribution:

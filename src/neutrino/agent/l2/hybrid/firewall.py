@@ -1,23 +1,70 @@
 """The hybrid firewall: security groups of ports with a Linux bridge of their own, as iptables rules on that bridge.
 
-Rules end a connection at the next packet of the side that opened it; where only the other side sends, there is none.
-Flushing such connections would not end them where the port may send anything: its next packet would open them again, in the
-other direction. So they are marked, after the same rules were evaluated here: a connection that a narrower rule still
-allows must not wait for a packet of its opening side.
+Desired rules and sets are compared with the actual ones; a plan consists of the texts that the drivers take.
+
+Each filtered port has a conntrack zone of its own, so that its rules alone decide. With one zone for two ports of a network
+on a host, a connection that the sender's rules allow would be established for the receiver before its rules are evaluated.
+The kernel's rules are the only record of the zones. Lower numbers are the switch's, which uses local VLANs as zones.
 """
 
+import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort
-from neutrino.agent.l2.hybrid.plan import HybridPlan, plan_changes
-from neutrino.agent.l2.hybrid.render import ENDED, FAMILIES, ConflictingPorts, is_our_chain, port_chain, render_match
-from neutrino.dataplane.conntrack.api import Connection, ConntrackError, ConntrackFlush, MarkingConntrack, holds, within
-from neutrino.dataplane.iptables.api import Iptables, IptablesError, Tables, canonical_member
+from neutrino.agent.l2.connections import ended_connections
+from neutrino.agent.l2.desired import Desired, LocalPort, Remotes
+from neutrino.agent.l2.hybrid.render import (
+    ENDED,
+    FAMILIES,
+    PREROUTING,
+    ConflictingPorts,
+    DesiredRules,
+    is_our_chain,
+    is_our_set,
+    is_tracked,
+    mark_of,
+    port_chain,
+    port_device,
+    render,
+    set_name,
+    temporary_set,
+)
+from neutrino.agent.l2.local_vlans import allocate
+from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack
+from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
 
 LOG = logging.getLogger(__name__)
+ZONES = range(4097, 65536)
+_ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
+_TOOLS = {4: "iptables", 6: "ip6tables"}
+
+
+@dataclasses.dataclass(frozen=True)
+class HybridPlan:
+    """The changes, in the order in which they are applied."""
+
+    settings: tuple[str, ...] = ()  # to be turned on
+    sets: str = ""  # new sets, and members that come or go
+    rules: Mapping[int, str] = dataclasses.field(default_factory=dict)  # by family
+    fresh_zones: tuple[int, ...] = ()  # of new ports: a former port's connections may be left there
+    audits: Mapping[int, LocalPort] = dataclasses.field(default_factory=dict)  # by zone: ports that may allow less now
+    remotes: Remotes = dataclasses.field(default_factory=dict)  # of the audited ports' rules
+    unused_sets: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.settings or self.sets or any(self.rules.values()) or self.audits or self.unused_sets)
+
+    def text(self) -> str:
+        lines = [f"sysctl {name}=1" for name in self.settings]
+        lines += [f"ipset {line}" for line in self.sets.splitlines()]
+        for family, text in sorted(self.rules.items()):
+            lines += [f"{_TOOLS[family]} {line}" for line in text.splitlines()]
+        lines += [f"conntrack empty zone {zone}" for zone in self.fresh_zones]
+        lines += [f"conntrack mark connections that no rule of port {port.id} allows" for port in self.audits.values()]
+        lines += [f"ipset {line}" for line in self.unused_sets.splitlines()]
+        return "\n".join(lines)
 
 
 class _Inputs(NamedTuple):
@@ -25,7 +72,7 @@ class _Inputs(NamedTuple):
 
     ports: tuple[LocalPort, ...]
     others: frozenset[str]  # plugged ports that must not talk
-    remotes: Mapping[str, frozenset[str]]
+    remotes: Remotes
 
 
 class Unfiltered(NamedTuple):
@@ -118,49 +165,129 @@ def _is_ours(tables: Tables) -> bool:
     return any(is_our_chain(chain) for chains in tables.values() for chain in chains)
 
 
-# --- connections that are not allowed any more ---
+def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
+    """The text that changes our chains in all tables of one family; empty if they are as wanted."""
+    changed = []
+    for table in sorted({*wanted, *actual}):
+        lines = _plan_table(wanted.get(table, {}), jumps.get(table, {}), actual.get(table, {}))
+        if lines:
+            changed += [f"*{table}", *lines, "COMMIT"]
+    return "".join(f"{line}\n" for line in changed)
 
 
-def ended_connections(
-    audits: Mapping[int, LocalPort], remotes: Mapping[str, frozenset[str]], connections: Iterable[Connection]
-) -> tuple[Connection, ...]:
-    """The connections of the audited ports' zones that no rule allows."""
-    return tuple(
-        entry
-        for entry in connections
-        if entry.zone in audits and entry.mark != ENDED and not _is_allowed(entry, audits[entry.zone], remotes)
+def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
+    stale = sorted(name for name in actual if is_our_chain(name) and name not in wanted)
+    differing = _differing(wanted, actual)
+    # A declared chain is created or emptied. All of them first, as they jump to each other.
+    lines = [f":{name} - [0:0]" for name in (*differing, *stale)]
+    lines += [f"-A {name} {rule.text}" for name in differing for rule in wanted[name]]
+    for chain, rules in actual.items():
+        if not is_our_chain(chain):
+            lines += [f"-D {chain} {rule.text}" for rule in _superfluous(rules, jumps.get(chain, ()), stale)]
+    for chain, wanted_here in jumps.items():
+        there = _marks(actual.get(chain, ()))
+        # In front of other programs' rules, which might accept or drop a packet before we see it.
+        lines += [f"-I {chain} 1 {rule.text}" for rule in wanted_here if mark_of(rule) not in there]
+    return [*lines, *(f"-X {name}" for name in stale)]
+
+
+def _differing(wanted: Chains, actual: Chains) -> list[str]:
+    """The wanted chains that are missing, or have other rules."""
+    return [name for name in sorted(wanted) if name not in actual or _marks(actual[name]) != _marks(wanted[name])]
+
+
+def _marks(rules: Iterable[Rule]) -> tuple[str, ...]:
+    return tuple(mark_of(rule) for rule in rules)
+
+
+def _superfluous(there: Iterable[Rule], wanted: Iterable[Rule], stale: list[str]) -> list[Rule]:
+    """Rules of ours in a chain of others that are not wanted, or would keep a stale chain from being deleted."""
+    expected = {mark_of(rule) for rule in wanted}
+    found = []
+    for rule in there:
+        mark = mark_of(rule)
+        if mark in expected:
+            expected.discard(mark)  # a duplicate is superfluous
+        elif mark or rule.target in stale:
+            found.append(rule)
+    return found
+
+
+def plan_sets(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> tuple[str, str]:
+    """Two texts: the sets that rules need, to be applied before them; stale sets, to be deleted after them."""
+    lines: list[str] = []
+    passing: set[str] = set()  # temporary sets, deleted at the end of the first text
+    for name, entry in sorted(wanted.items()):
+        there = actual.get(name)
+        if there is None:
+            lines += _filled(entry, name)
+        elif dataclasses.replace(there, members=entry.members) != entry:
+            new = temporary_set(name)
+            passing.add(new)
+            left_behind = [f"destroy {new}"] if new in actual else []
+            lines += [*left_behind, *_filled(entry, new), f"swap {new} {name}", f"destroy {new}"]
+        else:
+            lines += [f"add {name} {member}" for member in sorted(entry.members - there.members)]
+            lines += [f"del {name} {member}" for member in sorted(there.members - entry.members)]
+    ours = {name for name in actual if is_our_set(name)}
+    return _text(lines), _text(f"destroy {name}" for name in sorted(ours - wanted.keys() - passing))
+
+
+def _filled(entry: AddressSet, name: str) -> list[str]:
+    family = "inet" if entry.family == 4 else "inet6"
+    create = f"create {name} {entry.kind} family {family} maxelem {entry.capacity}"
+    return [create, *(f"add {name} {member}" for member in sorted(entry.members))]
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def plan_changes(
+    ports: tuple[LocalPort, ...],
+    blocked: frozenset[str],
+    remotes: Remotes,
+    rules: Mapping[int, Tables],
+    sets: Mapping[str, AddressSet],
+    settings: Mapping[str, bool],
+) -> HybridPlan:
+    """The changes from the actual state, as read, to the desired one."""
+    by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
+    held = {port.id: by_device.get(port_device("tap", port.id), 0) for port in ports}
+    zones = allocate((port.id for port in ports if is_tracked(port)), held, numbers=ZONES)
+    wanted = render(ports, blocked, remotes, zones)
+    kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
+    set_text, unused = plan_sets(wanted.sets, sets)
+    return HybridPlan(
+        settings=tuple(name for name, on in settings.items() if not on),
+        sets=set_text,
+        rules={family: _plan_rules(wanted.tables[family], wanted.jumps, rules[family]) for family in rules},
+        fresh_zones=tuple(sorted(zone for port_id, zone in zones.items() if port_id not in kept)),
+        audits={zones[port.id]: port for port in _reduced(ports, wanted, rules, sets) if port.id in kept},
+        remotes=remotes,
+        unused_sets=unused,
     )
 
 
-def _is_allowed(connection: Connection, port: LocalPort, remotes: Mapping[str, frozenset[str]]) -> bool:
-    ends = {
-        "egress": (connection.source, connection.destination),
-        "ingress": (connection.destination, connection.source),
+def _reduced(
+    ports: Iterable[LocalPort], wanted: DesiredRules, rules: Mapping[int, Tables], sets: Mapping[str, AddressSet]
+) -> Iterator[LocalPort]:
+    """The ports whose rules or addresses changed, or that have a rule with a remote group that lost members."""
+    changed = {
+        name
+        for family, tables in wanted.tables.items()
+        for table, chains in tables.items()
+        for name in _differing(chains, rules[family].get(table, {}))
     }
-    return any(
-        any(holds(prefix, local) for _, prefix in port.sources)
-        and any(rule.direction == direction and _allows(rule, remote, connection, remotes) for rule in port.rules)
-        for direction, (local, remote) in ends.items()
-    )
+    losing = {name for name, entry in wanted.sets.items() if name in sets and sets[name].members - entry.members}
+    for port in ports:
+        chains = {port_chain(kind, port.id) for kind in "ios"}
+        named = {set_name(rule.remote, rule.family) for rule in port.rules if rule.remote is not None}
+        if chains & changed or named & losing:
+            yield port
 
 
-def _allows(rule: EffectiveRule, remote: str, connection: Connection, remotes: Mapping[str, frozenset[str]]) -> bool:
-    # A rule that iptables cannot express is not applied, and allows nothing.
-    if rule.family != connection.family or render_match(rule) is None:
-        return False
-    if rule.ip_protocol is not None:
-        low, high = (-1 if number is None else number for number in (rule.port_min, rule.port_max))
-        if rule.ip_protocol != connection.protocol or not within(connection, low, high):
-            return False
-    if rule.remote is not None:
-        addresses, prefixes = _parsed(remotes.get(rule.remote, frozenset()))
-        return remote in addresses or any(holds(prefix, remote) for prefix in prefixes)
-    return rule.prefix is None or holds(rule.prefix, remote)
-
-
-@lru_cache(maxsize=256)  # groups are large, and shared by many ports
-def _parsed(members: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The members of a remote group that are addresses, and those that are prefixes."""
-    canonical = [canonical_member(member) for member in members]
-    prefixes = tuple(member for member in canonical if "/" in member)
-    return frozenset(canonical).difference(prefixes), prefixes
+def read_zones(tables: Tables) -> dict[str, int]:
+    """The zones of taps in the rules of a family."""
+    found = (_ZONE.search(rule.text) for rule in tables.get("raw", {}).get(PREROUTING, ()))
+    return {match["device"]: int(match["zone"]) for match in found if match and match["device"].startswith("tap")}

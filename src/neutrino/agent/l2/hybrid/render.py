@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_network
 
-from neutrino.agent.l2.desired import EffectiveRule, LocalPort
+from neutrino.agent.l2.desired import EffectiveRule, LocalPort, Remotes
 from neutrino.agent.l2.flows.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member
@@ -81,7 +81,7 @@ class DesiredRules:
 
 
 def render(
-    ports: Sequence[LocalPort], blocked: Iterable[str], remotes: Mapping[str, frozenset[str]], zones: Mapping[str, int]
+    ports: Sequence[LocalPort], blocked: Iterable[str], remotes: Remotes, zones: Mapping[str, int]
 ) -> DesiredRules:
     """The desired state for hybrid ports. `blocked`: ids of ports that must not talk."""
     silent = sorted(blocked)
@@ -232,7 +232,7 @@ def _rules_of(port: LocalPort, family: int, *, stateful: bool) -> list[Effective
 # --- sets ---
 
 
-def render_sets(ports: Iterable[LocalPort], remotes: Mapping[str, frozenset[str]]) -> dict[str, AddressSet]:
+def render_sets(ports: Iterable[LocalPort], remotes: Remotes) -> dict[str, AddressSet]:
     """The sets of remote groups, each once for all ports and rules."""
     uses = {(rule.remote, rule.family) for port in ports if port.secured for rule in port.rules if rule.remote}
     sets = {}

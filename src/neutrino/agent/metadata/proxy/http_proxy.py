@@ -174,7 +174,7 @@ class HttpProxy:
     def _has_room(self, key: str, address: str) -> bool:
         """Limits per namespace and per source: one network cannot exhaust the process for the others."""
         count = self._connections[key, ""]
-        if count >= min(self._settings.connections, self._max_connections):
+        if count >= min(self._settings.metadata_connections, self._max_connections):
             now = time.monotonic()
             if now - self._full_logged.get(key, float("-inf")) >= LOG_SECONDS:
                 self._full_logged[key] = now
@@ -184,7 +184,7 @@ class HttpProxy:
         return self._connections[key, address] < MAX_CONNECTIONS
 
     async def _serve_requests(self, connection: HttpConnection, client: Client) -> None:
-        seconds = self._settings.timeouts.request
+        seconds = self._settings.timeouts.timeout_http_request
         while True:
             try:
                 event = await connection.next(seconds)
@@ -205,7 +205,7 @@ class HttpProxy:
             if not connection.is_idle:
                 return
             connection.http.start_next_cycle()
-            seconds = self._settings.timeouts.keep_alive
+            seconds = self._settings.timeouts.timeout_http_keep_alive
 
     async def _respond(self, connection: HttpConnection, status: HTTPStatus, text: str, *, last: bool = False) -> None:
         """Send a response of the proxy itself. The rest of a request's body is not waited for."""
@@ -214,7 +214,7 @@ class HttpProxy:
         if last or (connection.http.their_state is not h11.DONE and not _is_complete(connection)):
             headers.append(("connection", "close"))
         response = h11.Response(status_code=status.value, reason=status.phrase.encode(), headers=headers)
-        await connection.send(self._settings.timeouts.client, response, h11.Data(data=body), h11.EndOfMessage())
+        await connection.send(self._settings.timeouts.timeout_client, response, h11.Data(data=body), h11.EndOfMessage())
 
     async def _forward_request(self, connection: HttpConnection, request: h11.Request, client: Client) -> None:
         fault = framing_fault(request.http_version, request.headers)
@@ -231,7 +231,7 @@ class HttpProxy:
         target = origin_form(request.target)
         if target is None:
             raise HttpError(HTTPStatus.BAD_REQUEST, "the request target is not a path")
-        nova, signature = self._nova, sign(instance.instance_id, self._settings.secret)
+        nova, signature = self._nova, sign(instance.instance_id, self._settings.metadata_proxy_shared_secret)
         headers = render_request(request.headers, nova.host, client.address, instance, signature)
         try:
             await self._forward(connection, nova, h11.Request(method=request.method, target=target, headers=headers))
@@ -257,7 +257,7 @@ class HttpProxy:
         nova = await nova_client.acquire()
         while True:
             try:
-                await nova.send(timeouts.server, request)
+                await nova.send(timeouts.timeout_server, request)
                 await _forward_body(client, nova, timeouts)
                 response = await _read_response(nova, timeouts)
                 break
@@ -291,23 +291,23 @@ def _is_complete(connection: HttpConnection) -> bool:
 
 async def _forward_body(client: HttpConnection, nova: HttpConnection, timeouts: Timeouts) -> None:
     if client.http.their_state is h11.DONE:  # at the second attempt
-        await nova.send(timeouts.server, h11.EndOfMessage())
+        await nova.send(timeouts.timeout_server, h11.EndOfMessage())
         return
     if client.http.they_are_waiting_for_100_continue:
-        await client.send(timeouts.client, h11.InformationalResponse(status_code=100, headers=[]))
+        await client.send(timeouts.timeout_client, h11.InformationalResponse(status_code=100, headers=[]))
     while True:
-        event = await client.next(timeouts.client)
+        event = await client.next(timeouts.timeout_client)
         if isinstance(event, h11.EndOfMessage):
-            await nova.send(timeouts.server, h11.EndOfMessage())
+            await nova.send(timeouts.timeout_server, h11.EndOfMessage())
             return
         if not isinstance(event, h11.Data):
             raise ConnectionFailed(client, "it ended in the middle of its request")
-        await nova.send(timeouts.server, h11.Data(data=event.data))
+        await nova.send(timeouts.timeout_server, h11.Data(data=event.data))
 
 
 async def _read_response(nova: HttpConnection, timeouts: Timeouts) -> h11.Response:
     while True:
-        event = await nova.next(timeouts.server)
+        event = await nova.next(timeouts.timeout_server)
         if isinstance(event, h11.Response):
             return event
         if not isinstance(event, h11.InformationalResponse):
@@ -319,11 +319,11 @@ async def _forward_response(
 ) -> None:
     pending: list[h11.Event] = [head]  # sent with the first piece of the body: mostly that is all of it, in one packet
     while True:
-        event = await nova.next(timeouts.server)
+        event = await nova.next(timeouts.timeout_server)
         if isinstance(event, h11.EndOfMessage):
-            await client.send(timeouts.client, *pending, h11.EndOfMessage())
+            await client.send(timeouts.timeout_client, *pending, h11.EndOfMessage())
             return
         if not isinstance(event, h11.Data):
             raise ConnectionFailed(nova, "Nova ended in the middle of its response")
-        await client.send(timeouts.client, *pending, h11.Data(data=event.data))
+        await client.send(timeouts.timeout_client, *pending, h11.Data(data=event.data))
         pending = []

@@ -18,11 +18,13 @@ IDLE_SECONDS = 20.0  # shorter than servers commonly keep a connection
 class NovaClient:
     def __init__(self, settings: ProxySettings) -> None:
         self._settings = settings
-        self._tls = make_context(settings) if settings.tls else None
+        self._tls = make_context(settings) if settings.nova_metadata_protocol == "https" else None
         self._idle: list[tuple[HttpConnection, float]] = []  # and the time of its last response
         self._closed = False
-        self.host = f"[{settings.nova_host}]" if ":" in settings.nova_host else settings.nova_host
-        self.host += f":{settings.nova_port}"
+        host = settings.nova_metadata_host
+        self.host = (
+            f"[{host}]:{settings.nova_metadata_port}" if ":" in host else f"{host}:{settings.nova_metadata_port}"
+        )
 
     async def acquire(self, *, fresh: bool = False) -> HttpConnection:
         """An idle connection, or a new one; `fresh`: a new one."""
@@ -31,12 +33,11 @@ class NovaClient:
             if time.monotonic() - since < IDLE_SECONDS and await _is_silent(connection):
                 return connection
             connection.close()
-        seconds = self._settings.timeouts.connect
+        seconds = self._settings.timeouts.timeout_connect
         try:
             async with asyncio.timeout(seconds):
-                reader, writer = await asyncio.open_connection(
-                    self._settings.nova_host, self._settings.nova_port, ssl=self._tls, limit=READ_BYTES
-                )
+                address = self._settings.nova_metadata_host, self._settings.nova_metadata_port
+                reader, writer = await asyncio.open_connection(*address, ssl=self._tls, limit=READ_BYTES)
         except TimeoutError:
             raise ConnectionFailed(None, f"no connection to {self.host} in {seconds:g} s", late=True) from None
         except OSError as error:
@@ -82,7 +83,7 @@ async def _is_silent(connection: HttpConnection) -> bool:
 def make_context(settings: ProxySettings) -> ssl.SSLContext:
     """Certificates come as text, since the process may not read their files; OpenSSL needs a file, so one in memory."""
     context = ssl.create_default_context(cadata=settings.ca or None)
-    if settings.insecure:
+    if settings.nova_metadata_insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if settings.certificate:

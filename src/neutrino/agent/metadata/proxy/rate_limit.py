@@ -36,7 +36,8 @@ class RateLimiter:
 
     def allows(self, key: str, source: str, now: float) -> bool:
         """Count a request of a source in the namespace `key`."""
-        if (6 if ":" in source else 4) not in self._limit.versions:
+        limit = self._limit
+        if not limit.rate_limit_enabled or (6 if ":" in source else 4) not in limit.ip_versions:
             return True
         windows = self._sources.get((key, source))
         if windows is None:
@@ -45,6 +46,9 @@ class RateLimiter:
                 self._sources.popitem(last=False)
         else:  # least recent first, for the bound above
             self._sources.move_to_end((key, source))
-        limits = (self._limit.base, self._limit.burst)
+        limits = (
+            (limit.base_query_rate_limit, limit.base_window_duration),
+            (limit.burst_query_rate_limit, limit.burst_window_duration),
+        )
         counts = [window.add(now, seconds) for window, (_, seconds) in zip(windows, limits, strict=True)]
         return all(count <= most for count, (most, _) in zip(counts, limits, strict=True))

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from neutrino.model.sentinel import UNSET
+from msgspec import UNSET
+
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource, creatable, writable

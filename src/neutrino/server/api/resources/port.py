@@ -57,29 +57,23 @@ def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise t.Invalid(f"'{value}' is not a list of address pairs")
     pairs: list[dict[str, Any]] = []
-    seen = set()
     for item in value:
         if not isinstance(item, dict):
             raise t.Invalid(f"'{item}' is not an address pair")
-        unknown = set(item) - {"ip_address", "mac_address"}
-        if unknown:
-            raise t.Invalid(f"it has keys it should not have: {', '.join(sorted(map(str, unknown)))}")
-        if "ip_address" not in item:
+        pair = _PAIR_TO_PARSE.parse(item)
+        if "ip_address" not in pair:
             raise errors.AllowedAddressPairsMissingIP()
-        pair: dict[str, Any] = {"ip_address": parse_pair_address(item["ip_address"])}
-        if item.get("mac_address") is not None:
-            pair["mac_address"] = t.Mac().parse(item["mac_address"])
-        key = pair["ip_address"], pair.get("mac_address")
-        if key in seen:
-            raise errors.DuplicateAddressPairInRequest(
-                mac_address=pair.get("mac_address"), ip_address=pair["ip_address"]
-            )
-        seen.add(key)
-        pairs.append(pair)
+        pairs.append({name: part for name, part in pair.items() if part is not None})
+    if twice := t.first_duplicate(pairs):
+        raise errors.DuplicateAddressPairInRequest(mac_address=twice.get("mac_address"), ip_address=twice["ip_address"])
     return pairs
 
 
 _PAIR = t.Record({"ip_address": t.Text(64)}, {"mac_address": t.Mac()})
+# Without a required key: a missing address has an error of its own.
+_PAIR_TO_PARSE = t.Record(
+    optional={"ip_address": t.Parsed(parse_pair_address, t.Text(64)), "mac_address": t.Nullable(t.Mac())}
+)
 ADDRESS_PAIRS = t.Parsed(parse_address_pairs, t.ListOf(_PAIR, nullable=True, max_items=MAX_ADDRESS_PAIRS))
 
 

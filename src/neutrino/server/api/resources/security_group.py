@@ -1,5 +1,6 @@
 """Security groups, their rules, and address groups: lists of CIDRs that rules refer to."""
 
+import contextlib
 import ipaddress
 from collections.abc import Iterable
 from typing import Any
@@ -19,17 +20,13 @@ def parse_name(value: Any) -> str:
 
 def parse_protocol(value: Any) -> str | None:
     """A protocol by name or number, as given but in lower case; `any` means all protocols."""
-    if value is None or (isinstance(value, str) and value.lower() == "any"):
+    name = value.lower() if isinstance(value, str) else None
+    if value is None or name == "any":
         return None
-    try:
-        if isinstance(value, bool | float):
-            raise ValueError
-        number = int(value)
-        if 0 <= number <= 255:
-            return str(number)
-    except (ValueError, TypeError):
-        if isinstance(value, str) and value.lower() in PROTOCOLS:
-            return value.lower()
+    if name in PROTOCOLS:
+        return name
+    with contextlib.suppress(t.Invalid, t.Unconvertible):
+        return str(t.Integer(0, 255).parse(value))
     raise errors.SecurityGroupRuleInvalidProtocol(protocol=value, values=sorted(PROTOCOLS))
 
 
@@ -41,17 +38,10 @@ def parse_ethertype(value: Any) -> str:
 
 
 def parse_port(value: Any) -> int | None:
-    if value is None:
-        return None
     try:
-        if isinstance(value, bool | float):
-            raise ValueError
-        number = int(value)
-    except (ValueError, TypeError):
+        return None if value is None else t.Integer(0, 65535).parse(value)
+    except (t.Invalid, t.Unconvertible):
         raise errors.SecurityGroupInvalidPortValue(port=value) from None
-    if not 0 <= number <= 65535:
-        raise errors.SecurityGroupInvalidPortValue(port=value)
-    return number
 
 
 def parse_prefix(value: Any) -> str | None:

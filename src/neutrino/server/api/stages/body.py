@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from neutrino.model.sentinel import UNSET
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 
-MAX_BULK = (
-    500  # objects of a bulk create: all are parsed before the policy is evaluated, and written in one transaction
-)
+# Objects of a bulk create: all are parsed before the policy is evaluated, and written in one transaction.
+MAX_BULK = 500
 
 
 @dataclass(frozen=True, slots=True)

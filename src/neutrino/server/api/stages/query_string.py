@@ -6,23 +6,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from neutrino.server import errors
+from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource
 from neutrino.server.api.stages.body import SYNONYMS
-from neutrino.server.api.types import (
-    Bool,
-    Cidr,
-    Integer,
-    Invalid,
-    IpAddress,
-    ListOf,
-    Mac,
-    Nullable,
-    OneOf,
-    Type,
-    Unconvertible,
-    Uuid,
-    parse_attribute,
-)
 from neutrino.server.query import Query, Sort
 
 Pairs = list[tuple[str, str]]
@@ -55,7 +41,7 @@ def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = Non
         values.setdefault(name, []).append(value)
     return Query(
         filters=_filters(resource, values),
-        fields=_fields(resource, values),
+        fields=parse_fields(resource, pairs),
         sorts=_sorts(resource, values),
         limit=_limit(values, max_limit),
         marker=values.get("marker", [None])[-1] or None,
@@ -64,14 +50,7 @@ def parse_query(resource: Resource, pairs: Pairs, *, max_limit: int | None = Non
 
 
 def parse_fields(resource: Resource, pairs: Pairs) -> tuple[str, ...] | None:
-    values: dict[str, list[str]] = {}
-    for name, value in pairs:
-        values.setdefault(name, []).append(value)
-    return _fields(resource, values)
-
-
-def _fields(resource: Resource, values: dict[str, list[str]]) -> tuple[str, ...] | None:
-    asked = [f for f in values.get("fields", []) if f]
+    asked = [value for name, value in pairs if name == "fields" and value]
     if not asked:
         return None
     known = {*resource.visible, *(k for k, v in SYNONYMS.items() if v in resource.by_name)}
@@ -105,14 +84,16 @@ def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tupl
     return filters
 
 
-def filter_type(attribute: Attribute) -> Bool | Integer | None:
+def filter_type(attribute: Attribute) -> t.Bool | t.Integer | None:
     """The type of an attribute's filter values; None: text."""
-    kind = attribute.type.of if isinstance(attribute.type, Nullable) else attribute.type
-    if isinstance(kind, Bool):
+    kind = attribute.type.of if isinstance(attribute.type, t.Nullable) else attribute.type
+    if isinstance(kind, t.Bool):
         return kind
-    numeric = isinstance(kind, Integer) or (isinstance(kind, OneOf) and all(isinstance(v, int) for v in kind.values))
+    numeric = isinstance(kind, t.Integer) or (
+        isinstance(kind, t.OneOf) and all(isinstance(v, int) for v in kind.values)
+    )
     if numeric or attribute.name in NUMBERS:
-        return Integer()
+        return t.Integer()
     return None
 
 
@@ -120,10 +101,10 @@ def _value(attribute: Attribute, text: str) -> Any:
     kind = filter_type(attribute)
     if kind is None:
         return stored_form(attribute.filter_as or attribute.type, text)
-    return parse_attribute(attribute.name, kind, text)
+    return t.parse_attribute(attribute.name, kind, text)
 
 
-def stored_form(kind: Type, text: str) -> str:
+def stored_form(kind: t.Type, text: str) -> str:
     """A filter value in the form in which the type is stored, so that the database can compare bytes and use its index.
 
     UUIDs, MACs, addresses and enumerations have one form, however a client writes them (Neutron on MariaDB finds them by a
@@ -131,18 +112,18 @@ def stored_form(kind: Type, text: str) -> str:
     unchanged too and matches nothing.
     """
     match kind:
-        case Nullable(of=inner) | ListOf(of=inner):
+        case t.Nullable(of=inner) | t.ListOf(of=inner):
             return stored_form(inner, text)
-        case Uuid():
+        case t.Uuid():
             return text.lower()
-        case OneOf(values=words):
+        case t.OneOf(values=words):
             return next((word for word in words if isinstance(word, str) and word.lower() == text.lower()), text)
-        case Mac() | IpAddress():
+        case t.Mac() | t.IpAddress():
             try:
                 return str(kind.parse(text))
-            except (Invalid, Unconvertible):
+            except (t.Invalid, t.Unconvertible):
                 return text
-        case Cidr():
+        case t.Cidr():
             try:
                 return str(ipaddress.ip_network(text))
             except ValueError:
@@ -183,8 +164,8 @@ def _limit(values: dict[str, list[str]], max_limit: int | None) -> int | None:
         return max_limit
     text = values["limit"][-1]
     try:
-        limit = Integer(min=0).parse(text) if text else 0
-    except (ValueError, Unconvertible):
+        limit = t.Integer(min=0).parse(text) if text else 0
+    except (ValueError, t.Unconvertible):
         raise errors.BadRequest(resource="limit", msg=f"'{text}' is not a number from 0 up") from None
     if limit == 0:  # the client sets no limit
         return max_limit
