@@ -38,7 +38,7 @@ class Fanout:
         for served in kinds:
             self._sources[served.source].append(self._stores[served.name].put)
         self._entries = cast(ForwardingEntries, self._stores["forwarding"])
-        self._dhcp = DhcpScope(self._subscriptions, cast(HostObjects, self._stores["port"]))
+        self._dhcp = DhcpScope(self._records, self._subscriptions, cast(HostObjects, self._stores["port"]))
         self._sources["network"].append(self._dhcp.put_network)
         self._sources["agent"].append(self._dhcp.put_agent)
         self._sources["port"].append(self._dhcp.put_port)

@@ -36,7 +36,7 @@ from neutrino.server.l3.routers.port_layout import (
     SNAT,
 )
 from neutrino.server.l3.scheduling.candidates import DVR_MODES
-from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, ROUTED_LOCALLY
+from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, LOCAL_HOSTS
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
@@ -45,7 +45,7 @@ Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state 
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
-_h, _al, _b = t.conntrack_helpers.c, t.ip_allocations.c, t.port_bindings.c
+_h, _al = t.conntrack_helpers.c, t.ip_allocations.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
 _REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
@@ -131,17 +131,8 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
     """Distributed router → the hosts with ports on its subnets."""
     if not modes:
         return {}
-    theirs = t.ip_allocations.alias()
-    statement = (
-        sa.select(_rp.router_id, _b.host)
-        .join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
-        .join(t.ip_allocations, _al.port_id == _rp.port_id)
-        .join(theirs, theirs.c.subnet_id == _al.subnet_id)
-        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, ROUTED_LOCALLY))
-        .join(t.port_bindings, _b.port_id == _p.id)
-        .where(_rp.port_type.in_(INTERFACES), _b.host != "", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
-        .distinct()
-    )
+    bound = LOCAL_HOSTS.where(t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
+    statement = bound.join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
     found = grouped(read_rows(connection, statement, _rp.router_id, ids), "router_id", attrgetter("host"))
     return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
 

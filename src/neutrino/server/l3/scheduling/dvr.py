@@ -33,7 +33,8 @@ _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
 EXTERNAL_MODES: Final = frozenset({"dvr", "dvr_snat"})  # agent modes of hosts that reach external networks themselves
 LOG = logging.getLogger(__name__)
 _p, _a, _rp, _g, _m = t.ports.c, t.ip_allocations.c, t.router_ports.c, t.agents.c, t.dvr_host_macs.c
-_f, _r = t.floatingips.c, t.routers.c
+_f, _r, _b = t.floatingips.c, t.routers.c, t.port_bindings.c
+_local = t.ip_allocations.alias("local_allocations")
 # Ports whose packets their host routes itself.
 ROUTED_LOCALLY: Final = sa.or_(
     _p.device_owner.like("compute:%"),
@@ -41,19 +42,22 @@ ROUTED_LOCALLY: Final = sa.or_(
 )
 
 
+# Routers and the hosts with such ports on their subnets. By bindings: the host that a live migration prepares needs the
+# router before the instance runs there.
+LOCAL_HOSTS: Final = (
+    sa.select(_rp.router_id, _b.host)
+    .join(t.ip_allocations, _a.port_id == _rp.port_id)
+    .join(_local, _local.c.subnet_id == _a.subnet_id)
+    .join(t.ports, sa.and_(_p.id == _local.c.port_id, ROUTED_LOCALLY))
+    .join(t.port_bindings, _b.port_id == _p.id)
+    .where(_rp.port_type.in_(INTERFACES), _b.host != "")
+    .distinct()
+)
+
+
 def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
     """The L3 agents on the hosts that need a distributed router, by the ports on its subnets."""
-    on = t.ip_allocations.alias()
-    subnets = (
-        sa.select(on.c.subnet_id)
-        .select_from(t.router_ports.join(on, on.c.port_id == _rp.port_id))
-        .where(_rp.router_id == router_id, _rp.port_type.in_(INTERFACES))
-    )
-    hosts = (
-        sa.select(_p.host)
-        .select_from(t.ports.join(t.ip_allocations, _a.port_id == _p.id))
-        .where(_a.subnet_id.in_(subnets), _p.host != "", ROUTED_LOCALLY)
-    )
+    hosts = LOCAL_HOSTS.with_only_columns(_b.host).where(_rp.router_id == router_id)
     return list(connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts))).scalars())
 
 
