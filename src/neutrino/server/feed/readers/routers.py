@@ -337,22 +337,10 @@ def _port_forwardings(connection: Connection, ids: Ids) -> defaultdict[str, list
 
 
 def _port_forwarding(row: Any) -> m.PortForwarding:
-    (external_first, external_last), (internal_first, internal_last) = (
-        _range(text) for text in (row.external_port_range, row.internal_port_range)
-    )
-    return build(
-        m.PortForwarding,
-        row,
-        external_port_first=external_first,
-        external_port_last=external_last,
-        internal_port_first=internal_first,
-        internal_port_last=internal_last,
-    )
-
-
-def _range(text: str) -> tuple[int, int]:
-    first, _, last = text.partition(":")
-    return int(first), int(last or first)
+    ports = {}
+    for side, text in (("external", row.external_port_range), ("internal", row.internal_port_range)):
+        ports[f"{side}_port_first"], ports[f"{side}_port_last"] = map(int, text.split(":"))
+    return build(m.PortForwarding, row, **ports)
 
 
 def _conntrack_helpers(connection: Connection, ids: Ids) -> defaultdict[str, list[m.ConntrackHelper]]:

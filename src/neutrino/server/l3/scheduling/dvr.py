@@ -6,9 +6,10 @@ the ports and stored nowhere. A host with floating IPs has one port of its own o
 MAC address of a router's interface is on every host, and switches would see it flap between ports.
 """
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.server import errors
+from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Report
@@ -83,7 +85,7 @@ class DvrHosts:
                 agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
                 # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
                 for agent_id in list(tx.execute(agents).scalars()):
-                    tx.record("agent", agent_id)  # all hosts get the MAC addresses of all others
+                    tx.record("agent", agent_id)
             return row["mac_address"]
 
         return self.db.retrying(attempt)
@@ -117,14 +119,12 @@ class DvrHosts:
 
     def reported(self, report: Report) -> None:
         """A host with distributed routing gets its MAC address with its first report."""
-        if report.needs_everything and report.agent_type == words.OVS and self._distributes(report.host):
-            self.mac_of(report.host)
-
-    def _distributes(self, host: str) -> bool:
-        statement = sa.select(_g.configurations).where(_g.agent_type == words.OVS, _g.host == host)
+        if not report.needs_everything or report.agent_type != words.OVS:
+            return
         with self.db.read() as connection:
-            found = connection.execute(statement).scalar()
-        return found is not None and bool(msgspec.json.decode(found).get(words.ENABLE_DISTRIBUTED_ROUTING))
+            text = connection.execute(sa.select(_g.configurations).where(_g.id == report.agent_id)).scalar()
+        if text is not None and msgspec.json.decode(text).get(words.ENABLE_DISTRIBUTED_ROUTING):
+            self.mac_of(report.host)
 
     def settle(self) -> int:
         """Create and delete the hosts' own ports on external networks as floating IPs need them; how many changed."""
@@ -136,25 +136,11 @@ class DvrHosts:
             try:
                 self.gateway_port(network_id, host)
             except errors.ApiError as error:
-                LOG.warning(
-                    "host %s gets no port of its own on external network %s: %s", host, network_id, error.message
-                )
+                LOG.warning("host %s gets no port on external network %s: %s", host, network_id, error.message)
         for key in existing.keys() - wanted:
-            self._delete(existing[key])
+            with contextlib.suppress(errors.NotFound):  # another server was first
+                self.ports.delete(admin_context(), existing[key]["id"], None, checked=False)
         return len(wanted ^ existing.keys())
-
-    def _delete(self, port: Mapping[str, Any]) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                found = PORTS.load_where(connection, _p.id == port["id"])
-                if not found:
-                    return
-                network = self.networks.load(connection, port["network_id"])
-            step = self.ports.prepare_delete(found[0], network)
-            with self.operations.write([step.context]) as tx:
-                step.write(tx)
-
-        self.db.retrying(attempt)
 
 
 def _wanted_gateways(connection: Connection) -> Iterator[tuple[str, str]]:
