@@ -143,7 +143,7 @@ def test_elements_change_singly(place):
     assert "replace" not in place.settle(TABLE)
 
 
-def test_elements_that_are_there_or_gone_already(place):
+def test_elements_that_exist_or_are_missing_already(place):
     place.settle(TABLE)
     change = ElementChange(
         "floating",
@@ -180,7 +180,7 @@ def test_a_table_is_deleted(place):
     assert place.read() is None
 
 
-def test_a_namespace_that_is_not_there(place):
+def test_a_missing_namespace(place):
     for call in (
         lambda: place.nft.read("nft-none"),
         lambda: place.nft.replace("nft-none", TABLE),
@@ -190,7 +190,7 @@ def test_a_namespace_that_is_not_there(place):
             call()
 
 
-def test_a_table_goes_with_its_namespace(place):
+def test_a_table_is_deleted_with_its_namespace(place):
     place.settle(TABLE)
     place.netlink.delete_namespace(place.name)
     place.netlink.create_namespace(place.name)
@@ -230,13 +230,13 @@ def test_a_refused_table_leaves_the_old_one(real):
         ("add", "set", "inet", "neutrino", "mine", "{ type ipv4_addr; }"),
     ],
 )
-def test_what_was_changed_by_hand_is_seen_and_put_right(real, by_hand):
+def test_changes_by_hand_are_detected_and_repaired(real, by_hand):
     real.settle(TABLE)
     real.run(*by_hand)
     assert "by hand" in real.settle(TABLE)
 
 
-def test_elements_that_were_changed_by_hand_are_put_right_singly(real):
+def test_elements_that_were_changed_by_hand_are_repaired_singly(real):
     real.settle(TABLE)
     real.run("delete", "element", "inet", "neutrino", "floating", "{ 203.0.113.5 }")
     real.run("add", "element", "inet", "neutrino", "nets", "{ 2001:db8:7::/64 }")
@@ -307,7 +307,7 @@ def connect(router: Place, outside: str, inside: str) -> None:
 
 
 def reaches(outside: str, inside: str, ip: str) -> bool:
-    """Whether a datagram to the address comes to the machine inside."""
+    """Whether a datagram to the address reaches the machine inside."""
     namespaces = Namespaces()
 
     def open_socket() -> socket.socket:

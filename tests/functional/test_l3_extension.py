@@ -13,8 +13,8 @@ from oslo_config import cfg
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.desired import DesiredRouters
 from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink
 from neutrino.dataplane.netlink.real import RealNetlink

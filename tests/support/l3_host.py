@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.desired import DesiredRouters
+from neutrino.agent.l3.delegations import SUBNET, Delegations
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
 from neutrino.agent.l3.role import L3Role
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
@@ -100,6 +102,7 @@ class Host:
             desired,
             Routers(drivers, options, desired, [self.extension]),
             RouterDaemons(supervisor, options),
+            Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             supervisor,
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),
             switch=lambda: self.ovsdb,

@@ -129,7 +129,6 @@ class Host:
         self.monitor = directory / "monitor"
         self._mark = uuid.uuid4().hex[:6]
         self.options = MetadataOptions(
-            host=HOST,
             socket=str(directory / "metadata_proxy"),
             metadata_port=9697,
             dhcp=DhcpSettings(HOST, str(directory), **({"enable_isolated_metadata": True} | dhcp)),

@@ -96,7 +96,6 @@ def test_waiters_are_woken_when_their_condition_holds() -> None:
         assert await woken() == [False, False, False]
         queue.failed(second)
         assert await woken() == [True, False, False]
-        assert queue.is_working(second) is False
         queue.done(await queue.get())
         assert await woken() == [True, True, False]
         queue.put(second)

@@ -19,7 +19,7 @@ from neutrino.server.events.nova import NovaAnswer, NovaEvent, NovaNotifier, Nov
 
 SERVER = "8a9f1a54-3d0b-4c55-9d47-0f2a1e0a7c11"
 PATIENCE = 10.0
-"""How long a test waits for what must come; it never waits when all is well."""
+"""Timeout of waits for expected events; a passing test never reaches it."""
 
 
 class FakeNova:

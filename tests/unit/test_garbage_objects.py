@@ -301,7 +301,7 @@ def test_metadata_answers_the_other_ports() -> None:
         for each in (*wrong_objects(kind), GOOD[kind]):
             objects.objects[kind][each.id] = each
     options = dhcp.settings(enable_isolated_metadata=True, enable_metadata_network=True)
-    wanted = DesiredMetadata(objects, "h1", 9697, options)
+    wanted = DesiredMetadata(objects, 9697, options)
     wanted.index()
     wanted.render_stale()
     assert "qrouter-r1" in wanted.listeners

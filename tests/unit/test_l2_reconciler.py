@@ -315,7 +315,7 @@ class Rejecting:
     def __init__(self, host: SwitchHost, text: str, *, names: bool = True) -> None:
         self.switch, self.text, self.names = host.switch.openflow, text, names
         self.tries: list[tuple[Flow, ...]] = []
-        host.reconciler._openflow = self  # type: ignore[assignment]
+        host.reconciler.openflow = self  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.switch, name)

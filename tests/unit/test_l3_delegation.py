@@ -137,15 +137,17 @@ class Host:
     def __init__(self, state: Path) -> None:
         self.base = state / "pd"
         self.processes = FakeProcesses()
-        self.told: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
         self.start_agent(state)
 
     def start_agent(self, state: Path) -> None:
         options = L3Options(state_path=str(state))
         self.port_holds = PortHolds()
         watch = Supervisor(self.processes)
-        self.delegations = Delegations(watch, options, self.port_holds)
-        self.delegations.report = lambda subnet_id, prefix: self.told.append((subnet_id, prefix))
+        self.delegations = Delegations(watch, options, self._report, self.port_holds)
+
+    def _report(self, subnet_id: str, prefix: str) -> None:
+        self.reported.append((subnet_id, prefix))
 
     def has(self, subnet_id: str, text: str, age: float = 0.0) -> None:
         """What a client has written, so long ago."""
@@ -180,20 +182,20 @@ def test_a_client_for_each_subnet_and_the_server_hears_what_is_new(host: Host) -
         assert host.running == {FIRST, SECOND}
         assert {daemon.namespace for daemon in host.processes.started} == {"qrouter-r1"}
         assert host.delegations.find(two, active=True) == []
-        assert host.told == []  # nothing is known yet, and what the server knows may be right
+        assert host.reported == []  # nothing is known yet, and what the server knows may be right
         host.has(FIRST, f"{PREFIX} 600\n")
         host.has(SECOND, f"{OTHER} 600\n")
         await host.delegations.ensure(two, active=True)
-        assert host.told == [(FIRST, PREFIX), (SECOND, OTHER)]
+        assert host.reported == [(FIRST, PREFIX), (SECOND, OTHER)]
         await host.delegations.ensure(two, active=True)  # the server has not heard of the first
-        assert host.told[2:] == [(FIRST, PREFIX)]
+        assert host.reported[2:] == [(FIRST, PREFIX)]
         known = asking(Delegation(FIRST, PREFIX), Delegation(SECOND, OTHER))
         await host.delegations.ensure(known, active=True)
-        assert len(host.told) == 3
+        assert len(host.reported) == 3
         host.has(FIRST, f"{PREFIX} 600\n", age=5)  # renewed
         host.has(SECOND, f"{OTHER} 600\n", age=601)  # and not
         await host.delegations.ensure(known, active=True)
-        assert host.told[3:] == [(FIRST, PREFIX), (SECOND, "::/64")]
+        assert host.reported[3:] == [(FIRST, PREFIX), (SECOND, "::/64")]
         assert len(host.processes.started) == 2
 
     run(work)
@@ -244,7 +246,7 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
 
     async def second() -> None:
         await host.delegations.ensure(known, active=True)
-        assert (len(host.processes.started), host.told, host.ended_by) == (1, [(FIRST, PREFIX)], [])
+        assert (len(host.processes.started), host.reported, host.ended_by) == (1, [(FIRST, PREFIX)], [])
         assert host.port_holds.held == {GATEWAY.id}
         elsewhere = asking(Delegation(FIRST), gateway=msgspec.structs.replace(GATEWAY, id="f" * 36))
         (difference,) = host.delegations.find(elsewhere, active=True)
@@ -254,7 +256,7 @@ def test_another_agent_finds_its_clients_and_another_gateway_needs_others(host: 
         await host.delegations.ensure(elsewhere, active=True)
         assert (len(host.processes.started), host.ended_by) == (2, [signal.SIGTERM])
         assert host.port_holds.held == {"f" * 36}
-        assert len(host.told) == 1  # what the other one had is forgotten
+        assert len(host.reported) == 1  # what the other one had is forgotten
 
     run(first)
     host.start_agent(tmp_path)
@@ -285,7 +287,7 @@ def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None
         host.has(SECOND, f"{OTHER} 600\n")
         (problem,) = await host.delegations.ensure(two, active=True)
         assert "2001:db8::/72" in problem
-        assert host.told == [(SECOND, OTHER)]
+        assert host.reported == [(SECOND, OTHER)]
 
     run(work)
 
@@ -293,7 +295,7 @@ def test_what_cannot_be_is_told_and_does_not_stop_the_others(host: Host) -> None
 def test_a_router_is_notified_of_a_prefix_at_once(host: Host) -> None:
     async def work() -> None:
         notified: asyncio.Queue[str] = asyncio.Queue()
-        fifo = host.delegations.listen(notified.put_nowait, lambda subnet_id, prefix: None)
+        fifo = host.delegations.listen(notified.put_nowait)
         try:
             await host.delegations.ensure(asking(), active=True)
             directory = host.base / "r1" / FIRST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import pytest
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.daemons import RouterDaemons
-from neutrino.agent.l3.desired import DesiredRouters
-from neutrino.agent.l3.dvr.neighbours import render_neighbours
+from neutrino.agent.l3.delegations import SUBNET, Delegations
+from neutrino.agent.l3.parts.distributed import render_neighbours
 from neutrino.agent.l3.parts.ha import primary_address, render_keepalived
 from neutrino.agent.l3.role import L3Role
+from neutrino.agent.l3.router_feed import DesiredRouters
 from neutrino.agent.l3.routers import Routers
+from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.supervisor import Supervisor
 from neutrino.dataplane.netlink.api import SetItem
 from neutrino.dataplane.netlink.values import address as on_device
@@ -152,7 +155,10 @@ class Host:
         watch = Supervisor(self.processes)
         self.daemons = RouterDaemons(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
-        self.role = L3Role(desired, self.dataplane, self.daemons, watch, description)
+        delegations = Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds())
+        self.role = L3Role(
+            desired, self.dataplane, self.daemons, delegations, watch, description, switch=lambda: self.ovsdb
+        )
 
     def tell(self, new: Router | None) -> None:
         known = self.feed.state.objects["router"]

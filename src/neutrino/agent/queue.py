@@ -40,9 +40,6 @@ class WorkQueue(Generic[K]):
         """Whether the key waits, is delayed, or has a worker."""
         return key in self._waiting or key in self._delayed or key in self._working
 
-    def is_working(self, key: K) -> bool:
-        return key in self._working
-
     async def idle(self) -> None:
         """Wait until no worker has a key."""
         await self._wait_for(lambda: not self._working)
@@ -133,16 +130,3 @@ class WorkQueue(Generic[K]):
                 self._waiters.remove(waiter)
                 if not woken.done():
                     woken.set_result(None)
-
-
-async def work(queue: WorkQueue[K], do: Callable[[K], object], *, workers: int = 1) -> None:
-    """Run workers without end; `do` is awaited, handles its own errors, and ends with `done` or `failed`."""
-
-    async def one() -> None:
-        while True:
-            key = await queue.get()
-            await do(key)  # type: ignore[misc]
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(workers):
-            group.create_task(one())

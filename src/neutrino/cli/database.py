@@ -120,6 +120,7 @@ def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
     fanout = Fanout()
     fanout.apply(records)
     out: dict[str, list[object]] = {}
+    # Sorted, so that the output can be compared with diff.
     for kind, value in sorted(fanout.objects(name, roles), key=lambda each: (each[0], each[1].id)):
         out.setdefault(kind, []).append(value)
     return msgspec.json.format(msgspec.json.encode(out)).decode()

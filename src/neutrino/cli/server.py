@@ -58,7 +58,7 @@ def prepare(config_files: Sequence[str], log_level: int = logging.INFO, port_fix
         workers.load(files)
     except (cfg.Error, config.RefusedToStart, ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), INVALID) from None
-    preflight.check_database(conf)
+    preflight.check_database(conf)  # last, as it upgrades the schema: a start that fails otherwise changes nothing
     return Prepared(conf, files)
 
 

@@ -83,6 +83,7 @@ class Demo:
             done = self._lab.run("web", command, check=False)
             return done.stdout.strip() if done.returncode == 0 else ""
 
+        # The metadata role configures its proxy independently of the roles that the port waits for.
         wait_until(lambda: instance_id() != "", SECONDS, "the metadata service does not respond")
         return f"instance {instance_id()}"
 
@@ -94,6 +95,8 @@ class Demo:
         def replies() -> bool:
             return self._lab.run(where, ["ping", "-c", "1", "-W", "1", address], check=False).returncode == 0
 
+        # The port is ACTIVE, but flows and ARP entries of other hosts may follow a moment later: the measured pings must
+        # not count that.
         wait_until(replies, SECONDS, f"{address} does not reply to {where}")
         done = self._lab.run(where, ["ping", "-c", "5", "-i", "0.2", "-W", "1", address])
         return f"{address}: {done.stdout.strip().splitlines()[-1]}"

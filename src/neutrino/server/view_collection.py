@@ -7,14 +7,14 @@ import sqlalchemy as sa
 
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import ComposedView, View
+from neutrino.server.db.view import View
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
 
 
 class ViewCollection:
-    def __init__(self, db: Database, view: View | ComposedView) -> None:
+    def __init__(self, db: Database, view: View) -> None:
         self.db = db
         self._view = view
 

@@ -147,12 +147,6 @@ def _hostname_and_fqdn(port: DhcpPort, addresses: tuple[str, ...], domain: str) 
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Option:
-    name: str
-    values: tuple[str, ...] = ()  # empty: dnsmasq must not send the option
-
-
 def contribute_options(network: ServedNetwork, settings: DhcpSettings) -> Contribution:
     return Contribution(options=(*_subnet_lines(network, settings), *_port_lines(network)))
 
@@ -164,34 +158,35 @@ def _subnet_lines(network: ServedNetwork, settings: DhcpSettings) -> Iterator[Li
         own = [o for o in network.network.options if o.ip_version == subnet.ip_version]
         replaced = {_number(o.name, subnet.ip_version) for o in own if not o.name.startswith("tag:")}
         tag, owner = subnet_tag(subnet.id), f"subnet {subnet.id}"
-        for option in _of_subnet(network, subnet, settings):
-            if _number(option.name, subnet.ip_version) not in replaced:
-                yield Line(render_option(subnet.ip_version, tag, option.name, *option.values), owner)
+        for name, *values in _of_subnet(network, subnet, settings):
+            if _number(name, subnet.ip_version) not in replaced:
+                yield Line(render_option(subnet.ip_version, tag, name, *values), owner)
         for extra in own:
             yield Line(render_option(extra.ip_version, tag, extra.name, extra.value), owner)
 
 
-def _of_subnet(network: ServedNetwork, subnet: Subnet, settings: DhcpSettings) -> Iterator[_Option]:
+def _of_subnet(network: ServedNetwork, subnet: Subnet, settings: DhcpSettings) -> Iterator[tuple[str, ...]]:
+    """Options that follow from the subnet, as name and value. Without a value dnsmasq must not send the option."""
     yield from _name_servers(network, subnet)
     if subnet.ip_version == 6:
         if settings.dns_domain:
-            yield _Option("domain-search", (settings.dns_domain,))
+            yield "domain-search", settings.dns_domain
         return
     gateway, routes = _routes(network, subnet, settings)
     if routes:
         # A client that gets option 121 ignores option 3, so the default route is repeated (RFC 3442).
         with_default = [*routes, f"{ANYWHERE},{gateway}"] if gateway else routes
-        yield _Option("classless-static-route", (",".join(with_default),))
-        yield _Option(MICROSOFT_ROUTES, (",".join(with_default),))
+        yield "classless-static-route", ",".join(with_default)
+        yield MICROSOFT_ROUTES, ",".join(with_default)
     # Without a value: dnsmasq would advertise itself as the router.
-    yield _Option("router", (gateway,) if gateway else ())
+    yield ("router", gateway) if gateway else ("router",)
 
 
-def _name_servers(network: ServedNetwork, subnet: Subnet) -> Iterator[_Option]:
+def _name_servers(network: ServedNetwork, subnet: Subnet) -> Iterator[tuple[str, ...]]:
     """The subnet's; else its DHCP servers. A single dnsmasq advertises itself by default."""
     given: Sequence[str] = subnet.dns_nameservers
     if tuple(given) == (NO_SERVERS[subnet.ip_version],):
-        yield _Option("dns-server")
+        yield ("dns-server",)
         return
     if not given:
         servers = [
@@ -204,7 +199,7 @@ def _name_servers(network: ServedNetwork, subnet: Subnet) -> Iterator[_Option]:
         given = servers if len(servers) > 1 else ()
     if given:
         literal = [f"[{address}]" for address in given] if subnet.ip_version == 6 else list(given)
-        yield _Option("dns-server", (",".join(literal),))
+        yield "dns-server", ",".join(literal)
 
 
 def _routes(network: ServedNetwork, subnet: Subnet, settings: DhcpSettings) -> tuple[str | None, list[str]]:

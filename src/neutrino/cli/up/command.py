@@ -27,6 +27,7 @@ def up(args: argparse.Namespace) -> int:
     preflight.check_directory(directory)
     running_already = f"neutrino up is already running with state directory {directory}: end it, or use --state"
     with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
+        # The user's files last: in oslo.config the last value of an option wins.
         files = [*_write_configuration(directory, args.port), *config_files]
         prepared = server.prepare(files, logging.WARNING, "use --port")
         url = _url(prepared.conf)

@@ -84,7 +84,7 @@ def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
     for line in saved.splitlines():
         if line.startswith("*"):
             chains = tables.setdefault(line[1:].strip(), {})
-        elif line.startswith(":"):
+        elif line.startswith(":"):  # a chain, also one without rules
             chains.setdefault(line[1:].split()[0], [])
         elif line.startswith("-A "):
             _, chain, *rest = line.split(" ", 2)

@@ -146,6 +146,9 @@ class ElementChange:
     add: frozenset[str] = frozenset()
     remove: frozenset[str] = frozenset()
 
+    def __bool__(self) -> bool:
+        return bool(self.add or self.remove)
+
     def text(self) -> str:
         lines = [f"remove element {self.set} {each}" for each in sorted(self.remove)]
         return "\n".join([*lines, *(f"add element {self.set} {each}" for each in sorted(self.add))])

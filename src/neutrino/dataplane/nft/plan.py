@@ -49,12 +49,12 @@ def plan_table(desired: Table, actual: TableState | None) -> TablePlan:
     reason = _reason(desired, actual)
     if reason or actual is None:
         return TablePlan(desired.path, desired, reason)
+    there = {each.name: actual.elements.get(each.name, frozenset()) for each in desired.sets}
     changes = (
-        ElementChange(each.name, each.elements - there, there - each.elements)
+        ElementChange(each.name, add=each.elements - there[each.name], remove=there[each.name] - each.elements)
         for each in desired.sets
-        for there in (actual.elements.get(each.name, frozenset()),)
     )
-    return TablePlan(desired.path, elements=tuple(change for change in changes if change.add or change.remove))
+    return TablePlan(desired.path, elements=tuple(filter(None, changes)))
 
 
 def _reason(desired: Table, actual: TableState | None) -> str:

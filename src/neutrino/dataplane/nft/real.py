@@ -22,6 +22,7 @@ class RealNft:
 
     def read(self, namespace: str) -> dict[str, TableState]:
         by_path: dict[str, list[dict[str, Any]]] = {}
+        # All tables at once: listing one that does not exist is an error, and each run costs 3 ms.
         for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
             ((what, value),) = item.items()
             table = value.get("name" if what == "table" else "table")
@@ -36,7 +37,7 @@ class RealNft:
         self._run(namespace, ["-f", "-"], f"table {path}\ndelete table {path}\n")
 
     def change_elements(self, namespace: str, path: str, changes: Iterable[ElementChange]) -> None:
-        given = [change for change in changes if change.add or change.remove]
+        given = [*filter(None, changes)]
         if not given:
             return
         # Deleting an element that is missing fails the whole transaction, unlike adding one that exists.
@@ -47,8 +48,8 @@ class RealNft:
             state = self.read(namespace).get(path)
             if state is None:
                 raise
-            left = [_still_missing(change, state) for change in given]
-            if any(change.add or change.remove for change in left):
+            left = [*filter(None, (_still_missing(change, state) for change in given))]
+            if left:
                 self._run(namespace, ["-f", "-"], _element_text(path, left))
 
     def _run(self, namespace: str, arguments: list[str], text: str = "") -> str:

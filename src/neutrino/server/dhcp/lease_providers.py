@@ -25,6 +25,7 @@ from neutrino.server.ml2.ports.provisioning import WaitingPort
 BATCH = 1000  # ids in one statement
 _a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
 _COLUMNS = (_a.id, _a.host, _a.admin_state_up, _a.heartbeat_timestamp, _a.configurations)
+# The agents that a network is scheduled to and the one of a port's host, in one query: every port that is bound runs it.
 _CONCERNED = (
     sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"))
     .select_from(
@@ -73,6 +74,7 @@ def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], 
     """The ports whose lease providers are all dead or disabled, or that have none."""
     if not ports:
         return []
+    # One query for all agents: when DHCP agents die, many ports wait at once.
     agents = {row.id: _agent(row) for row in connection.execute(_ALL)}
     on_host: defaultdict[str, list[DhcpAgent]] = defaultdict(list)
     for agent in agents.values():

@@ -21,7 +21,7 @@ from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import shareable_view, viewed_by
@@ -45,12 +45,8 @@ def load(
     connection: Connection, key: str, project: str | None = None, *, everyone: bool = True, revision: int | None = None
 ) -> Object:
     """The pool as `choose_prefix` and `claim` need it; without `everyone`, only if the project may use it."""
-    names = (*VIEW.names, "allocation_version")
-    found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
-    if found is None:
-        raise errors.SubnetPoolNotFound(id=key)
-    check_revision(found, revision)
-    return VIEW.decoded(found)
+    more = ("allocation_version",)
+    return VIEW.get(connection, key, project, everyone=everyone, revision=revision, more=more)
 
 
 def load_default(connection: Connection, ip_version: int, project: str | None, *, everyone: bool) -> Object | None:

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,7 +23,6 @@ from neutrino.server.db.view import (
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.segments import NAMES, shown
-from neutrino.server.query import Query
 
 Object = dict[str, Any]
 Condition = sa.ColumnElement[bool]
@@ -73,29 +71,19 @@ NETWORKS = View(
 )
 
 
-def with_id(query: Query) -> Query:
-    """The query with `id` among its fields: availability zones are added by it."""
-    if query.fields is None or "id" in query.fields:
-        return query
-    return replace(query, fields=(*query.fields, "id"))
-
-
-def one_way_of_segments(row: Object) -> None:
-    """Show either `segments` or the provider attributes: to clients, `segments` means a network with several."""
-    if "segments" in row:
-        if bytes(row["segments"]) == NO_SEGMENTS:
-            del row["segments"]
-        else:
-            for name in NAMES:
-                row.pop(name, None)
+def one_form_of_segments(row: Object) -> Object:
+    """Either `segments` or the provider attributes: to clients, `segments` means a network with several."""
+    if "segments" not in row:
+        return row
+    hidden = ("segments",) if bytes(row["segments"]) == NO_SEGMENTS else NAMES
+    return {name: value for name, value in row.items() if name not in hidden}
 
 
 def api_network(network: Object, segments: Sequence[Segment]) -> Object:
     """A network that was just written, as the API shows it."""
     columns = shown(segments)
-    out = {**network, "tenant_id": network["project_id"]}
-    for name in (*NAMES, "segments"):
-        out.pop(name, None)
+    out = {name: value for name, value in network.items() if name not in (*NAMES, "segments")}
+    out["tenant_id"] = network["project_id"]
     if columns["segments"] is not None:
         return {**out, "segments": columns["segments"]}
     return {**out, **{name: columns[NETWORK_RENAMED[name]] for name in NAMES}}

@@ -11,7 +11,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
@@ -113,7 +113,9 @@ class SecurityGroups(ViewCollection):
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        before = self._load(key, context, revision, with_rules=True)
+        more = ("is_default", views.RULES_FIELD)
+        with self.db.read() as connection:
+            before = views.GROUPS.get(connection, key, context.project_id, revision=revision, more=more)
         if before["is_default"] and "name" in values:
             raise errors.SecurityGroupCannotUpdateDefault()
         with self.db.transaction() as tx:
@@ -127,7 +129,7 @@ class SecurityGroups(ViewCollection):
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             _refuse_if_in_use(connection, key)
-        before = self._load(key, context, revision)
+            before = views.GROUPS.get(connection, key, revision=revision, more=("is_default",))
         if before["is_default"] and not context.is_admin:
             raise errors.SecurityGroupCannotRemoveDefault()
         with self.db.transaction() as tx:
@@ -146,16 +148,6 @@ class SecurityGroups(ViewCollection):
             return
         if context.is_admin or project == context.project_id:
             self.ensure_default(project)
-
-    def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
-        shown = views.GROUPS if with_rules else views.GROUPS.view
-        fields = (*shown.names, "is_default")
-        with self.db.read() as connection:
-            found = shown.show(connection, key, project=context.project_id, everyone=True, fields=fields)
-        if found is None:
-            raise errors.SecurityGroupNotFound(id=key)
-        check_revision(found, revision)
-        return found
 
 
 def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:

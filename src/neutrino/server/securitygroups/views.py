@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import PROJECT, Added, ComposedView, View, shareable_view, shared_with_viewer, viewed_by
+from neutrino.server.db.view import PROJECT, Added, View, shareable_view, shared_with_viewer, viewed_by
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -52,9 +52,8 @@ def _rules_of(connection: Connection, groups: Sequence[Object]) -> list[list[Obj
     return [by_group[key] for key in keys]
 
 
-GROUPS = ComposedView(
-    shareable_view(t.security_groups, errors.SecurityGroupNotFound, hidden=("is_default",)),
-    {RULES_FIELD: Added(("id",), _rules_of)},
+GROUPS = shareable_view(t.security_groups, errors.SecurityGroupNotFound, hidden=("is_default",)).composed(
+    {RULES_FIELD: Added(("id",), _rules_of)}
 )
 
 

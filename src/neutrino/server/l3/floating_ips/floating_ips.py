@@ -21,7 +21,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import Added, ComposedView, View
+from neutrino.server.db.view import Added, View
 from neutrino.server.l3.lookups import check_external, load, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
@@ -88,9 +88,8 @@ def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> lis
 
 
 # As the API shows them; `port_details` is read from the row of the associated port.
-FLOATING_IPS = ComposedView(
-    View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")),
-    {"port_details": Added(("port_id",), _port_details)},
+FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")).composed(
+    {"port_details": Added(("port_id",), _port_details)}
 )
 
 

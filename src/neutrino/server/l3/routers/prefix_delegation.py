@@ -26,7 +26,7 @@ from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, Rou
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterWrites, read_ports
 from neutrino.server.l3.routers.rules import check_overlap
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.renumbering import Renumbering
+from neutrino.server.ml2.subnet_ports import Renumbering
 from neutrino.server.ml2.views import SUBNETS, subnets_of
 
 LOG = logging.getLogger(__name__)
