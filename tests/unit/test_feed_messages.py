@@ -54,13 +54,13 @@ def test_a_message_of_a_later_release_does_not_spoil_the_others() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[", b'"x"', b"\xff", "["])
-def test_what_is_no_frame(data: bytes | str) -> None:
+def test_invalid_frames(data: bytes | str) -> None:
     with pytest.raises(m.NotUnderstood):
         m.Reader(m.FROM_HOST).read(data)
 
 
 @pytest.mark.parametrize("data", [b"[1]", b"[{}]", b'[{"type":1}]', b'[{"type":"port_up"}]', b'[{"type":"hello"}]'])
-def test_what_is_no_message(data: bytes) -> None:
+def test_invalid_messages(data: bytes) -> None:
     assert [type(one) for one in m.Reader(m.FROM_HOST).read(data)] == [m.NotUnderstood]
 
 
@@ -106,7 +106,7 @@ def test_members_of_a_group_that_was_not_put_are_no_group() -> None:
     assert state.have() == {"group_members": {"g": "z"}}
 
 
-# --- what a host has to say -------------------------------------------------------------------------------------------
+# --- reports of a host ------------------------------------------------------------------------------------------------
 
 
 def up(port: str) -> Any:
@@ -165,6 +165,6 @@ def test_addresses(text: str, address: Address) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "unix:", "unix:a", "h", "h:", ":1", "h:x", "h:70000", "http://h:1"])
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(BadAddress):
         parse(text)

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import takewhile
 from typing import Final
 
@@ -19,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 
 BATCH: Final = 1000
 CHUNK: Final = 100  # rows per statement that gives positions
@@ -56,10 +55,8 @@ class Row:
 class ChangeLog:
     db: Database
 
+    @retried
     def head(self) -> Head:
-        return self.db.retrying(self._read_or_create_head)
-
-    def _read_or_create_head(self) -> Head:
         with self.db.read() as connection:
             found = connection.execute(_HEAD).first()
         if found is not None:
@@ -73,12 +70,13 @@ class ChangeLog:
     def sequence(self) -> int:
         """Give positions to all committed rows without one; returns how many."""
         given = 0
-        while count := self.db.retrying(self._sequence_some):
+        while count := self._sequence_some():
             given += count
             if count < BATCH:
                 break
         return given
 
+    @retried
     def _sequence_some(self) -> int:
         # Before the rows: if the head has not moved since, no other process has given these rows a position.
         before = self.head()
@@ -95,7 +93,7 @@ class ChangeLog:
                 .where(_h.id == 1, _h.position == before.position)
                 .values(position=before.position + len(ids))
             )
-            if moved.rowcount != 1:
+            if moved.rowcount != 1:  # another feed process gave positions since: these rows may have theirs now
                 raise Stale
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
@@ -122,10 +120,11 @@ class ChangeLog:
                 rows = connection.execute(_OLDEST).all()
             old = list(takewhile(lambda row: row.at < cutoff, rows))
             if old:
-                removed += self.db.retrying(partial(self._remove, old[-1].position))
+                removed += self._remove(old[-1].position)
             if len(old) < BATCH:
                 return removed
 
+    @retried
     def _remove(self, last: int) -> int:
         with self.db.transaction() as tx:
             tx.execute(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))

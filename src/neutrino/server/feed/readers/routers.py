@@ -176,6 +176,7 @@ def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Router
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
         by_host = dict(render_for_hosts(base, local.get(row.id, frozenset()), frozenset(central), modes, outside))
+        # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
         yield row.id, RouterRecord(by_host)
@@ -234,10 +235,11 @@ def render_for_hosts(
     """
     outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
     for host in sorted(local | central):
+        # Without its own port on the external network the host does not reach that network yet.
         floating = [fip for fip in base.floating_ips if fip.host == host and host in outward and host in gateways]
         if host in central:
             others = (fip for fip in base.floating_ips if fip.host not in outward)
-            floating += [msgspec.structs.replace(fip, host="") for fip in others]
+            floating += [msgspec.structs.replace(fip, host="") for fip in others]  # no host: translated centrally
         router = msgspec.structs.replace(
             base,
             floating_ips=tuple(floating),

@@ -14,7 +14,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.l3.floating_ips import floating_ips
@@ -59,53 +59,48 @@ class PortForwardings(ChildViewCollection):
     def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
         return self._put(context, floatingip_id, key, values)
 
+    @retried
     def _put(self, context: Context, floatingip_id: str, key: str | None, values: Object) -> Object:
         """Create (without a key) or update a forwarding, in its own row and in the floating IP's."""
         given = {name: value for name, value in values.items() if name != "project_id"}
+        with self.db.read() as connection:
+            floating_ip = load_floating_ip(connection, floatingip_id)
+            before = {"id": new_id()} if key is None else _load(connection, floatingip_id, key)
+            new = _with_ranges({**before, **given}, given)
+            self._check(connection, floating_ip, new, other_port="internal_port_id" in given)
+            router = _router_of(connection, context, floating_ip, new)
+            project_id = floating_ip["project_id"]
+            limit = self._quotas.limit(connection, QUOTA, project_id) if key is None else UNLIMITED
+        row = as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})
+        with self.db.transaction() as tx:
+            if key is None:
+                tx.insert(t.port_forwardings, [row])
+                tx.use(QUOTA, project_id, 1, limit)
+            # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
+            elif tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
+                raise Stale
+            listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
+            listed[new["id"]] = _in_floating_ip(new)
+            after = {"port_forwardings": list(listed.values()), "router_id": router.router_id}
+            update_row(tx, t.floatingips, floating_ip, after)
+            # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
+            is_first = floating_ip["router_id"] is None
+            bump_routers(tx, [(router.router_id, router.revision)], bump=1 if is_first else 0)
+        return new
 
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                floating_ip = load_floating_ip(connection, floatingip_id)
-                before = {"id": new_id()} if key is None else _load(connection, floatingip_id, key)
-                new = _with_ranges({**before, **given}, given)
-                self._check(connection, floating_ip, new, other_port="internal_port_id" in given)
-                router = _router_of(connection, context, floating_ip, new)
-                project_id = floating_ip["project_id"]
-                limit = self._quotas.limit(connection, QUOTA, project_id) if key is None else UNLIMITED
-            row = as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})
-            with self.db.transaction() as tx:
-                if key is None:
-                    tx.insert(t.port_forwardings, [row])
-                    tx.use(QUOTA, project_id, 1, limit)
-                # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
-                elif tx.execute(sa.update(t.port_forwardings).where(_c.id == key).values(row)).rowcount != 1:
-                    raise Stale
-                listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
-                listed[new["id"]] = _in_floating_ip(new)
-                after = {"port_forwardings": list(listed.values()), "router_id": router.router_id}
-                update_row(tx, t.floatingips, floating_ip, after)
-                # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
-                is_first = floating_ip["router_id"] is None
-                bump_routers(tx, [(router.router_id, router.revision)], bump=1 if is_first else 0)
-            return new
-
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                floating_ip = load_floating_ip(connection, floatingip_id)
-                _load(connection, floatingip_id, key)
-                routers = revisions_of(connection, floating_ip["router_id"])
-            with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
-                left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
-                after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
-                update_row(tx, t.floatingips, floating_ip, after)
-                bump_routers(tx, routers, bump=0)
-                tx.use(QUOTA, floating_ip["project_id"], -1)
-
-        self.db.retrying(attempt)
+        with self.db.read() as connection:
+            floating_ip = load_floating_ip(connection, floatingip_id)
+            _load(connection, floatingip_id, key)
+            routers = revisions_of(connection, floating_ip["router_id"])
+        with self.db.transaction() as tx:
+            tx.execute(sa.delete(t.port_forwardings).where(_c.id == key))
+            left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
+            after = {"port_forwardings": left, "router_id": floating_ip["router_id"] if left else None}
+            update_row(tx, t.floatingips, floating_ip, after)
+            bump_routers(tx, routers, bump=0)
+            tx.use(QUOTA, floating_ip["project_id"], -1)
 
     def _check(self, connection: Connection, floating_ip: Object, new: Object, *, other_port: bool) -> None:
         _check_ranges(new, self._max_shifted)

@@ -21,7 +21,7 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import Report
 from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
@@ -71,51 +71,43 @@ class DvrHosts:
     ports: Ports
     base_mac: str
 
+    @retried
     def mac_of(self, host: str) -> str:
         """The MAC address with which the host sends for distributed routers: generated once, never changed."""
+        with self.db.read() as connection:
+            found = connection.execute(sa.select(_m.mac_address).where(_m.host == host)).scalar()
+        if found is not None:
+            return str(found)
+        row = {"host": host, "mac_address": new_mac(self.base_mac)}
+        with self.db.transaction() as tx:
+            tx.insert(t.dvr_host_macs, [row])
+            agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
+            # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
+            for agent_id in list(tx.execute(agents).scalars()):
+                tx.record("agent", agent_id)
+        return row["mac_address"]
 
-        def attempt() -> str:
-            with self.db.read() as connection:
-                found = connection.execute(sa.select(_m.mac_address).where(_m.host == host)).scalar()
-            if found is not None:
-                return str(found)
-            row = {"host": host, "mac_address": new_mac(self.base_mac)}
-            with self.db.transaction() as tx:
-                tx.insert(t.dvr_host_macs, [row])
-                agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
-                # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
-                for agent_id in list(tx.execute(agents).scalars()):
-                    tx.record("agent", agent_id)
-            return row["mac_address"]
-
-        return self.db.retrying(attempt)
-
+    @retried
     def gateway_port(self, network_id: str, host: str) -> Object:
         """The host's own port on an external network, created when it is first needed."""
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                found = PORTS.load_where(
-                    connection, _p.network_id == network_id, _p.device_owner == AGENT_GATEWAY, _p.host == host
-                )
-                if found:
-                    return found[0]
-                agent_id = connection.execute(
-                    sa.select(_g.id).where(_g.agent_type == words.L3, _g.host == host)
-                ).scalar()
-                if agent_id is None:
-                    raise errors.AgentNotFound(id=f"{words.L3} on {host}")
-                network = self.networks.load(connection, network_id)
-                subnets = subnets_of(connection, [network_id])[network_id]
-                values = service_port(network_id, "", agent_id, AGENT_GATEWAY, host)
-                # Derived, so that the database refuses the second of two concurrent creates.
-                values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
-                step = self.ports.prepare_create(connection, values, network, subnets)
-            with self.operations.write([step.context]) as tx:
-                step.write(tx)
-            return dict(step.context.current)
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            found = PORTS.load_where(
+                connection, _p.network_id == network_id, _p.device_owner == AGENT_GATEWAY, _p.host == host
+            )
+            if found:
+                return found[0]
+            agent_id = connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host == host)).scalar()
+            if agent_id is None:
+                raise errors.AgentNotFound(id=f"{words.L3} on {host}")
+            network = self.networks.load(connection, network_id)
+            subnets = subnets_of(connection, [network_id])[network_id]
+            values = service_port(network_id, "", agent_id, AGENT_GATEWAY, host)
+            # Derived, so that the database refuses the second of two concurrent creates.
+            values["id"] = str(uuid.uuid5(_PORT_NAMESPACE, f"{network_id} {host}"))
+            step = self.ports.prepare_create(connection, values, network, subnets)
+        with self.operations.write([step.context]) as tx:
+            step.write(tx)
+        return dict(step.context.current)
 
     def reported(self, report: Report) -> None:
         """A host with distributed routing gets its MAC address with its first report."""
