@@ -29,7 +29,7 @@ def test_an_agent_is_known_by_its_report(server: Server, api: Api, admin: Api) -
     assert (shown["agent_type"], shown["host"], shown["alive"], shown["admin_state_up"]) == (OVS, "known", True, True)
     assert shown["configurations"]["devices"] == 3
     assert [a["id"] for a in admin.all("/agents", {"host": "known", "agent_type": OVS})] == [made.agent_id]
-    for written in ("Open vSwitch Agent", "open vswitch agent"):  # Tempest asks for the "DHCP Agent"
+    for written in ("Open vSwitch Agent", "open vswitch agent"):  # Tempest filters by "DHCP Agent"
         assert [a["id"] for a in admin.all("/agents", {"host": "known", "agent_type": written})] == [made.agent_id]
     assert admin.all("/agents", {"host": "known", "agent_type": "vswitch"}) == []
     assert switch(server, "known").agent_id == made.agent_id

@@ -41,7 +41,7 @@ def test_a_port_waits_for_wiring_and_lease(fresh: Fresh) -> None:
     assert not provisioning.complete(port["id"], "L2", "h1")
     assert not provisioning.ready(port["id"], "DHCP", revision - 1, "d1"), "news of an older state"
     assert not provisioning.ready(port["id"], "DHCP", revision, "h1"), "h1 does not serve the network"
-    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "d1 does not wire it"
+    assert not provisioning.ready(port["id"], "L2", revision, "d1"), "the port is not bound to d1"
     assert provisioning.ready(port["id"], "DHCP", revision, "d1")
     assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
 
@@ -70,7 +70,7 @@ def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None
     provisioning = server.core.provisioning
     provisioning.complete(port["id"], "L2", "h1")
     server.scheduler.reschedule_dead()
-    assert api.show("port", port["id"])["status"] == "DOWN", "d1 lives, and has not said that it serves the port"
+    assert api.show("port", port["id"])["status"] == "DOWN", "d1 is alive and has not reported that it serves the port"
     set_clock(server, server.registry.down_time + 5)
     switch(server, "h1")
     server.scheduler.reschedule_dead()
@@ -81,7 +81,7 @@ def test_a_port_does_not_wait_for_agents_that_are_all_dead(fresh: Fresh) -> None
 
 
 def distribute(server: Server, host: str) -> None:
-    """A host that answers its own ports itself; its first report comes when others have the networks already."""
+    """A host that answers DHCP for its own ports; it reports after the networks are scheduled to others."""
     switch(server, host)
     report(server, DHCP, host, dhcp_port_by_server=True, dhcp_distributed=True)
 
@@ -118,7 +118,7 @@ def test_a_port_waits_for_its_own_host_when_all_others_are_dead(fresh: Fresh) ->
     provisioning = server.core.provisioning
     provisioning.complete(port["id"], "L2", "h1")
     server.scheduler.reschedule_dead()
-    assert api.show("port", port["id"])["status"] == "DOWN", "h1 lives, and has not said that it serves the port"
+    assert api.show("port", port["id"])["status"] == "DOWN", "h1 is alive and has not reported that it serves the port"
     assert provisioning.ready(port["id"], "DHCP", port["revision_number"], "h1")
     late = api.port(network, binding__host_id="h1", device_owner="compute:nova")
     provisioning.complete(late["id"], "L2", "h1")

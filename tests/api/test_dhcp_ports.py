@@ -1,4 +1,4 @@
-"""The ports that DHCP agents serve from: they come, follow the subnets, move and go with what is scheduled."""
+"""DHCP ports: created, updated with the subnets, moved and deleted as networks are scheduled."""
 
 from __future__ import annotations
 
