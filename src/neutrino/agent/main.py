@@ -25,7 +25,7 @@ from neutrino.agent.port_holds import PortHolds
 from neutrino.agent.role import Drift, Role
 from neutrino.agent.switch import Switch
 from neutrino.feed.address import BadAddress, parse
-from neutrino.feed.client import ClientOptions, FeedClient, with_credential
+from neutrino.feed.client import ClientOptions, FeedClient
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
@@ -96,20 +96,20 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
             tls = ssl.create_default_context(cafile=conf.feed.ca_file)
         except OSError as error:
             raise RefusedToStart(f"[feed] ca_file={conf.feed.ca_file}: {error}") from None
+    try:
+        credential = Path(conf.feed.credential_file).read_text().strip()
+    except OSError as error:
+        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {error.strerror}") from None
     settings = ClientOptions(
         addresses[0],
         conf.host,
-        "",
+        credential,
         roles=tuple(conf.roles),
         release=__version__,
         tls=tls,
         longest_delay=conf.feed.longest_delay,
         others=tuple(addresses[1:]),
     )
-    try:
-        settings = with_credential(settings, Path(conf.feed.credential_file))
-    except OSError as error:
-        raise RefusedToStart(f"[feed] credential_file={conf.feed.credential_file}: {error.strerror}") from None
     return FeedClient(settings, cache=cache)
 
 
