@@ -322,6 +322,7 @@ def _local_port(
         mac=port.mac_address.lower(),
         device=device,
         secured=secured,
+        # Without filters a secured port is like a hybrid one: no groups in flows, but the spoofing guard stays.
         hybrid=port.hybrid_plug or not filters,
         trusted=trusted,
         copy=port.copy,

@@ -106,6 +106,7 @@ class Reconciler:
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
+        # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
         own = bridges.plan_bridges(self.options, self.ovsdb.read())
         changed = self._configure(own)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb.read(), complete=complete)

@@ -81,6 +81,7 @@ def _network(
     onward = pipeline.DVR_NOT_LEARN if options.distributed else pipeline.LEARN
     flows = [from_tunnel.flow(1, f"tun_id={segment.segmentation_id}", push_tag(network.vlan), then=onward)]
     into_tunnel = f"pop_vlan,set_field:{segment.segmentation_id}->tun_id"
+    # Broadcast only reaches hosts that have ports on the network, as far as the server knows; without l2population, all.
     receivers = {entry.host for entry in entries} | unknown if options.l2_population else tunnels.keys()
     outputs = [f"output:{ofport}" for ofport in sorted(tunnels[host] for host in tunnels.keys() & receivers)]
     if outputs:
