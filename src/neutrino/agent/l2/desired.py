@@ -149,7 +149,7 @@ class LocalPort:
 
     id: str
     ofport: int
-    vlan: int  # DEAD_VLAN where it must not talk
+    vlan: int  # of its network on this host
     mac: str = ""
     device: str = ""  # its name in OVSDB
     secured: bool = False
@@ -167,7 +167,7 @@ class LocalPort:
         return self.secured and not self.hybrid
 
     @property
-    def harbours(self) -> bool:
+    def learns_macs(self) -> bool:
         """Whether MACs behind it are learned from packets: any MAC without port security, or an HA router's."""
         return self.replicated or (not self.secured and not self.trusted)
 
