@@ -199,11 +199,6 @@ class Desired:
         """Feed objects by kind and id: those of the kinds that extensions declare."""
         return self.host_state.extension_objects
 
-    def without_ports(self, ports: frozenset[str], reason: str) -> Desired:
-        """The desired state with these ports not wired, for this reason."""
-        kept = tuple(port for port in self.ports if port.id not in ports)
-        return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
-
     @cached_property
     def tunnel_networks(self) -> list[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
         """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts, by id."""
