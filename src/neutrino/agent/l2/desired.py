@@ -149,7 +149,7 @@ class LocalPort:
 
     id: str
     ofport: int
-    vlan: int  # DEAD_VLAN where it must not talk
+    vlan: int  # of its network on this host
     mac: str = ""
     device: str = ""  # its name in OVSDB
     secured: bool = False
@@ -167,7 +167,7 @@ class LocalPort:
         return self.secured and not self.hybrid
 
     @property
-    def harbours(self) -> bool:
+    def learns_macs(self) -> bool:
         """Whether MACs behind it are learned from packets: any MAC without port security, or an HA router's."""
         return self.replicated or (not self.secured and not self.trusted)
 
@@ -198,11 +198,6 @@ class Desired:
     def objects(self) -> Mapping[str, Mapping[str, state.Object]]:
         """Feed objects by kind and id: those of the kinds that extensions declare."""
         return self.host_state.extension_objects
-
-    def without_ports(self, ports: frozenset[str], reason: str) -> Desired:
-        """The desired state with these ports not wired, for this reason."""
-        kept = tuple(port for port in self.ports if port.id not in ports)
-        return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
 
     @cached_property
     def tunnel_networks(self) -> list[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
@@ -322,6 +317,7 @@ def _local_port(
         mac=port.mac_address.lower(),
         device=device,
         secured=secured,
+        # Without filters a secured port is like a hybrid one: no groups in flows, but the spoofing guard stays.
         hybrid=port.hybrid_plug or not filters,
         trusted=trusted,
         copy=port.copy,

@@ -106,6 +106,7 @@ class Reconciler:
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
+        # OVSDB is read again after each step: tunnels need their bridge, and flows the ofports of both.
         own = bridges.plan_bridges(self.options, self.ovsdb.read())
         changed = self._configure(own)
         tunnels = bridges.plan_tunnels(self.options, host_state.hosts.values(), self.ovsdb.read(), complete=complete)
@@ -120,7 +121,9 @@ class Reconciler:
         unfiltered = self.hybrid.reconcile(desired, complete=complete) if self.hybrid is not None else None
         if unfiltered is not None:
             faults[HYBRID] = unfiltered.reason
-            desired = desired.without_ports(unfiltered.ports, unfiltered.reason)
+            filtered = tuple(port for port in desired.ports if port.id not in unfiltered.ports)
+            problems = {**desired.problems, **dict.fromkeys(unfiltered.ports, unfiltered.reason)}
+            desired = dataclasses.replace(desired, ports=filtered, problems=problems)
         rendered = self._renderer.render(desired)
         contributed = bridges.plan_contributions(rendered, snapshot, complete=complete)
         changed += self._configure(contributed)

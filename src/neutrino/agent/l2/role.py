@@ -63,6 +63,7 @@ class L2Role:
         self.port_holds.on_change = lambda: self._queue.put(RECONCILE)
         self._extension_kinds = self.kinds - {*KINDS.values()}
         self._held: dict[str, tuple[state.Port, state.Network]] = {}  # last state of the ports that a role holds
+        # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
         self._busy = asyncio.Lock()
         self._flows_changed = asyncio.Event()
         self._synced = False  # whether `synced` has arrived since the agent's start
