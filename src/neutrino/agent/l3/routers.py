@@ -1,7 +1,7 @@
 """The routers of this host in the dataplane: each kind is a list of namespaces to reconcile.
 
 A router is ours by the names of its namespaces and by a record under state_path, written before the first namespace is
-created; a namespace that somebody else created is never touched.
+created; a namespace without a record is never touched.
 """
 
 import dataclasses
