@@ -1,4 +1,4 @@
-"""HA and distributed routers in the feed: every host that has to do with one has its ports, each as it needs them."""
+"""HA and distributed routers in the feed: every host of such a router receives its ports, each in its form."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_ports_of_an_ha_router_are_on_its_hosts_and_forwarded_to_the_active_one(
 
 
 def test_the_last_to_be_active_has_the_router(server: Server) -> None:
-    """A host that was lost reports nothing, and is not waited for."""
+    """A lost host sends no report: it is not waited for."""
     admin = Api(server.app).as_admin()
     router = admin.make("router", ha=True, external_gateway_info=gateway(outside(admin)))
     for host in ("h1", "h2", "h1"):

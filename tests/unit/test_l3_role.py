@@ -19,7 +19,7 @@ from neutrino.agent.supervisor import Supervisor, wait_reloadable
 from neutrino.dataplane.conntrack.api import TCP, ConntrackFlush
 from neutrino.dataplane.netlink.api import DeleteItem
 from neutrino.dataplane.netlink.values import address as on_device
-from neutrino.dataplane.nft.api import NftError, TableState
+from neutrino.dataplane.nft.api import NftError, TablePlan, TableState
 from neutrino.dataplane.ovsdb.api import DeletePort
 from neutrino.dataplane.process.api import Process
 from neutrino.model.routing import PortForwarding, RouterRoute
@@ -86,12 +86,12 @@ def test_floating_ips_are_reported_active_and_one_that_cannot_be_applied_error(h
         first, second = floating(9, "10.0.1.9"), floating(10, "10.0.1.10")
         host.send(router(floating_ips=(first,)))
         await host.until(lambda: ("floatingip", "fip-9", "ACTIVE") in host.feed.statuses, "not reported")
-        broken, host.nft.change_elements = host.nft.change_elements, _fails  # type: ignore[method-assign, assignment]
+        broken, host.nft.apply = host.nft.apply, _fails  # type: ignore[method-assign, assignment]
         host.send(router(floating_ips=(first, second)))
         await host.until(lambda: ("floatingip", "fip-10", "ERROR") in host.feed.statuses, "a failure is not reported")
         assert ("floatingip", "fip-9", "ERROR") not in host.feed.statuses
         assert "no more" in host.problems["r1"]
-        host.nft.change_elements = broken  # type: ignore[method-assign]
+        host.nft.apply = broken  # type: ignore[method-assign]
         await host.until(lambda: host.feed.statuses[-1] == ("floatingip", "fip-10", "ACTIVE"), "it is not tried again")
         await host.until(lambda: not host.problems, "the problem stays")
         # Disassociated and associated again between two rounds: the server waits for another report.
@@ -114,7 +114,7 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         host.send(router())
         await host.until(lambda: host.is_there and bool(host.routes()), "it is not made")
         await host.role.settle()
-        host.nft.delete(NAMESPACE, "ip neutrino")
+        host.nft.apply(NAMESPACE, TablePlan("ip neutrino", delete=True))
         host.netlink.apply(NAMESPACE, [DeleteItem(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
         assert not await host.verified()
         await host.until(

@@ -130,9 +130,6 @@ def _roles(
         ),
         "metadata": lambda: metadata.build(conf, client, report_soon),
     }
-    unknown = [name for name in conf.roles if name not in builders]
-    if unknown:
-        raise RefusedToStart(f"roles: this release has no role {unknown[0]}")
     return [build() for name, build in builders.items() if name in conf.roles]
 
 
@@ -150,6 +147,7 @@ def _reload(current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Inte
         LOG.warning("these options need a restart of the agent: %s", ", ".join(sorted(waiting)))
     log.setup(conf, "neutrino")
     current[0] = conf
+    # Roles read these before each wait, so they take effect without a restart.
     intervals.check, intervals.repair = conf.agent.check_interval, conf.agent.repair_interval
     reporter.soon()
     LOG.info("configuration reloaded")
