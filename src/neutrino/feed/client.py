@@ -181,7 +181,7 @@ class FeedClient:
             self._log_lost(f"invalid frame from the server: {error}")
         except InvalidStatus as error:
             body = error.response.body.decode(errors="replace").strip() if error.response.body else ""
-            self._log_lost(f"it refuses us: {body or error}")
+            self._log_lost(f"the server refuses this host: {body or error}")
         except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
             self._log_lost(str(error) or type(error).__name__)
         finally:
@@ -243,7 +243,7 @@ class FeedClient:
         match message:
             case m.Refused():
                 self._failures = max(self._failures, REFUSED_FAILURES)
-                raise ConnectionLost(f"it refuses us: {message.reason}")
+                raise ConnectionLost(f"the server refuses this host: {message.reason}")
             case m.NotUnderstood():
                 LOG.warning("invalid message from the server: %s", message)
             case m.Problem():

@@ -7,7 +7,7 @@ the outside in: ports of the bridge, devices, the namespace.
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
@@ -98,7 +98,7 @@ class RouterNamespaces:
 
     drivers: Drivers
     options: L3Options
-    extensions: tuple[L3Extension, ...] = ()  # besides the built-in ones
+    extensions: Sequence[L3Extension] = ()  # besides the built-in ones
 
     @property
     def _plugging(self) -> Plugging:

@@ -38,7 +38,7 @@ LOG = logging.getLogger(__name__)
 WORKERS = 8
 MAX_PROBLEMS = 10  # that the agent shows
 FAILURES = (NetlinkError, NftError, OvsdbError, ProcessError, RenderError, OSError)
-WIRED_SECONDS = 10.0  # for a port to be wired; while the switch is down for longer, waiting helps nobody
+WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
 
 
 @dataclass(eq=False)
