@@ -133,9 +133,9 @@ def test_details_tell_limit_and_use(quota_setup: QuotaSetup) -> None:
     assert details["port"] == {"limit": 500, "used": 0, "reserved": 0}
 
 
-def test_which_routers_request_prefixes(world: World) -> None:
-    assert world.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
-    assert world.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
+def test_the_project_of_the_caller_is_shown(quota_setup: QuotaSetup) -> None:
+    assert quota_setup.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
+    assert quota_setup.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
     with pytest.raises(errors.QuotaMissingTenant):
         quota_setup.call(Context(None), "GET", "/project")
 
