@@ -1,5 +1,5 @@
-"""The namespaces of a host in memory: they keep what they are given, refuse what the kernel refuses, and forget what it
-forgets. Nothing is sent anywhere.
+"""The namespaces of a host in memory: they refuse what the kernel refuses, and drop what it drops by itself. Announcements
+are recorded.
 """
 
 from __future__ import annotations
