@@ -1,4 +1,4 @@
-"""Tables in memory: kept as they were given, gone with their namespace. The texts of rules are not understood."""
+"""nftables in memory: tables are stored as given and deleted with their namespace; rules are not parsed."""
 
 from __future__ import annotations
 

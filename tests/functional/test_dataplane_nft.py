@@ -64,7 +64,7 @@ class Place:
         return self.nft.read(self.name).get(TABLE.path)
 
     def settle(self, table: Table) -> str:
-        """Make it so; doing it again must change nothing. What was done is answered."""
+        """Apply the plan of a table and return its text; the second plan must be empty."""
         plan = plan_table(table, self.read())
         self.nft.apply(self.name, plan)
         again = plan_table(table, self.read())

@@ -24,7 +24,6 @@ from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.model.routing import Router
 from tests.fakes.netlink import FakeNetlink
-from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.support.l3_host import Feed, Flushes
@@ -47,7 +46,7 @@ class RouterHost:
         self._interface = msgspec.structs.replace(interface(1), id=str(uuid.uuid4()))
         ovsdb = FakeOvsdb()
         ovsdb.apply([SetBridge("br-int")])
-        drivers = Drivers(netlink, nft, lambda: ovsdb, FakeAnnouncer(), lambda namespace: Flushes())
+        drivers = Drivers(netlink, nft, lambda: ovsdb, lambda namespace: Flushes())
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
         self.routers = Routers(drivers, options, DesiredRouters(Feed()), [self.extension])
 

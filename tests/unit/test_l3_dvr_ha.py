@@ -31,7 +31,6 @@ from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import Router
 from neutrino.model.state import AddressPair
 from tests.fakes.netlink import FakeNetlink
-from tests.fakes.netlink_announce import FakeAnnouncer
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
 from tests.fakes.process import FakeProcesses
@@ -142,14 +141,14 @@ class Host:
     """With `before`, the same machine with a new agent."""
 
     def __init__(self, state_path: Path, before: Host | None = None) -> None:
-        self.feed, self.announcer = Feed(), FakeAnnouncer()
+        self.feed = Feed()
         self.netlink = before.netlink if before is not None else FakeNetlink()
         self.ovsdb = before.ovsdb if before is not None else FakeOvsdb()
         self.nft = before.nft if before is not None else FakeNft(self.netlink)
         self.processes = before.processes if before is not None else FakeProcesses()
         self.ovsdb.apply([SetBridge("br-int")])
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, self.announcer, lambda name: Quiet())
+        drivers = Drivers(self.netlink, self.nft, lambda: self.ovsdb, lambda name: Quiet())
         desired = DesiredRouters(self.feed)
         self.dataplane = Routers(drivers, options, desired)
         watch = Supervisor(self.processes)
@@ -222,16 +221,16 @@ def test_addresses_of_keepalived_stay_and_show_the_active_host(host: Host) -> No
     again = host.dataplane.apply(whole)
     assert (again.changes, again.active, host.dataplane.is_active(whole)) == (0, True, True)
     assert host.dataplane.plan(whole) == ""
-    host.announcer.announced.clear()
+    host.netlink.announced.clear()
     host.dataplane.announce(whole)
-    assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.announcer.announced)
+    assert {("snat-r1", SG1, "10.0.1.7"), ("qrouter-r1", QR1, "10.0.1.1")} <= set(host.netlink.announced)
     # A host that comes back removes the addresses that failed over, and only those.
     host.dataplane.deactivate("r1")
     assert host.addresses("snat-r1") == set()
     assert "10.0.1.1/24" in host.addresses("qrouter-r1")
-    host.announcer.announced.clear()
+    host.netlink.announced.clear()
     host.dataplane.announce(whole)
-    assert {name for name, *_ in host.announcer.announced} == {"qrouter-r1"}
+    assert {name for name, *_ in host.netlink.announced} == {"qrouter-r1"}
 
 
 def test_keepalived_runs_in_the_snat_namespace_and_radvd_on_every_host(host: Host) -> None:

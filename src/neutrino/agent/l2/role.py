@@ -17,7 +17,7 @@ from neutrino.agent.queue import WorkQueue
 from neutrino.agent.role import Drift, RoleFeed
 from neutrino.agent.switch import FIRST_RETRY, LONGEST_RETRY, subscribe, wait_connected
 from neutrino.dataplane.openflow.api import OpenFlowError
-from neutrino.dataplane.openflow.watch import SwitchWatch
+from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents, state
@@ -49,7 +49,7 @@ class L2Role:
 
     feed: RoleFeed
     connect: Callable[[], tuple[Ovsdb, Reconciler]]
-    watch: SwitchWatch
+    watch: OvsWatch
     bridge: str
     description: agents.AgentState
     intervals: Intervals = dataclasses.field(default_factory=Intervals)

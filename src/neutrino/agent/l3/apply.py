@@ -16,7 +16,6 @@ from neutrino.agent.l3.router import BUILT_IN, DesiredRouterNamespace
 from neutrino.agent.namespaces import NamespacePlan, additions, plan_namespace, sysctls_to_read
 from neutrino.agent.plugging import Plugging, plan_plugs
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
-from neutrino.dataplane.netlink.announce import Announcer
 from neutrino.dataplane.netlink.api import (
     Change,
     DeleteDevice,
@@ -41,7 +40,6 @@ class Drivers:
     netlink: Netlink
     nft: Nft
     ovsdb: Callable[[], Ovsdb]
-    announcer: Announcer
     conntrack: Callable[[str], Conntrack]  # of a namespace
 
 
@@ -180,7 +178,7 @@ class RouterNamespaces:
         """By gratuitous ARP and unsolicited neighbour advertisements."""
         router = not device.startswith(EXTERNAL)
         try:
-            self.drivers.announcer.announce(name, device, addresses, router=router)
+            self.drivers.netlink.announce(name, device, addresses, router=router)
         except NetlinkError as error:
             # Normal for a new port, which has no carrier before it is wired: announcements are repeated.
             LOG.info("%s: addresses are not announced yet: %s", name, error)

@@ -28,7 +28,7 @@ from neutrino.agent.supervisor import Supervisor
 from neutrino.agent.switch import Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
-from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, What
+from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.model import agents
@@ -167,7 +167,7 @@ class L3Role:
         removed = frozenset(
             event.interface.external_ids.get("iface-id", "")
             for event in events
-            if event.what is What.REMOVED and is_service(event.interface.external_ids)
+            if event.what == "removed" and is_service(event.interface.external_ids)
         )
         for router in self.desired.served() if removed else ():
             if not removed.isdisjoint(router.port_ids):
