@@ -111,7 +111,7 @@ class Host:
             port_holds=self.port_holds,
         )
 
-    def tell(self, new: Router | None, key: str = "r1") -> None:
+    def send(self, new: Router | None, key: str = "r1") -> None:
         known = self.feed.state.objects["router"]
         old = known.pop(key, None)
         if new is not None:

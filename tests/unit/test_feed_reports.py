@@ -19,8 +19,8 @@ from neutrino.server.ml2.ports.provisioning import Done
 UP = [PortUp(serial=1, port_id="p")]
 
 
-def state(host: str, *, started: bool = False, **said: Any) -> AgentState:
-    return AgentState(OVS, "neutrino-agent", host, "N/A", configurations=said, start_flag=started)
+def state(host: str, *, started: bool = False, **configurations: Any) -> AgentState:
+    return AgentState(OVS, "neutrino-agent", host, "N/A", configurations=configurations, start_flag=started)
 
 
 def report(host: str, *, started: bool = False) -> list[Report]:
@@ -41,7 +41,7 @@ class Writer:
         for host, _ in several:
             if host in self.fails:
                 raise self.fails[host]
-        return [[""] * len(said) for _, said in several]
+        return [[""] * len(reports) for _, reports in several]
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ import os
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -318,8 +318,3 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
         await task
-
-
-def with_credential(options: ClientOptions, path: Path) -> ClientOptions:
-    """The same options with the credential in a file."""
-    return replace(options, credential=path.read_text().strip())

@@ -8,7 +8,6 @@ that cannot be wired.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
@@ -206,14 +205,14 @@ class Desired:
         return dataclasses.replace(self, ports=kept, problems={**self.problems, **dict.fromkeys(ports, reason)})
 
     @cached_property
-    def forwarding(self) -> Mapping[str, tuple[state.Forwarding, ...]]:
-        """The ports on other hosts, by network, of the networks that have ports here."""
-        present = {network.key.network_id for network in self.networks}
-        entries: defaultdict[str, list[state.Forwarding]] = defaultdict(list)
+    def tunnel_networks(self) -> list[tuple[LocalNetwork, tuple[state.Forwarding, ...]]]:
+        """The tunnel networks with ports here, each with the forwarding entries of its ports on other hosts, by id."""
+        networks = [network for network in self.networks if network.key.network_type in TUNNEL_TYPES]
+        entries: dict[str, list[state.Forwarding]] = {network.key.network_id: [] for network in networks}
         for _, entry in sorted(self.host_state.forwarding.items()):
-            if entry.network_id in present:
+            if entry.network_id in entries:
                 entries[entry.network_id].append(entry)
-        return {network: tuple(found) for network, found in entries.items()}
+        return [(network, tuple(entries[network.key.network_id])) for network in networks]
 
 
 def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> SegmentKey | None:

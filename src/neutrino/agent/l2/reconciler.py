@@ -103,10 +103,6 @@ class Reconciler:
         self._rejected.clear()
         return found
 
-    def flush_megaflows(self) -> None:
-        """Make the changed flows effective for established traffic, on a switch that may revalidate it wrongly."""
-        self.openflow.flush_megaflows()
-
     # --- reconciliation -------------------------------------------------------------------------------------------
 
     def reconcile(self, host_state: HostState, *, complete: bool) -> Outcome:
@@ -304,16 +300,16 @@ class Reconciler:
 
     # --- drift ----------------------------------------------------------------------------------------------------
 
-    def counts_differ(self) -> list[str]:
-        """The bridges with another number of our flows than applied: a quick check."""
-        return [
-            bridge
-            for bridge, flows in self._flows.items()
-            if self.openflow.count_flows(bridge, COOKIE, COOKIE_MASK) != len(flows)
-        ]
+    def drift(self, *, whole: bool = True) -> dict[str, tuple[int, int]]:
+        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many.
 
-    def drift(self) -> dict[str, tuple[int, int]]:
-        """Bridges whose flows or meters are not as applied: how many are missing or changed, and how many too many."""
+        Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
+        """
+        numbers = (
+            (self.openflow.count_flows(each, COOKIE, COOKIE_MASK), len(own)) for each, own in self._flows.items()
+        )
+        if not whole and all(actual == applied for actual, applied in numbers):
+            return {}
         found = {}
         for bridge, flows in self._flows.items():
             meters = self._meters.get(bridge)  # none wanted: a host without such extensions starts no extra process

@@ -29,8 +29,8 @@ from neutrino.dataplane.netlink.api import (
 )
 from neutrino.dataplane.netlink.tc import plan_tc
 from neutrino.dataplane.netlink.values import HOST, Address, NamespaceState
-from neutrino.dataplane.nft.api import Nft, TableState
-from neutrino.dataplane.nft.plan import TablePlan, plan_tables
+from neutrino.dataplane.nft.api import Nft, TablePlan, TableState
+from neutrino.dataplane.nft.plan import plan_tables
 from neutrino.dataplane.ovsdb.api import Ovsdb
 
 LOG = logging.getLogger(__name__)
@@ -193,12 +193,7 @@ class RouterNamespaces:
     def _apply_tables(self, name: str, plans: Iterable[TablePlan]) -> int:
         changed = 0
         for plan in plans:
-            if plan.table is not None:
-                self.drivers.nft.replace(name, plan.table)
-            elif plan.delete:
-                self.drivers.nft.delete(name, plan.path)
-            else:
-                self.drivers.nft.change_elements(name, plan.path, plan.elements)
+            self.drivers.nft.apply(name, plan)
             changed += len(plan.elements) or 1
         return changed
 

@@ -5,8 +5,7 @@ from functools import partial
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart
-from neutrino.agent.extensions import load_extensions
+from neutrino.agent.config import RefusedToStart, load_extensions
 from neutrino.agent.l3.apply import Drivers
 from neutrino.agent.l3.config import describe, l3_options, refusal
 from neutrino.agent.l3.daemons import RouterDaemons

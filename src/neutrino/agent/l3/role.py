@@ -197,6 +197,8 @@ class L3Role:
                 return ""
             await self._remove(router_id)
         known_state = self._ha_states.get(router_id)
+        # While the router still has its gateway and addresses: a client releases its prefix through them, and keepalived
+        # removes the addresses that it has set.
         if synced:
             await self.delegations.leave(router)
             await self.daemons.release(router)

@@ -162,6 +162,7 @@ class FeedServer:
             return False
         self.fanout.apply(records)
         self.fanout.position = rows[-1].position
+        # Ports of distributed routers follow from many rows: `settle` looks at all of them, in a task of its own.
         if any(router is None or router.is_distributed for router in records.get("router", {}).values()):
             self._unsettled.set()
         if any(row.kind == KIND for row in rows):

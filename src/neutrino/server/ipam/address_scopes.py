@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import sqlalchemy as sa
-
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.view_collection import ViewCollection
@@ -53,8 +51,7 @@ class AddressScopes(ViewCollection):
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = VIEW.get(connection, key, context.project_id)
-            pools = sa.select(t.subnetpools.c.id).where(t.subnetpools.c.address_scope_id == key).limit(1)
-            if connection.execute(pools).first() is not None:
+            if exists(connection, t.subnetpools.c.address_scope_id == key):
                 raise errors.AddressScopeInUse(id=key)
         with self.db.transaction() as tx:
             sharing.forget(tx, key)

@@ -21,8 +21,8 @@ from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.objects import as_row, delete_row, exists, fresh, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import prefixes
@@ -89,13 +89,8 @@ def choose_prefix(
 def claim(tx: Transaction, pool: Object) -> None:
     """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
-    done = tx.execute(
-        sa.update(t.subnetpools)
-        .where(_c.id == pool["id"], _c.allocation_version == seen)
-        .values(allocation_version=seen + 1)
-    )
-    if done.rowcount != 1:
-        raise Stale
+    unchanged = sa.and_(_c.id == pool["id"], _c.allocation_version == seen)
+    tx.change_one(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
 
 
 # --- the API ----------------------------------------------------------------------------------------------------------
@@ -159,7 +154,7 @@ class SubnetPools:
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = load(connection, key, revision=revision)
-            if connection.execute(sa.select(_s.id).where(_s.subnetpool_id == key).limit(1)).first() is not None:
+            if exists(connection, _s.subnetpool_id == key):
                 raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
         with self.db.transaction() as tx:
             sharing.forget(tx, key)
@@ -278,9 +273,8 @@ def _check_default(connection: Connection, pool: Object, made: Sequence[Object] 
     if not pool["is_default"]:
         return
     ip_version = pool["ip_version"]
-    known = sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version, _c.id != pool["id"]).limit(1)
     twice = any(other["is_default"] and other["ip_version"] == ip_version for other in made)
-    if twice or connection.execute(known).first() is not None:
+    if twice or exists(connection, _c.is_default, _c.ip_version == ip_version, _c.id != pool["id"]):
         raise errors.InvalidInput(error_message=f"there is a default subnet pool for IPv{ip_version} already")
 
 
@@ -307,10 +301,8 @@ def _scope_for(connection: Connection, context: Context, pool: Object, made: Seq
 def _check_shared_scope(connection: Connection, pool: Object) -> None:
     """Refuse a shared pool in a scope that is not shared: its users could not see the scope."""
     c, key = t.rbac_policies.c, pool["address_scope_id"]
-    if pool["shared"] and key is not None:
-        found = sa.select(c.id).where(c.object_id == key, c.target_project == sharing.EVERYONE).limit(1)
-        if connection.execute(found).first() is None:
-            raise errors.InvalidInput(error_message=f"a shared subnet pool needs a shared address scope, {key} is not")
+    if pool["shared"] and not exists(connection, c.object_id == key, c.target_project == sharing.EVERYONE):
+        raise errors.InvalidInput(error_message=f"a shared subnet pool needs a shared address scope, {key} is not")
 
 
 def _check_update(connection: Connection, context: Context, before: Object, after: Object) -> Object | None:
@@ -335,8 +327,7 @@ def _shares_a_network(connection: Connection, pool: Object) -> bool:
     """Whether a network has subnets of this pool and others: moving the pool would put them in different scopes."""
     networks = sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"])
     elsewhere = sa.or_(_s.subnetpool_id.is_(None), _s.subnetpool_id != pool["id"])
-    others = sa.select(_s.id).where(_s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
-    return connection.execute(others.limit(1)).first() is not None
+    return exists(connection, _s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
 
 
 def _rescope_networks(tx: Transaction, pool: Object) -> None:

@@ -51,7 +51,10 @@ def build(services: Services) -> Core:
     dynamic_segments = DynamicSegmentStore(db, segments)
     operations = Operations(db, mechanisms, dynamic_segments, conf.host)
     binder = Binder(
-        mechanisms.drivers, services.registry.agents_on, services.dhcp_readiness.is_served, dynamic_segments
+        list(mechanisms.drivers.values()),
+        services.registry.agents_on,
+        services.dhcp_readiness.is_served,
+        dynamic_segments,
     )
     networks = Networks(
         db,

@@ -11,7 +11,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
@@ -146,8 +146,8 @@ class Networks:
             "l2_adjacency": True,
             "mtu": self._mtu(values["mtu"], segments),
         }
-        if network.get("ha"):
-            _check_no_ha_network(connection, network["project_id"])
+        if network.get("ha") and exists(connection, t.ha_networks.c.project_id == network["project_id"]):
+            raise errors.DuplicatedHANetwork(project_id=network["project_id"])
         if network["is_default"] and network["router:external"]:
             _check_only_default(connection, network["id"])
         return self.extensions.process("create", "network", values, network, network=network), segments
@@ -299,19 +299,13 @@ def _used_by_others(connection: Connection, network: Object) -> bool:
             r.object_id == network["id"], r.action == sharing.SHARED, r.target_project == _p.project_id
         )
     )
-    found = sa.select(_p.id).where(
+    return exists(
+        connection,
         _p.network_id == network["id"],
         _p.project_id.not_in([network["project_id"], ""]),
         _p.device_owner.not_like("network:%"),
         sa.not_(own_policy),
     )
-    return connection.execute(found.limit(1)).first() is not None
-
-
-def _check_no_ha_network(connection: Connection, project_id: str) -> None:
-    h = t.ha_networks.c
-    if connection.execute(sa.select(h.network_id).where(h.project_id == project_id)).first() is not None:
-        raise errors.DuplicatedHANetwork(project_id=project_id)
 
 
 def _check_only_default(connection: Connection, key: str) -> None:

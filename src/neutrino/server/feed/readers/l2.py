@@ -106,6 +106,7 @@ _TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_
 
 def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
     bindings = grouped(read_rows(connection, _BINDINGS, _b.port_id, ids), "port_id", lambda row: row)
+    # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
     segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
     hosts = read_router_hosts(connection, ids)
@@ -139,6 +140,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterH
     members |= {Member(p.ip_address, p.mac_address) for p in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, host=row.active_host, names=names, options=options, **addresses)
+    # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
     shared = frozenset(members) if groups else frozenset[Member]()
     return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
 

@@ -13,7 +13,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
@@ -44,34 +44,31 @@ class ConntrackHelpers(ChildViewCollection):
     def delete(self, context: Context, router_id: str, key: str, revision: int | None) -> None:
         self._write(router_id, key, None)
 
+    @retried
     def _write(self, router_id: str, key: str | None, values: Object | None) -> Object:
         """Create (without a key), update, or delete (without values) a helper, in its own row and in the router's."""
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                router = router_view.load(connection, router_id)
-                rows = VIEW.load_in(connection, "router_id", [router_id])
-            helpers = {row["id"]: {name: row[name] for name in VIEW.names} for row in rows}
-            if key is not None and key not in helpers:
-                raise errors.ConntrackHelperNotFound(id=key)
-            new = {"id": new_id()} if key is None else helpers[key]
-            new = {**new, **(values or {})}
+        with self.db.read() as connection:
+            router = router_view.load(connection, router_id)
+            rows = VIEW.load_in(connection, "router_id", [router_id])
+        helpers = {row["id"]: {name: row[name] for name in VIEW.names} for row in rows}
+        if key is not None and key not in helpers:
+            raise errors.ConntrackHelperNotFound(id=key)
+        new = {"id": new_id()} if key is None else helpers[key]
+        new = {**new, **(values or {})}
+        if values is not None:
+            self._check(new, [helper for helper in helpers.values() if helper["id"] != key])
+            helpers[new["id"]] = new
+        else:
+            del helpers[new["id"]]
+        row = as_row(t.conntrack_helpers, {**new, "router_id": router_id})
+        with self.db.transaction() as tx:
+            if key is not None:
+                tx.execute(sa.delete(t.conntrack_helpers).where(_c.id == key))
             if values is not None:
-                self._check(new, [helper for helper in helpers.values() if helper["id"] != key])
-                helpers[new["id"]] = new
-            else:
-                del helpers[new["id"]]
-            row = as_row(t.conntrack_helpers, {**new, "router_id": router_id})
-            with self.db.transaction() as tx:
-                if key is not None:
-                    tx.execute(sa.delete(t.conntrack_helpers).where(_c.id == key))
-                if values is not None:
-                    tx.insert(t.conntrack_helpers, [row])
-                shown = [{name: helper[name] for name in SHOWN_IN_ROUTER} for helper in helpers.values()]
-                update_row(tx, t.routers, router, {"conntrack_helpers": shown})
-            return new
-
-        return self.db.retrying(attempt)
+                tx.insert(t.conntrack_helpers, [row])
+            shown = [{name: helper[name] for name in SHOWN_IN_ROUTER} for helper in helpers.values()]
+            update_row(tx, t.routers, router, {"conntrack_helpers": shown})
+        return new
 
     def _check(self, new: Object, others: Sequence[Object]) -> None:
         protocols = self._allowed.get(new["helper"])

@@ -16,7 +16,7 @@ from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, retried
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
 
@@ -54,11 +54,12 @@ class HaNetworks:
         subnet = {"name": f"HA subnet tenant {project_id}", "network_id": network_id, "cidr": self.cidr}
         self.subnets.create(own, {**_SUBNET, **subnet})
         # The primary key decides between concurrent requests; no lock is held while drivers create the network.
-        kept = self.db.retrying(lambda: self._keep(project_id, network_id))
+        kept = self._keep(project_id, network_id)
         if kept != network_id:  # a concurrent request created one first
             self.networks.delete(own, network_id, None)
         return kept
 
+    @retried
     def _keep(self, project_id: str, network_id: str) -> str:
         """Record the network as the project's HA network, unless it has one; gives the id of the recorded one."""
         found = self._find(project_id)

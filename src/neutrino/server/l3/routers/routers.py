@@ -18,8 +18,8 @@ from neutrino.server.api.types import parse_attribute
 from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, new_id, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
 from neutrino.server.l3.lookups import check_external
@@ -100,30 +100,30 @@ class Routers:
         kind = {name: self._kind(values, name) for name in KIND}
         # In transactions of its own, before the router's: a network is created by drivers, like that of any request.
         ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
-        made: list[str] = []
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                check_hints(connection, values["availability_zone_hints"], words.L3)
-                if values.get("flavor_id"):
-                    check_flavor(connection, values["flavor_id"])
-                request = self._gateway_request(connection, context, values["external_gateway_info"])
-                ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
-                decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
-                router = decision.router
-                limit = self.quotas.limit(connection, "router", router["project_id"])
-            made[:] = [router["id"]]
-            with self.operations.write(decision.writes.contexts) as tx:
-                tx.insert(t.routers, [as_row(t.routers, router)])
-                decision.writes.write(tx)
-                tx.use("router", router["project_id"], 1, limit)
-            return router_view.api_router(router, decision.gateway_ips, (), self.scheduler.status(router["id"]))
-
+        key = new_id()  # chosen here: a router whose postcommit fails has to be deleted again
         try:
-            return self.db.retrying(attempt)
+            decision = self._create(context, {"id": key, **values}, kind, ha_network)
         except errors.MechanismDriverError:  # its ports are taken back by the core plugin, the router here
-            self._take_back(made[0])
+            self._take_back(key)
             raise
+        return router_view.api_router(decision.router, decision.gateway_ips, (), self.scheduler.status(key))
+
+    @retried
+    def _create(self, context: Context, values: Object, kind: Object, ha_network: str | None) -> _Decision:
+        with self.db.read() as connection:
+            check_hints(connection, values["availability_zone_hints"], words.L3)
+            if values.get("flavor_id"):
+                check_flavor(connection, values["flavor_id"])
+            request = self._gateway_request(connection, context, values["external_gateway_info"])
+            ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
+            decision = self._decide_create(connection, _new(values, {**kind, **ha}, request), request)
+            router = decision.router
+            limit = self.quotas.limit(connection, "router", router["project_id"])
+        with self.operations.write(decision.writes.contexts) as tx:
+            tx.insert(t.routers, [as_row(t.routers, router)])
+            decision.writes.write(tx)
+            tx.use("router", router["project_id"], 1, limit)
+        return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
         requested = values.get(name)
@@ -151,22 +151,24 @@ class Routers:
     # --- updating -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> tuple[Object, Object]:
-            with self.db.read() as connection:
-                before = router_view.load(connection, key)
-                check_revision(before, revision)
-                kind = _changed_kind(before, values)
-            ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
-            with self.db.read() as connection:
-                if ha_network is not None:
-                    kind = {**kind, **self.ha_networks.values(connection, ha_network)}
-                decision = self._decide_update(connection, context, before, values, kind)
-            return before, self._write_update(before, decision)
-
-        before, after = self.db.retrying(attempt)
+        before, after = self._update(context, key, values, revision)
         if before["ha"] and not after["ha"]:
             self.ha_networks.delete_unused(before["project_id"])
         return after
+
+    @retried
+    def _update(self, context: Context, key: str, values: Object, revision: int | None) -> tuple[Object, Object]:
+        """The router before, and as the API shows it after."""
+        with self.db.read() as connection:
+            before = router_view.load(connection, key)
+            check_revision(before, revision)
+            kind = _changed_kind(before, values)
+        ha_network = self.ha_networks.ensure(before["project_id"]) if kind.get("ha") else None
+        with self.db.read() as connection:
+            if ha_network is not None:
+                kind = {**kind, **self.ha_networks.values(connection, ha_network)}
+            decision = self._decide_update(connection, context, before, values, kind)
+        return before, self._write_update(before, decision)
 
     def _decide_update(
         self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
@@ -280,6 +282,7 @@ class Routers:
     def remove_extraroutes(self, context: Context, key: str, body: Any) -> Object:
         return self._change_routes(context, key, _routes_in(body), routes_removed)
 
+    @retried
     def _change_routes(
         self,
         context: Context,
@@ -288,41 +291,38 @@ class Routers:
         change: Callable[[Sequence[Object], Sequence[Object]], list[dict[str, str]]],
     ) -> Object:
         """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = router_view.load(connection, key)
-                values = {"routes": change(before["routes"], routes)}
-                decision = self._decide_update(connection, context, before, values, {})
-            return self._write_update(before, decision)
-
-        return {"router": self.db.retrying(attempt)}
+        with self.db.read() as connection:
+            before = router_view.load(connection, key)
+            values = {"routes": change(before["routes"], routes)}
+            decision = self._decide_update(connection, context, before, values, {})
+        return {"router": self._write_update(before, decision)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = router_view.load(connection, key)
-                check_revision(before, revision)
-                ports = read_ports(connection, key)
-                interfaces = [port.id for port in ports if port.is_interface]
-                if interfaces:
-                    raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
-                _check_unused(connection, before)
-                writes = NOTHING
-                for port in ports:
-                    writes += self.ports.delete(connection, port.id)[0]
-            with self.operations.write(writes.contexts) as tx:
-                writes.write(tx)
-                delete_row(tx, t.routers, before)
-                sharing.forget(tx, key)
-                tx.use("router", before["project_id"], -1)
-            return before
-
-        deleted = self.db.retrying(attempt)
+        deleted = self._delete(key, revision)
         if deleted["ha"]:
             self.ha_networks.delete_unused(deleted["project_id"])
+
+    @retried
+    def _delete(self, key: str, revision: int | None) -> Object:
+        with self.db.read() as connection:
+            before = router_view.load(connection, key)
+            check_revision(before, revision)
+            ports = read_ports(connection, key)
+            interfaces = [port.id for port in ports if port.is_interface]
+            if interfaces:
+                raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
+            _check_unused(connection, before)
+            writes = NOTHING
+            for port in ports:
+                writes += self.ports.delete(connection, port.id)[0]
+        with self.operations.write(writes.contexts) as tx:
+            writes.write(tx)
+            delete_row(tx, t.routers, before)
+            sharing.forget(tx, key)
+            tx.use("router", before["project_id"], -1)
+        return before
 
 
 def _check_gateway(

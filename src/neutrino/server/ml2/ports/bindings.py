@@ -14,7 +14,7 @@ from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, update_row
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.networks import Networks
@@ -98,9 +98,8 @@ class PortBindings:
             row = self._bound(connection, port, network, host, {**before, **values})
         with self.operations.write([_context("update", row, port, network, before)]) as tx:
             where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
-            done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
-            if done.rowcount != 1:  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
-                raise Stale
+            # Stale if it was activated or deleted meanwhile: an ACTIVE binding must not change under the port.
+            tx.change_one(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
             tx.record("port", port_id)
         return _api(row)
 
@@ -161,7 +160,8 @@ class PortBindings:
 
     def _network_for_drivers(self, connection: Connection, port: Object, operation: str) -> Object:
         """The query is saved if no driver is notified."""
-        if self.operations.notifies(operation, "port_binding") or self.operations.notifies("update", "port"):
+        notifies = self.operations.mechanisms.notifies
+        if notifies(operation, "port_binding") or notifies("update", "port"):
             return self.networks.load(connection, port["network_id"])
         return {"id": port["network_id"]}
 

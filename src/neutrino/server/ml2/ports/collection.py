@@ -19,7 +19,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ipam.allocation import Allocator, FixedIp
@@ -379,9 +379,5 @@ def _address_rows(port: Object, fixed_ips: Sequence[Object]) -> list[Object]:
 
 def _is_mac_used(connection: Connection, port: Object) -> bool:
     p = t.ports.c
-    found = connection.execute(
-        sa.select(p.id).where(
-            p.network_id == port["network_id"], p.mac_address == port["mac_address"], p.id != port["id"]
-        )
-    )
-    return found.first() is not None
+    same = (p.network_id == port["network_id"], p.mac_address == port["mac_address"])
+    return exists(connection, *same, p.id != port["id"])
