@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG: Final = 1
 MIN_BACKOFF, MAX_BACKOFF = 0.2, 10.0  # seconds before a respawn
 STABLE_SECONDS = 30.0  # a child that ran this long resets the back-off
 STOP_SECONDS = 8.0
-Work = Callable[[], int]
+Work = Callable[[], int | None]  # returns the exit status if it is not 0
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
@@ -133,7 +133,7 @@ def _run_child(name: str, work: Work, parent: int) -> NoReturn:
             import setproctitle
 
             setproctitle.setproctitle(f"neutrino-server {name}")
-        status = work()
+        status = work() or 0
     except Exception as error:
         status = report(error)
     except BaseException:

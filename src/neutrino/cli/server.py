@@ -23,8 +23,8 @@ LOG = logging.getLogger(__name__)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
-def serve(args: argparse.Namespace) -> int:
-    return run(prepare(args.config_file), args.config_file)
+def serve(args: argparse.Namespace) -> None:
+    run(prepare(args.config_file), args.config_file)
 
 
 def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
@@ -58,7 +58,7 @@ def run(
     children: Mapping[str, Work] | None = None,
     *,
     quiet: bool = False,
-) -> int:
+) -> None:
     """Serve until SIGTERM or SIGINT, with `children` as further child processes. `quiet`: no log of granian."""
     from granian.constants import Interfaces
     from granian.log import LogLevels
@@ -92,7 +92,6 @@ def run(
         for name, work in (children or {}).items():
             stack.enter_context(ChildProcess(name, work))
         api.serve()
-    return 0
 
 
 def _reload(files: Sequence[str]) -> None:
@@ -115,7 +114,7 @@ def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
 # --- the feed ---------------------------------------------------------------------------------------------------------
 
 
-def serve_feed(args: argparse.Namespace) -> int:
+def serve_feed(args: argparse.Namespace) -> None:
     """`neutrino feed`: all checks, then the feed until SIGTERM or SIGINT."""
     from neutrino.server.backend import configuration
 
@@ -128,7 +127,7 @@ def serve_feed(args: argparse.Namespace) -> int:
         raise CommandError(str(error), INVALID) from None
     preflight.check_feed_addresses(feed_addresses)
     preflight.check_database(conf)
-    return feed(conf)
+    feed(conf)
 
 
 def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
@@ -136,7 +135,7 @@ def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
     return addresses(conf)
 
 
-def feed(conf: cfg.ConfigOpts) -> int:
+def feed(conf: cfg.ConfigOpts) -> None:
     from oslo_log import log
 
     from neutrino.server.db.schema import WrongSchema
@@ -149,4 +148,3 @@ def feed(conf: cfg.ConfigOpts) -> int:
         raise CommandError(str(error), INVALID) from None
     except OSError as error:
         raise CommandError(f"the feed cannot be served: {error}") from None
-    return 0

@@ -21,7 +21,7 @@ from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
 
 
-def up(args: argparse.Namespace) -> int:
+def up(args: argparse.Namespace) -> None:
     directory, config_files, agent_files = Path(args.state).absolute(), args.config_file, args.agent_config_file
     preflight.check_files([*config_files, *agent_files])
     preflight.check_directory(directory)
@@ -54,7 +54,7 @@ def up(args: argparse.Namespace) -> int:
             stack.callback(_unplug_instances, run)
         threading.Thread(target=next_steps, args=[run], daemon=True, name="next steps").start()
         stack.callback(_ignore_signals)  # called first: a second Ctrl-C must not interrupt the cleanup
-        return server.run(conf, files, children, quiet=True)
+        server.run(conf, files, children, quiet=True)
 
 
 def _write_configuration(directory: Path, port: int) -> list[str]:

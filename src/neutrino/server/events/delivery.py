@@ -63,8 +63,6 @@ class DeliveryQueue(Generic[Item]):
         """`deliver` gets batches in order. With `merge_equal` an item replaces a waiting one that equals it, at the end of
         the queue. `finish` runs last in the delivering thread, after `close`.
         """
-        if options.limit < 1 or options.batch < 1:
-            raise ValueError("a delivery queue needs room for at least one item, and batches of at least one")
         self._name = name
         self._deliver = deliver
         self._options = options
