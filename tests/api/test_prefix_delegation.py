@@ -9,7 +9,6 @@ import pytest
 
 from neutrino.model.agents import DHCP
 from neutrino.server.ipam.subnet_rules import eui64
-from neutrino.server.l3.reports import RouterReports
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from neutrino.server.ml2.ports.provisioning import L2, Done
@@ -47,9 +46,9 @@ def cloud(another_server: Callable[..., Server]) -> Any:
 
 
 def report_prefix(server: Server, host: str, subnet: Object, prefix: str) -> bool:
-    """A report of a host over the feed."""
+    """A host reports the prefix of a subnet."""
     delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
-    return RouterReports(server.db, None, delegation.set_prefix).set_status(host, "subnet", subnet["id"], prefix)
+    return delegation.set_prefix(host, subnet["id"], prefix)
 
 
 def asking(api: Api, network: Object, **values: Any) -> Object:
@@ -279,7 +278,7 @@ def test_only_the_active_host_of_an_ha_router_says_it(cloud: Any) -> None:
     l3_agent(server, "h2")
     _, subnet, port, router = routed(admin, ha=True)
     assert not report_prefix(server, "h2", subnet, FIRST)
-    server.service_plugins["router"].scheduler.set_ha_states("h2", {router["id"]: "active"})
+    server.service_plugins["router"].scheduler.set_ha_state("h2", router["id"], "active")
     assert not report_prefix(server, "h1", subnet, FIRST)
     assert report_prefix(server, "h2", subnet, FIRST)
     assert addresses(admin, port) == {eui64(FIRST, port["mac_address"])}

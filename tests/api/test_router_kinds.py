@@ -65,14 +65,14 @@ def test_the_active_host_has_the_ports(cloud: Any) -> None:
     router = admin.make("router", ha=True, external_gateway_info=gateway(external))
     plugin = server.service_plugins["router"]
     for active, standby in (("h1", "h2"), ("h2", "h1")):
-        plugin.scheduler.set_ha_states(standby, {router["id"]: "standby"})
-        plugin.scheduler.set_ha_states(active, {router["id"]: "active"})
+        plugin.scheduler.set_ha_state(standby, router["id"], "standby")
+        plugin.scheduler.set_ha_state(active, router["id"], "active")
         states = {
             agent["host"]: agent["ha_state"] for agent in admin.get(f"/routers/{router['id']}/l3-agents").body["agents"]
         }
         assert states == {active: "active", standby: "standby"}
         assert {p["binding:host_id"] for p in ports_of(admin, router, GATEWAY)} == {active}
-    assert plugin.scheduler.set_ha_states("h2", {router["id"]: "active"}) == 0
+    assert plugin.scheduler.set_ha_state("h2", router["id"], "active") is False
 
 
 def test_vrrp_ids_are_a_projects_own(cloud: Any) -> None:

@@ -18,7 +18,7 @@ from neutrino.model.state import Port
 from neutrino.server.feed import server as feed_server
 from neutrino.server.feed import wake
 from neutrino.server.feed.change_log import ChangeLog
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.records import PortRecord
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch

@@ -13,7 +13,7 @@ import pytest
 
 from neutrino.feed.address import Address
 from neutrino.model.agents import DATAPLANE, FEED_BEHIND, LAST_REPAIR, OVS, PROBLEMS, AgentState
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api

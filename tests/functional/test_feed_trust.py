@@ -18,7 +18,7 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.messages import Ack, Hello, PortUp, Problem, Refused, Report
 from neutrino.model.agents import DHCP, L3, OVS, AgentState
 from neutrino.model.state import Host
-from neutrino.server.feed.credentials import Credentials, HostCredential
+from neutrino.server.feed.connections.credentials import Credentials, HostCredential
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api

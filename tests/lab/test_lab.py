@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from neutrino.cli.lab import read_status
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.ovs import SWITCH
-from neutrino.lab.status import read_status
 from tests.support.lab import (
     Pinging,
     address,

@@ -7,6 +7,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.state import Object
-from neutrino.server.feed.credentials import Credentials
+from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.kinds import SERVED_KINDS
-from neutrino.server.feed.port_status import DistributedPortStatus
-from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.feed.stores import ServedKind
-from neutrino.server.l3.reports import RouterReports
+from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from tests.support.feed_scope import scope_in_database
@@ -66,7 +67,7 @@ async def serving(
         ports.settle()
 
     delegation = PrefixDelegation(server.db, server.core.operations, server.core.renumbering)
-    statuses = RouterReports(server.db, None, delegation.set_prefix)
+    statuses = {"floatingip": partial(set_floating_ip_status, server.db), "subnet": delegation.set_prefix}
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how, kinds)

@@ -18,7 +18,7 @@ from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.hosts.processes import STOP_SECONDS, read_namespace, read_pids, wait_for_end
 from neutrino.lab.instances.addressing import DhcpClient
 from neutrino.lab.instances.instances import PORT_SECONDS
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.instances.plug import Vm
 from neutrino.lab.lab import SERVER, START_SECONDS
 from neutrino.lab.lab import Lab as BaseLab
 from neutrino.lab.settings import UNDERLAY

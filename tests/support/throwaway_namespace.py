@@ -8,8 +8,9 @@ import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from tests.support.process import ENDS_WITH_US, wait_until
 
 _CLONE_NEWNET = 0x40000000
@@ -44,6 +45,15 @@ class ThrowawayNamespace:
     def path(self) -> str:
         return f"/proc/{self.pid}/ns/net"
 
+    @property
+    def names(self) -> Namespaces:
+        """The namespaces of the process that holds this one, which is called `net` there."""
+        return Namespaces(f"/proc/{self.pid}/ns")
+
+    def driver(self, driver: Any) -> Any:
+        """A driver whose calls are made by a thread inside the namespace."""
+        return _Inside(driver, self.names)
+
     def run(self, *command: str, text: str = "") -> str:
         argv = ["nsenter", f"--net={self.path}", *command]
         done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60, check=False)
@@ -69,6 +79,16 @@ class ThrowawayNamespace:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+class _Inside:
+    def __init__(self, driver: object, names: Namespaces) -> None:
+        self._driver = driver
+        self._names = names
+
+    def __getattr__(self, method: str) -> Any:
+        call = getattr(self._driver, method)
+        return lambda *arguments: self._names.run("net", lambda: call(*arguments))
 
 
 def _enter(descriptor: int) -> None:

@@ -19,8 +19,8 @@ from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS
 from neutrino.model.roles import LEAST, ROLES, UnknownRole, parse_roles
-from neutrino.server.feed.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
-from neutrino.server.feed.report_rules import MAX_TEXT, refusal
+from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
+from neutrino.server.feed.reports.rules import MAX_TEXT, refusal
 
 PORT = "5c0fd3b1-1111-4444-8888-000000000001"
 OVS = AgentState(words.OVS, "neutron-openvswitch-agent", "h1", "N/A", configurations={"tunneling_ip": "192.0.2.1"})

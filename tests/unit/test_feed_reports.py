@@ -12,7 +12,7 @@ import pytest
 from neutrino.feed.messages import PortDown, PortUp, Problem, Report
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
-from neutrino.server.feed.reports import HostReports, ReportBatches, Reports
+from neutrino.server.feed.reports.reports import HostReports, ReportBatches, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done
 
@@ -172,11 +172,6 @@ class Ports:
         return True
 
 
-class Statuses:
-    def set_status(self, host: str, kind: str, key: str, status: str) -> bool:
-        raise AssertionError
-
-
 @pytest.fixture
 def agents() -> Agents:
     return Agents()
@@ -189,7 +184,7 @@ def ports() -> Ports:
 
 @pytest.fixture
 def reports(agents: Agents, ports: Ports) -> Reports:
-    return Reports(agents, lambda report: None, ports, Statuses())
+    return Reports(agents, lambda report: None, ports, {})
 
 
 def test_port_up_reports_are_written_together_and_in_order(reports: Reports, ports: Ports) -> None:

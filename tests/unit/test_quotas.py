@@ -133,7 +133,7 @@ def test_details_tell_limit_and_use(quota_setup: QuotaSetup) -> None:
     assert details["port"] == {"limit": 500, "used": 0, "reserved": 0}
 
 
-def test_who_asks(quota_setup: QuotaSetup) -> None:
+def test_the_project_of_the_caller(quota_setup: QuotaSetup) -> None:
     assert quota_setup.call(ALICE, "GET", "/tenant").body == {"tenant": {"tenant_id": "a"}}
     assert quota_setup.call(ALICE, "GET", "/project").body == {"project": {"project_id": "a"}}
     with pytest.raises(errors.QuotaMissingTenant):

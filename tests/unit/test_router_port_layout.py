@@ -23,7 +23,7 @@ from neutrino.server.l3.routers.port_layout import (
     plan_ports,
 )
 from neutrino.server.l3.scheduling.candidates import CHANCE, LEAST, choose_agents, driver_named, fits
-from neutrino.server.scheduling.candidates import Candidate
+from neutrino.server.scheduling.placements import Candidate
 
 KINDS = list(itertools.product((False, True), repeat=3))
 

@@ -197,7 +197,7 @@ def test_one_default_pool_per_ip_version(world: World) -> None:
     with pytest.raises(errors.InvalidInput):
         world.pools.update(ADMIN, other["id"], {"is_default": True}, None)
     with world.db.read() as connection:
-        found = subnet_pools.load_default(connection, 6)
+        found = subnet_pools.load_default(connection, 6, None, everyone=True)
         assert found is not None
         assert found["prefixes"] == ["2001:db8::/32"]
         assert subnet_pools.load_default(connection, 6, "a", everyone=False) is None  # it is not shared

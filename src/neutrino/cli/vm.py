@@ -6,19 +6,18 @@ from pathlib import Path
 
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.preflight import check_privileges
-from neutrino.cli.up.machine import find_running, machine_instances
+from neutrino.cli.up.machine import find_running
 from neutrino.lab.instances.instances import Instances, VmOptions
 
 
 def vm(args: argparse.Namespace) -> int:
     check_privileges("neutrino vm")
-    state = Path(args.state).absolute()
-    running = find_running(state)
-    if not running.host:
+    run = find_running(Path(args.state).absolute())
+    if not run.host:
         raise CommandError("networks are not wired on this machine; neutrino up printed the reason when it started")
-    if not running.no_auth:
+    if not run.no_auth:
         raise CommandError("neutrino vm has no Keystone credentials: it needs auth_strategy=noauth")
-    instances = machine_instances(state, running)
+    instances = run.instances()
     if args.action == "create":
         vm = instances.create(args.name, **create_options(args))
         print(f"{vm.name}: {instances.describe(vm)}")

@@ -47,9 +47,10 @@ def load(files: Sequence[str]) -> None:
     gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
 
 
-def loaded() -> cfg.ConfigOpts | None:
+def loaded() -> cfg.ConfigOpts:
     """The configuration of the assembled server."""
-    return None if _server is None else _server.conf
+    assert _server is not None
+    return _server.conf
 
 
 class Supervisor(Granian):  # type: ignore[misc,valid-type]

@@ -3,6 +3,7 @@
 import http.client
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -20,11 +21,11 @@ class ApiError(LabError):
         self.status = status
 
 
+@dataclass(frozen=True)
 class ApiClient:
     """`api.create("network", name="blue")`; kinds are named in the singular."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    url: str
 
     def create(self, kind: str, **values: Any) -> Object:
         return cast(Object, self.request("POST", _path(kind), {kind: values})[kind])

@@ -8,9 +8,10 @@ from neutrino.lab.hosts.ovs import RUN
 from neutrino.lab.settings import BRIDGE_MAPPINGS, LabPaths, LabSettings, underlay_address
 
 Options = Mapping[str, Mapping[str, object]]
+HERE = Path(__file__).parent
 
 
-def escaped(value: object) -> str:
+def _escaped(value: object) -> str:
     """A value for oslo.config, which would expand a dollar sign as a reference to another option."""
     return str(value).replace("$", "$$")
 
@@ -18,17 +19,21 @@ def escaped(value: object) -> str:
 def render(options: Options) -> str:
     lines = ["# Written by the neutrino command."]
     for section, values in options.items():
-        lines += [f"[{section}]", *(f"{name} = {escaped(value)}" for name, value in values.items()), ""]
+        lines += [f"[{section}]", *(f"{name} = {_escaped(value)}" for name, value in values.items()), ""]
     return "\n".join(lines)
+
+
+def render_template(template: Path, **values: object) -> str:
+    return template.read_text().format_map({field: _escaped(value) for field, value in values.items()})
 
 
 def render_server(port: int, state: Path) -> str:
     """The defaults of `neutrino up` and of a lab."""
-    return Path(__file__).with_name("server.conf").read_text().format(port=port, state=escaped(state))
+    return render_template(HERE / "server.conf", port=port, state=state)
 
 
 def render_clouds(url: str) -> str:
-    return Path(__file__).with_name("clouds.yaml").read_text().format(url=url)
+    return render_template(HERE / "clouds.yaml", url=url)
 
 
 def render_lab_server(settings: LabSettings) -> str:
@@ -43,40 +48,20 @@ def render_lab_server(settings: LabSettings) -> str:
 
 
 def render_agent(settings: LabSettings, paths: LabPaths, host: str, metadata_secret: str = "") -> str:
-    routes = "l3" in settings.roles
-    default: dict[str, object] = {"host": host, "state_path": paths.host(host), "roles": ",".join(settings.roles)}
-    if routes:
-        default["agent_mode"] = settings.agent_mode(host)
-    more: dict[str, Mapping[str, object]] = {}
-    if "metadata" in settings.roles:
-        default |= {
-            "nova_metadata_host": "127.0.0.1",
-            "nova_metadata_port": nova_metadata.PORT,
-            "metadata_proxy_shared_secret": metadata_secret,
-            "enable_isolated_metadata": "true",
-        }
-        more["metadata_haproxy"] = {"timeout_connect": 3, "timeout_server": 3}
-    return render(
-        {
-            "DEFAULT": default,
-            "feed": {"server": f"unix:{paths.feed_socket}", "credential_file": paths.host(host) / "credential"},
-            "ovs": {
-                "ovsdb_connection": f"unix:{RUN}/db.sock",
-                "run_directory": RUN,
-                "integration_bridge": "br-int",
-                "tunnel_bridge": "br-tun",
-                "local_ip": underlay_address(host, settings.underlay_ip_version),
-                "bridge_mappings": ",".join(f"{network}:{bridge}" for network, bridge in BRIDGE_MAPPINGS.items()),
-                "datapath_type": settings.datapath,
-            },
-            "agent": {
-                "tunnel_types": "vxlan,gre,geneve",
-                "l2_population": "true",
-                "arp_responder": "true",
-                "enable_distributed_routing": routes,
-            },
-            "securitygroup": {"firewall_driver": "openvswitch"},
-            "ml2": {"overlay_ip_version": settings.underlay_ip_version},
-            **more,
-        }
+    return render_template(
+        HERE / "agent.conf",
+        host=host,
+        state=paths.host(host),
+        roles=",".join(settings.roles),
+        agent_mode=settings.agent_mode(host),
+        serves_metadata="metadata" in settings.roles,
+        metadata_port=nova_metadata.PORT,
+        metadata_secret=metadata_secret,
+        feed_socket=paths.feed_socket,
+        ovs=RUN,
+        local_ip=underlay_address(host, settings.underlay_ip_version),
+        bridge_mappings=",".join(f"{network}:{bridge}" for network, bridge in BRIDGE_MAPPINGS.items()),
+        datapath=settings.datapath,
+        routes="l3" in settings.roles,
+        ip_version=settings.underlay_ip_version,
     )

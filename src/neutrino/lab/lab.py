@@ -16,8 +16,7 @@ from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import COMMAND_SECONDS, host_command, run
 from neutrino.lab.hosts.ovs import OpenVSwitch
 from neutrino.lab.hosts.processes import Processes
-from neutrino.lab.instances.instances import Instances
-from neutrino.lab.instances.records import VmRecords
+from neutrino.lab.instances.instances import Instances, VmRecords
 from neutrino.lab.settings import EXTERNAL, LabPaths, LabSettings
 
 START_SECONDS = 30.0
@@ -152,7 +151,7 @@ class Lab:
             return (
                 agent is not None
                 and agent["alive"]
-                and agent["started_at"] >= since
+                and agent["started_at"] >= since  # an agent that was killed stays alive in the API for the down time
                 and agent["configurations"].get("dataplane") == "up"
             )
 

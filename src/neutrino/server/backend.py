@@ -18,12 +18,11 @@ from neutrino.server.dhcp.lease_providers import has_live_provider, is_provider,
 from neutrino.server.dhcp.scheduler import NETWORKS, DhcpScheduler, build_dhcp
 from neutrino.server.entry_points import load
 from neutrino.server.events import notifications, nova
-from neutrino.server.feed.port_status import DistributedPortStatus
-from neutrino.server.feed.reports import Reports
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.reports import Reports
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.plugin import build_services
-from neutrino.server.l3.reports import RouterReports
 from neutrino.server.ml2.ports.provisioning import DhcpReadiness
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
@@ -93,7 +92,7 @@ def host_reports(backend: Backend) -> Reports:
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
     if "router" not in services.conf.service_plugins:
-        return Reports(registry, dhcp.reported, provisioning, RouterReports(db))
+        return Reports(registry, dhcp.reported, provisioning, {})
     l3 = build_services(services)
     distributed = DistributedPortStatus(db, provisioning)
 
@@ -106,5 +105,4 @@ def host_reports(backend: Backend) -> Reports:
         l3.dvr.settle()
         distributed.settle()
 
-    statuses = RouterReports(db, l3.scheduler.set_ha_states, l3.delegation.set_prefix)
-    return Reports(registry, reported, distributed, statuses, settle)
+    return Reports(registry, reported, distributed, l3.statuses, settle)

@@ -167,7 +167,7 @@ class SecurityGroupNotSingleGroupRules(InvalidInput):
 class SecurityGroupRulesNotSingleProject(InvalidInput):
     template = "All rules of one request must belong to one project."
 class InvalidCIDR(BadRequest): template = "{input!r} is not a CIDR."
-class AddressGroupNotFound(NotFound): template = "There is no address group {address_group_id}."
+class AddressGroupNotFound(NotFound): template = "There is no address group {id}."
 class AddressGroupInUse(InUse): template = "Security group rules refer to address group {address_group_id}."
 class AddressesNotFound(NotFound): template = "Address group {address_group_id} does not have {addresses}."
 class AddressesAlreadyExist(BadRequest): template = "Address group {address_group_id} has {addresses} already."

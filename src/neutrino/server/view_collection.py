@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
-from neutrino.server.db.view import ComposedView, View
+from neutrino.server.db.view import View
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 @dataclass(eq=False)
 class ViewCollection:
     db: Database
-    _view: View | ComposedView
+    _view: View
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self.db.read() as connection:

@@ -8,17 +8,16 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino.agent.config import RefusedToStart
-from neutrino.agent.conntrack import NamespaceConntrack
+from neutrino.agent.config import RefusedToStart, load_extensions
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import GROUP
 from neutrino.agent.dhcp.reconcile import Reconciler
 from neutrino.agent.dhcp.role import DhcpRole
-from neutrino.agent.extensions import load_extensions
 from neutrino.agent.options import read_settings
 from neutrino.agent.role import RoleFeed
 from neutrino.agent.switch import Switch
+from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.ovsdb.api import Ovsdb
 from neutrino.dataplane.process.real import RealProcesses
@@ -39,7 +38,7 @@ def build(
 
         ovsdb, netlink = switch.ovsdb(), RealNetlink(namespaces)
         dnsmasq = Dnsmasq(settings.dhcp_confs, namespaces)
-        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, NamespaceConntrack, extensions)
+        return ovsdb, Reconciler(settings, ovsdb, netlink, processes, dnsmasq, KernelConntrack, extensions)
 
     return DhcpRole(
         feed,

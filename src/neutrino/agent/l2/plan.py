@@ -19,17 +19,14 @@ from neutrino.dataplane.openflow.api import Flow, FlowKey, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 
 LOG = logging.getLogger(__name__)
-FLOWS, METERS, ROWS, COLUMNS, QOS = "flow", "meter", "OVSDB row", "OVSDB column", "QoS"
+FLOWS, METERS, ROWS, SETTINGS = "flow", "meter", "OVSDB row", "port setting"
+QOS = "QoS"  # the key of a port's QoS among its settings, beside the names of columns
 _METER = re.compile(r"meter:@([^,()]+)")
 
 UnitKey = tuple[str, str]
 """The name of an extension, and the owner."""
 Place = tuple[str, str]
 """What is contributed (FLOWS, METERS, …), and the bridge or port that it is contributed to."""
-
-
-class Conflict(Exception):
-    """Two contributions under one key: one of them would silently replace the other."""
 
 
 class _Entry(NamedTuple):
@@ -60,7 +57,14 @@ class Renderer:
 
     def render(self, desired: Desired) -> Rendered:
         problems: dict[str, str] = {}
-        fresh = self._render_units(desired, problems)
+        fresh: dict[UnitKey, _Entry | None] = {}
+        for extension in self._extensions:
+            try:
+                for unit in extension.units(desired):
+                    fresh[extension.name, unit.owner] = self._render_unit(extension.name, unit, problems)
+            except Exception as error:  # whatever an extension raises costs what it contributes, not the host
+                problems[f"extension {extension.name}"] = _failure(extension.name, error)
+                fresh |= {key: entry for key, entry in self._cache.items() if key[0] == extension.name}
         # All units of an owner are applied together or stay as they were: a port with only some of its flows might send
         # what the missing ones drop.
         chosen = {key: self._cache.get(key) if key[1] in problems else entry for key, entry in fresh.items()}
@@ -68,28 +72,18 @@ class Renderer:
         merged: defaultdict[Place, dict[Any, Any]] = defaultdict(dict)
         metered: list[tuple[str, str, FlowKey]] = []
         for key, entry in self._cache.items():
-            try:
-                self._merge(merged, key, entry)
-            except Conflict as error:
-                problems[key[1]] = str(error)
-            else:
-                metered += [(key[1], bridge, flow) for bridge, flow in entry.metered]
+            conflict = self._conflict(merged, key, entry)
+            if conflict is not None:  # a unit is merged as a whole or not at all
+                problems[key[1]] = conflict
+                continue
+            for place, values in entry.parts.items():
+                merged[place].update(values)
+            metered += [(key[1], bridge, flow) for bridge, flow in entry.metered]
         return _assemble(merged, metered, problems)
 
     def owners(self, bridge: str) -> dict[int, str]:
         """The owners that have flows on a bridge, by their cookie."""
         return {cookie_of(owner): owner for (_, owner), entry in self._cache.items() if (FLOWS, bridge) in entry.parts}
-
-    def _render_units(self, desired: Desired, problems: dict[str, str]) -> dict[UnitKey, _Entry | None]:
-        entries: dict[UnitKey, _Entry | None] = {}
-        for extension in self._extensions:
-            try:
-                for unit in extension.units(desired):
-                    entries[extension.name, unit.owner] = self._render_unit(extension.name, unit, problems)
-            except Exception as error:  # whatever an extension raises costs what it contributes, not the host
-                problems[f"extension {extension.name}"] = _failure(extension.name, error)
-                entries |= {key: entry for key, entry in self._cache.items() if key[0] == extension.name}
-        return entries
 
     def _render_unit(self, extension: str, unit: Unit, problems: dict[str, str]) -> _Entry | None:
         known = self._cache.get((extension, unit.owner))
@@ -98,28 +92,22 @@ class Renderer:
             return known
         try:
             parts = _parts(unit.render(*unit.inputs), cookie_of(unit.owner))
-            flows = [
-                (name, flow) for (kind, name), values in parts.items() if kind == FLOWS for flow in values.values()
-            ]
-            metered = tuple((bridge, flow.key) for bridge, flow in flows if "meter:@" in flow.actions)
-            return _Entry(unit.inputs, parts, metered)
         except Exception as error:  # of this owner alone
             problems[unit.owner] = _failure(extension, error)
             return None
+        flows = [(name, flow) for (kind, name), values in parts.items() if kind == FLOWS for flow in values.values()]
+        metered = tuple((bridge, flow.key) for bridge, flow in flows if "meter:@" in flow.actions)
+        return _Entry(unit.inputs, parts, metered)
 
-    def _merge(self, into: dict[Place, dict[Any, Any]], key: UnitKey, entry: _Entry) -> None:
-        # First all checks: a unit is merged as a whole or not at all.
+    def _conflict(self, merged: Mapping[Place, dict[Any, Any]], key: UnitKey, entry: _Entry) -> str | None:
+        """The two contributions under one key, of which one would silently replace the other; None if there are none."""
         for place, values in entry.parts.items():
-            if not into[place].keys().isdisjoint(values):
-                taken = next(each for each in values if each in into[place])
-                first = next(
-                    other for other, each in self._cache.items() if taken in each.parts.get(place, ())
-                )  # in the order of extensions
-                raise Conflict(
-                    f"{place[0]} {taken} of {place[1]}: {key[0]} of {key[1]} conflicts with {first[0]} of {first[1]}"
-                )
-        for place, values in entry.parts.items():
-            into[place].update(values)
+            if not merged[place].keys().isdisjoint(values):
+                taken = next(each for each in values if each in merged[place])
+                first = next(other for other, each in self._cache.items() if taken in each.parts.get(place, ()))
+                both = f"{key[0]} of {key[1]} conflicts with {first[0]} of {first[1]}"
+                return f"{place[0]} {taken} of {place[1]}: {both}"
+        return None
 
 
 def _failure(extension: str, error: Exception) -> str:
@@ -135,16 +123,14 @@ def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any
             owned = flow._replace(cookie=cookie)
             other = found.setdefault(owned.key, owned)
             if other != owned:
-                raise Conflict(f"{bridge}: {owned.text()} conflicts with {other.text()}")
+                raise ValueError(f"{bridge}: {owned.text()} conflicts with {other.text()}")
         parts[FLOWS, bridge] = found
     for bridge, meters in contribution.meters.items():
         parts[METERS, bridge] = dict(meters)
     if contribution.rows:
         parts[ROWS, ""] = {row.name: row for row in contribution.rows}
     for port, settings in contribution.ports.items():
-        parts[COLUMNS, port] = dict(settings.columns)
-        if settings.qos is not None:
-            parts[QOS, port] = {"": settings.qos}
+        parts[SETTINGS, port] = {**settings.columns, **({QOS: settings.qos} if settings.qos is not None else {})}
     return parts
 
 
@@ -162,14 +148,12 @@ def _assemble(
             flows[bridge][key] = flow._replace(actions=actions)
         except KeyError as error:
             problems[owner] = f"no extension contributes a meter {error} to {bridge}: {flow.text()}"
-    ports = {name for kind, name in merged if kind in (COLUMNS, QOS)}
+    ports = {name: values for (kind, name), values in merged.items() if kind == SETTINGS}
     return Rendered(
         flows=flows,
         meters={bridge: {ids[bridge][name]: each for name, each in meters.items()} for bridge, meters in named.items()},
         rows=merged.get((ROWS, ""), {}),
-        ports={
-            name: PortSettings(merged.get((COLUMNS, name), {}), merged.get((QOS, name), {}).get("")) for name in ports
-        },
+        ports={name: PortSettings(qos=values.pop(QOS, None), columns=values) for name, values in ports.items()},
         problems=problems,
     )
 

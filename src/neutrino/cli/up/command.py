@@ -15,8 +15,8 @@ from neutrino import __version__, private
 from neutrino.cli import preflight, server
 from neutrino.cli.child_process import Work
 from neutrino.cli.errors import CommandError, one_line, print_error, unwind_on_sigterm
-from neutrino.cli.up.machine import Machine, RunState, machine_instances, this_machine
-from neutrino.cli.up.next_steps import NextSteps
+from neutrino.cli.up.machine import Machine, Run, this_machine
+from neutrino.cli.up.next_steps import next_steps
 from neutrino.lab.config_files import render, render_clouds, render_server
 from neutrino.lab.errors import LabError, locked
 
@@ -27,9 +27,10 @@ def up(args: argparse.Namespace) -> int:
     preflight.check_directory(directory)
     running_already = f"neutrino up is already running with state directory {directory}: end it, or use --state"
     with locked(directory / "lock", running_already), contextlib.ExitStack() as stack:
+        # The user's files last: in oslo.config the last value of an option wins.
         files = [*_write_configuration(directory, args.port), *config_files]
-        prepared = server.prepare(files, logging.WARNING, "use --port")
-        url = _url(prepared.conf)
+        conf = server.prepare(files, logging.WARNING, "use --port")
+        url = _url(conf)
         print(f"neutrino {__version__} starts on {url}; its files are in {directory}", flush=True)
         unwind_on_sigterm()  # until granian sets its own handler
         machine = None if args.no_dataplane else _wire(stack, directory, agent_files)
@@ -37,18 +38,23 @@ def up(args: argparse.Namespace) -> int:
         if machine is not None:
             own = [str(directory / "agent.conf"), *agent_files]
             children["agent"] = lambda: machine.run_agent(files, own)
-        no_auth = bool(prepared.conf.auth_strategy == "noauth")
-        running = RunState(os.getpid(), url, no_auth, machine.host if machine else "")
-        if no_auth:
+        run = Run(
+            str(directory),
+            os.getpid(),
+            url,
+            conf.auth_strategy == "noauth",
+            machine.host if machine else "",
+            machine.datapath if machine else "",
+        )
+        if run.no_auth:
             (directory / "clouds.yaml").write_text(render_clouds(url))
-        running.write(directory)
-        stack.callback(running.remove, directory)
-        if machine is not None and no_auth:
-            stack.callback(_unplug_instances, directory, running)
-        steps = NextSteps(directory, running, machine.datapath if machine else "")
-        threading.Thread(target=steps.run, daemon=True, name="next steps").start()
+        run.write()
+        stack.callback(run.remove)
+        if run.host and run.no_auth:
+            stack.callback(_unplug_instances, run)
+        threading.Thread(target=next_steps, args=[run], daemon=True, name="next steps").start()
         stack.callback(_ignore_signals)  # called first: a second Ctrl-C must not interrupt the cleanup
-        return server.run(prepared, children, quiet=True)
+        return server.run(conf, files, children, quiet=True)
 
 
 def _write_configuration(directory: Path, port: int) -> list[str]:
@@ -81,13 +87,13 @@ def _wire(stack: contextlib.ExitStack, directory: Path, agent_files: Sequence[st
     return machine
 
 
-def _unplug_instances(directory: Path, running: RunState) -> None:
+def _unplug_instances(run: Run) -> None:
     """Unplug the instances. Their records stay, and the next start plugs them again."""
-    instances = machine_instances(directory, running)
+    instances = run.instances()
     names = [vm.name for vm in instances.vms.all()]
     if names:
         with contextlib.suppress(LabError):
-            instances.unplug(names, running.host)
+            instances.unplug(names, run.host)
 
 
 def _ignore_signals() -> None:

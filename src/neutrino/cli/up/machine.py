@@ -19,11 +19,10 @@ from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
 from neutrino.cli.up.openvswitch import OwnSwitch, others_running
 from neutrino.lab.api_client import ApiClient
-from neutrino.lab.config_files import escaped
+from neutrino.lab.config_files import render_template
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
-from neutrino.lab.instances.instances import Instances
-from neutrino.lab.instances.records import VmRecords
+from neutrino.lab.instances.instances import Instances, VmRecords
 
 EXTERNAL_BRIDGE, EXTERNAL_NETWORK = "br-ex", "external"
 EXTERNAL_CIDR, EXTERNAL_GATEWAY = "172.24.4.0/24", "172.24.4.1"
@@ -76,18 +75,14 @@ class Machine:
 
     def write_agent_configuration(self) -> Path:
         path = self.state / "agent.conf"
-        text = (
-            Path(__file__)
-            .with_name("agent.conf")
-            .read_text()
-            .format(
-                host=self.host,
-                state=escaped(self.state),
-                roles=",".join(ROLES),
-                datapath=self.datapath,
-                network=EXTERNAL_NETWORK,
-                bridge=EXTERNAL_BRIDGE,
-            )
+        text = render_template(
+            Path(__file__).with_name("agent.conf"),
+            host=self.host,
+            state=self.state,
+            roles=",".join(ROLES),
+            datapath=self.datapath,
+            network=EXTERNAL_NETWORK,
+            bridge=EXTERNAL_BRIDGE,
         )
         path.write_text(text)
         return path
@@ -104,7 +99,7 @@ class Machine:
         # Not at the top: `neutrino vm` does not need the server.
         from neutrino.cli.database import opened
         from neutrino.server.backend import configuration
-        from neutrino.server.feed.credentials import Credentials
+        from neutrino.server.feed.connections.credentials import Credentials
 
         path = self.state / "agent" / "credential"
         private.own_directory(path.parent, passable=True)
@@ -139,44 +134,55 @@ def this_machine(state: Path) -> Machine:
 
 
 @dataclass(frozen=True)
-class RunState:
-    """A running `neutrino up`."""
+class Run:
+    """A run of `neutrino up`, recorded in its state directory."""
 
+    directory: str
     pid: int
     url: str
     no_auth: bool  # every client is an administrator, this command included
     host: str  # this machine's name as a host; empty if networks are not wired
+    datapath: str  # empty if networks are not wired
 
-    def write(self, state: Path) -> None:
-        (state / RUN_FILE).write_bytes(msgspec.json.encode(self))
+    @property
+    def state(self) -> Path:
+        return Path(self.directory)
 
-    def remove(self, state: Path) -> None:
-        (state / RUN_FILE).unlink(missing_ok=True)
+    @property
+    def switch(self) -> OwnSwitch:
+        return OwnSwitch(self.state / "ovs", self.datapath, self.pid)
+
+    def write(self) -> None:
+        (self.state / RUN_FILE).write_bytes(msgspec.json.encode(self))
+
+    def remove(self) -> None:
+        (self.state / RUN_FILE).unlink(missing_ok=True)
+
+    def instances(self) -> Instances:
+        directory, log = self.state / "vms", str(self.state / "log" / "agent.log")
+        directory.mkdir(parents=True, exist_ok=True)
+        return Instances(
+            ApiClient(self.url),
+            VmRecords(directory),
+            [self.host],
+            self._host,
+            self.state / "dhcp-clients",
+            log=lambda host: log,
+        )
+
+    def _host(self, name: str) -> OwnSwitch:
+        if name != self.host:  # the machine was renamed since the instance was created
+            raise LabError(f"there is no host {name}: this machine is {self.host}")
+        return self.switch
 
 
-def find_running(state: Path) -> RunState:
+def find_running(state: Path) -> Run:
     """The run of `neutrino up` with this state directory."""
     try:
-        running = msgspec.json.decode((state / RUN_FILE).read_bytes(), type=RunState)
-        os.kill(running.pid, 0)  # a killed run leaves its file
+        run = msgspec.json.decode((state / RUN_FILE).read_bytes(), type=Run)
+        os.kill(run.pid, 0)  # a killed run leaves its file
     except (OSError, msgspec.MsgspecError):
         raise CommandError(
             f"neutrino up is not running with state directory {state}: start it, or use --state"
         ) from None
-    return running
-
-
-def machine_instances(state: Path, running: RunState) -> Instances:
-    """The instances of a run."""
-    directory = state / "vms"
-    directory.mkdir(parents=True, exist_ok=True)
-
-    def host(name: str) -> OwnSwitch:
-        if name != running.host:
-            raise LabError(f"there is no host {name}: this machine is {running.host}")
-        return OwnSwitch(state / "ovs", "", running.pid)
-
-    log = str(state / "log" / "agent.log")
-    return Instances(
-        ApiClient(running.url), VmRecords(directory), [running.host], host, state / "dhcp-clients", log=lambda host: log
-    )
+    return run

@@ -4,7 +4,6 @@ import http
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from neutrino.cli.errors import print_error
@@ -14,15 +13,13 @@ from neutrino.cli.up.machine import (
     EXTERNAL_CIDR,
     EXTERNAL_GATEWAY,
     EXTERNAL_NETWORK,
-    RunState,
-    machine_instances,
+    Run,
 )
-from neutrino.cli.up.openvswitch import OwnSwitch
 from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.instances.instances import Instances
 from neutrino.lab.instances.plug import BRIDGE as INTEGRATION_BRIDGE
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.instances.plug import Vm
 
 API_SECONDS = 60.0
 AGENT_SECONDS = 30.0
@@ -38,76 +35,33 @@ The external bridge is {EXTERNAL_BRIDGE}; an administrator creates its network w
 NO_CLIENT = "The openstack command is not installed: pip install python-openstackclient"
 
 
-@dataclass(frozen=True)
-class NextSteps:
-    state: Path
-    running: RunState
-    datapath: str  # empty if networks are not wired
-
-    def run(self) -> None:
-        """In a thread: wait until the API responds, prepare networks and instances, then print the next steps."""
-        api, external = ApiClient(self.running.url), ""
+def next_steps(run: Run) -> None:
+    """In a thread: wait until the API responds, prepare networks and instances, then print the next steps."""
+    api, external = ApiClient(run.url), ""
+    try:
+        wait_until(api.responds, API_SECONDS, f"{api.url} does not respond; see {run.state / 'log'}")
+    except LabError as error:
+        print_error(str(error))
+        return
+    if run.host and run.no_auth:
         try:
-            wait_until(api.responds, API_SECONDS, f"{api.url} does not respond; see {self.state / 'log'}")
+            external = ensure_external_network(api)
+            _restore_instances(run)
         except LabError as error:
             print_error(str(error))
-            return
-        if self.datapath and self.running.no_auth:
-            try:
-                external = ensure_external_network(api)
-                self._restore_instances()
-            except LabError as error:
-                print_error(str(error))
-        print(self._text(external), flush=True)
+    print(_text(run, external), flush=True)
 
-    def _restore_instances(self) -> None:
-        # br-int is new in each run. The agent's state in the API may still be that of the previous run.
-        switch = OwnSwitch(self.state / "ovs", self.datapath, self.running.pid)
-        what = f"the agent has not created {INTEGRATION_BRIDGE}; see {self.state / 'log' / 'agent.log'}"
-        wait_until(lambda: INTEGRATION_BRIDGE in switch.vsctl("list-br").split(), AGENT_SECONDS, what)
-        instances = machine_instances(self.state, self.running)
-        for vm in instances.vms.all():
-            try:
-                _restore(instances, vm)
-            except LabError as error:
-                print_error(f"VM {vm.name} is not restored: {error}")
 
-    def _text(self, external: str) -> str:
-        running, log = self.running, self.state / "log"
-        lines = ["", f"The Networking API v2.0 is on {running.url}: {NO_AUTH if running.no_auth else KEYSTONE}."]
-        if self.datapath:
-            lines.append(f"Networks are wired by Open vSwitch ({DATAPATHS[self.datapath]}); logs are in {log}.")
-            if external:
-                lines.append(f"The external network {external} ({EXTERNAL_CIDR}) is on {EXTERNAL_BRIDGE}.")
-            elif not running.no_auth:
-                lines.append(CREATE_EXTERNAL)
-        else:
-            lines.append(f"Networks are not wired on this machine; logs are in {log}.")
-        if running.no_auth:
-            openstack, hint = client()
-            lines += ["In another terminal:", "", *(f"  {command}" for command in self._commands(openstack)), hint]
-        lines.append("Ctrl-C ends it and removes what it created on this machine; the next start restores it.\n")
-        return "\n".join(lines)
-
-    def _commands(self, openstack: str) -> list[str]:
-        """Commands for a first network; scripts/fresh and the tests run them as printed."""
-        commands = [
-            f"export OS_CLIENT_CONFIG_FILE={shlex.quote(str(self.state / 'clouds.yaml'))} OS_CLOUD=neutrino",
-            f"{openstack} network create blue",
-        ]
-        subnet = f"{openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24"
-        if not self.datapath:
-            return [*commands, subnet, f"{openstack} port create --network blue vm1", f"{openstack} port list"]
-        is_default = self.state == Path(DEFAULT_STATE).absolute()
-        vm = f"{program()} vm" if is_default else f"{program()} vm --state {shlex.quote(str(self.state))}"
-        return [
-            *commands,
-            # 10.0.0.9 is outside the pool, so that no other port, such as DHCP's, is allocated it.
-            f"{subnet} --allocation-pool start=10.0.0.100,end=10.0.0.199",
-            f"{vm} web --network blue",
-            f"{vm} db --network blue --address 10.0.0.9",
-            f"{vm} exec web -- ping -c 3 10.0.0.9",
-        ]
+def _restore_instances(run: Run) -> None:
+    # br-int is new in each run. The agent's state in the API may still be that of the previous run.
+    what = f"the agent has not created {INTEGRATION_BRIDGE}; see {run.state / 'log' / 'agent.log'}"
+    wait_until(lambda: INTEGRATION_BRIDGE in run.switch.vsctl("list-br").split(), AGENT_SECONDS, what)
+    instances = run.instances()
+    for vm in instances.vms.all():
+        try:
+            _restore(instances, vm)
+        except LabError as error:
+            print_error(f"VM {vm.name} is not restored: {error}")
 
 
 def _restore(instances: Instances, vm: Vm) -> None:
@@ -123,6 +77,45 @@ def _restore(instances: Instances, vm: Vm) -> None:
     instances.plug([vm.name], vm.host)
     instances.wait_for_port(vm)
     instances.address(vm.name)
+
+
+def _text(run: Run, external: str) -> str:
+    log = run.state / "log"
+    lines = ["", f"The Networking API v2.0 is on {run.url}: {NO_AUTH if run.no_auth else KEYSTONE}."]
+    if run.host:
+        lines.append(f"Networks are wired by Open vSwitch ({DATAPATHS[run.datapath]}); logs are in {log}.")
+        if external:
+            lines.append(f"The external network {external} ({EXTERNAL_CIDR}) is on {EXTERNAL_BRIDGE}.")
+        elif not run.no_auth:
+            lines.append(CREATE_EXTERNAL)
+    else:
+        lines.append(f"Networks are not wired on this machine; logs are in {log}.")
+    if run.no_auth:
+        openstack, hint = client()
+        lines += ["In another terminal:", "", *(f"  {command}" for command in _commands(run, openstack)), hint]
+    lines.append("Ctrl-C ends it and removes what it created on this machine; the next start restores it.\n")
+    return "\n".join(lines)
+
+
+def _commands(run: Run, openstack: str) -> list[str]:
+    """Commands for a first network; scripts/fresh and the tests run them as printed."""
+    commands = [
+        f"export OS_CLIENT_CONFIG_FILE={shlex.quote(str(run.state / 'clouds.yaml'))} OS_CLOUD=neutrino",
+        f"{openstack} network create blue",
+    ]
+    subnet = f"{openstack} subnet create blue-v4 --network blue --subnet-range 10.0.0.0/24"
+    if not run.host:
+        return [*commands, subnet, f"{openstack} port create --network blue vm1", f"{openstack} port list"]
+    is_default = run.state == Path(DEFAULT_STATE).absolute()
+    vm = f"{program()} vm" if is_default else f"{program()} vm --state {shlex.quote(run.directory)}"
+    return [
+        *commands,
+        # 10.0.0.9 is outside the pool, so that no other port, such as DHCP's, is allocated it.
+        f"{subnet} --allocation-pool start=10.0.0.100,end=10.0.0.199",
+        f"{vm} web --network blue",
+        f"{vm} db --network blue --address 10.0.0.9",
+        f"{vm} exec web -- ping -c 3 10.0.0.9",
+    ]
 
 
 def ensure_external_network(api: ApiClient) -> str:

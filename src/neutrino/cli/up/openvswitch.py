@@ -15,7 +15,7 @@ from pathlib import Path
 
 from neutrino import private
 from neutrino.cli.child_process import end_with_parent
-from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.hosts.ovs import MANAGER_REMOTE, THREADS, create_database
@@ -46,7 +46,7 @@ class OwnSwitch:
         with contextlib.ExitStack() as stack:
             create_database(self.directory / "conf.db")
             socket = self.directory / "db.sock"
-            socket.unlink(missing_ok=True)
+            socket.unlink(missing_ok=True)  # of a killed run: its existence must mean that the new server listens
             self._spawn(stack, "ovsdb-server", f"{self.directory}/conf.db", f"--remote=p{self.socket}", MANAGER_REMOTE)
             wait_until(socket.exists, START_SECONDS, "ovsdb-server does not listen")
             removals = [word for bridge in stale_bridges for word in ("--", "--if-exists", "del-br", bridge)]
@@ -83,7 +83,7 @@ class OwnSwitch:
     def _clean_up(self, vswitchd: subprocess.Popen[bytes]) -> None:
         """End ovs-vswitchd with the devices of its bridges. If that fails, `_end` follows and the devices stay."""
         with contextlib.suppress(ControlError, subprocess.TimeoutExpired):
-            with ControlConnection(control_socket(str(self.directory)), STOP_SECONDS) as control:
+            with control_connection(str(self.directory), STOP_SECONDS) as control:
                 control.call("exit", "--cleanup")
             vswitchd.wait(timeout=STOP_SECONDS)
 

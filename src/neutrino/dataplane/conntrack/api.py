@@ -7,7 +7,7 @@ the addresses and ports of its first packet.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
@@ -47,6 +47,23 @@ class Connection:
     icmp_type: int = -1
     icmp_code: int = -1
     mark: int = 0
+
+
+def parse_connection(first: Mapping[str, str], protocol: int, zone: str, mark: str) -> Connection:
+    """From the values of the first packet, under the names that conntrack and ovs-vswitchd print."""
+    source = ip_address(first["src"])
+    return Connection(
+        zone=int(zone),
+        family=source.version,
+        protocol=protocol,
+        source=str(source),
+        destination=str(ip_address(first["dst"])),
+        source_port=int(first.get("sport") or first.get("id") or first.get("srckey") or "0", 0),
+        destination_port=int(first.get("dport") or first.get("dstkey") or "0", 0),
+        icmp_type=int(first.get("type", "-1")),
+        icmp_code=int(first.get("code", "-1")),
+        mark=int(mark, 0),
+    )
 
 
 class Conntrack(Protocol):
@@ -91,6 +108,8 @@ class Selection:
         self.zones = tuple(sorted(zones))
 
     def includes(self, connection: Connection) -> bool:
+        # The tracker does not know which end is the port: a connection may be an incoming one of its destination, or an
+        # outgoing one of its source.
         return self._seen_as("ingress", connection.destination, connection.source, connection) or self._seen_as(
             "egress", connection.source, connection.destination, connection
         )

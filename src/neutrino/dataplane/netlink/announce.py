@@ -4,6 +4,7 @@ Without them, neighbours send to the MAC that had the address before until their
 and a reply are sent, because some switches and systems handle only one of them.
 """
 
+import dataclasses
 import ipaddress
 import socket
 import struct
@@ -58,15 +59,15 @@ def _checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+@dataclasses.dataclass(frozen=True)
 class RealAnnouncer:
-    def __init__(self, namespaces: Namespaces | None = None) -> None:
-        self._namespaces = namespaces or Namespaces()
+    namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
     def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
         try:
-            with self._namespaces.run(namespace, _packet_socket) as sender:
+            with self.namespaces.run(namespace, _packet_socket) as sender:
                 sender.bind((device, 0))
-                mac = sender.getsockname()[4]
+                mac = sender.getsockname()[4]  # the device's current one, whichever the port has
                 for address in addresses:
                     for frame in render_announcement(mac, address, router=router):
                         sender.send(frame)

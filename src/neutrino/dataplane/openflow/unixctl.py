@@ -8,9 +8,9 @@ import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 DEFAULT_RUN_DIRECTORY = "/var/run/openvswitch"
 _PROGRAM = "ovs-vswitchd"
@@ -21,42 +21,20 @@ class ControlError(Exception):
     """The switch did not answer, or rejected a command."""
 
 
-def control_socket(run_directory: str) -> str:
-    """The control socket of the ovs-vswitchd with this run directory."""
-    pid_file = Path(run_directory) / f"{_PROGRAM}.pid"
-    try:
-        return str(Path(run_directory) / f"{_PROGRAM}.{int(pid_file.read_text())}.ctl")
-    except (OSError, ValueError) as error:
-        raise ControlError(f"{pid_file}: {error}") from error
-
-
 class ControlConnection:
     """A connection for any number of commands; `timeout` is for all of them together."""
 
-    def __init__(self, path: str, timeout: float) -> None:
-        self._path = path
+    def __init__(self, connection: socket.socket, timeout: float) -> None:
+        self._socket = connection
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._number = 0
-
-    def __enter__(self) -> Self:
-        try:
-            self._socket.settimeout(self._left())
-            self._socket.connect(self._path)
-        except OSError as error:
-            self._socket.close()
-            raise ControlError(f"{self._path}: {error}") from error
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._socket.close()
 
     def call(self, command: str, *arguments: str) -> str:
         self._number += 1
         request = {"id": self._number, "method": command, "params": list(arguments)}
         try:
-            self._socket.settimeout(self._left())
+            self._limit()
             self._socket.sendall(json.dumps(request).encode())
             answer = self._receive()
         except OSError as error:
@@ -68,7 +46,7 @@ class ControlConnection:
     def _receive(self) -> dict[str, Any]:
         received = bytearray()
         while True:
-            self._socket.settimeout(self._left())
+            self._limit()
             chunk = self._socket.recv(_CHUNK)
             if not chunk:
                 raise ControlError("the switch has closed the connection")
@@ -78,8 +56,23 @@ class ControlConnection:
                     answer: dict[str, Any] = json.loads(received)
                     return answer
 
-    def _left(self) -> float:
+    def _limit(self) -> None:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise ControlError(f"the switch did not answer within {self._timeout:.0f} s")
-        return left
+        self._socket.settimeout(left)
+
+
+@contextlib.contextmanager
+def control_connection(run_directory: str, timeout: float) -> Iterator[ControlConnection]:
+    """Connects to the ovs-vswitchd with this run directory; empty: the default one."""
+    directory = Path(run_directory or DEFAULT_RUN_DIRECTORY)
+    where = directory / f"{_PROGRAM}.pid"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            where = directory / f"{_PROGRAM}.{int(where.read_text())}.ctl"
+            connection.settimeout(timeout)
+            connection.connect(str(where))
+        except (OSError, ValueError) as error:
+            raise ControlError(f"{where}: {error}") from error
+        yield ControlConnection(connection, timeout)

@@ -6,6 +6,7 @@ interval; the end of a connection is noticed at once.
 
 import asyncio
 import contextlib
+import dataclasses
 import struct
 from typing import Protocol
 
@@ -25,11 +26,9 @@ class SwitchWatch(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True)
 class OvsWatch:
-    """`run_directory`: where ovs-vswitchd has its sockets."""
-
-    def __init__(self, run_directory: str) -> None:
-        self._run_directory = run_directory
+    run_directory: str  # where ovs-vswitchd has its sockets
 
     async def present(self, bridge: str) -> None:
         while True:
@@ -46,6 +45,8 @@ class OvsWatch:
                 while True:
                     version, kind, length, transaction = _HEADER.unpack(await reader.readexactly(_HEADER.size))
                     body = await reader.readexactly(max(length - _HEADER.size, 0))
+                    # The switch probes an idle connection and closes one that does not answer: that would look like
+                    # its own end.
                     if kind == _ECHO_REQUEST:
                         writer.write(_HEADER.pack(version, _ECHO_REPLY, length, transaction) + body)
                         await writer.drain()
@@ -54,7 +55,7 @@ class OvsWatch:
 
     async def _connect(self, bridge: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection after the OpenFlow hello of both sides: the switch serves the bridge."""
-        reader, writer = await asyncio.open_unix_connection(f"{self._run_directory}/{bridge}.mgmt")
+        reader, writer = await asyncio.open_unix_connection(f"{self.run_directory}/{bridge}.mgmt")
         try:
             writer.write(_HEADER.pack(_OPENFLOW_14, _HELLO, _HEADER.size, 1))
             await writer.drain()

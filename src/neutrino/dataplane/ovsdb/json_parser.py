@@ -2,7 +2,7 @@
 
 The library is built with a parser in C only where Open vSwitch's headers are installed; otherwise it parses character by
 character, 0.2 s for the ports of a busy host. This one only finds the end of a message and leaves the parsing to the
-standard library.
+standard library. Trying to parse after each part of a message would take time with the square of its length.
 """
 
 import importlib.util
@@ -11,8 +11,8 @@ import re
 import sys
 from types import ModuleType
 
-_OUTSIDE = re.compile(r'["{}\[\]]')  # significant characters outside of a string
-_INSIDE = re.compile(r'\\.?|"', re.DOTALL)  # and inside of one
+# A bracket, or a string; an incomplete string extends to the end of the text.
+_TOKEN = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)', re.DOTALL)
 
 
 class Parser:
@@ -21,17 +21,15 @@ class Parser:
     def __init__(self, check_trailer: bool = False) -> None:
         self._check_trailer = check_trailer
         self._parts: list[str] = []
+        self._incomplete = ""  # a string that the last text began: it is scanned again with the next one
         self._depth = 0
-        self._in_string = False
-        self._escaped = False  # the last character was a backslash
         self._done = False
 
     def feed(self, text: str) -> int:
         """Take the part of `text` that belongs to this message; its number of bytes."""
-        if self._done:
-            end = len(text) if self._check_trailer else 0
-        else:
-            end = self._find_end(text)
+        end = 0 if self._done else self._find_end(text)
+        if self._check_trailer:
+            end = len(text)
         self._parts.append(text[:end])
         return end if text.isascii() else len(text[:end].encode())
 
@@ -39,24 +37,18 @@ class Parser:
         if self._depth == 0 and text.lstrip()[:1] not in ("", "{", "["):
             self._done = True  # not a message: there is no end to wait for
             return len(text)
-        at = 1 if self._escaped and text else 0
-        self._escaped = False
-        while True:
-            found = (_INSIDE if self._in_string else _OUTSIDE).search(text, at)
-            if found is None:
-                return len(text)
-            at, sign = found.end(), found[0]
-            if sign == '"':
-                self._in_string = not self._in_string
-            elif sign in "{[":
+        before, self._incomplete = self._incomplete, ""
+        for token in _TOKEN.finditer(before + text):
+            if token[0] in "{[":
                 self._depth += 1
-            elif sign in "}]":
+            elif token[0] in "}]":
                 self._depth -= 1
                 if self._depth <= 0:
                     self._done = True
-                    return at if not self._check_trailer else len(text)
-            elif len(sign) == 1:  # a backslash at the end: the escaped character follows in the next text
-                self._escaped = True
+                    return token.end() - len(before)
+            elif token[1] != '"':
+                self._incomplete = token[0]
+        return len(text)
 
     def is_done(self) -> bool:
         return self._done

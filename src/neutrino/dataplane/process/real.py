@@ -9,13 +9,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon, ExitStatus, Process, ProcessError
 
 OWNER, NAME, DIGEST = "NEUTRINO_OWNER", "NEUTRINO_PROCESS", "NEUTRINO_DIGEST"
-_DEAD = ("Z", "X", "x")
+_DEAD = (b"Z", b"X", b"x")
 _MAX_ENVIRONMENT = 1 << 16  # our marks are first in the environments that we make
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SIGKILL_SECONDS = 5.0
@@ -30,16 +31,12 @@ _DEFAULTS = {each for each in signal.Signals if each < signal.SIGRTMIN} - {signa
 
 @dataclasses.dataclass(frozen=True)
 class _Marked:
-    """A live process that carries our marks, as /proc shows it."""
+    """A live process that carries our marks, as /proc shows it; a daemon's children inherit them."""
 
-    pid: int
+    process: Process
+    owner: str
     parent: int
-    session: int
-    started: int
-    marks: dict[str, str]
-
-    def process(self) -> Process:
-        return Process(self.marks.get(NAME, ""), self.pid, self.started, self.marks.get(DIGEST, ""))
+    leads_session: bool
 
 
 class RealProcesses:
@@ -60,16 +57,16 @@ class RealProcesses:
 
     def running(self) -> dict[str, Process]:
         self._reap()
-        marked = {each.pid: each for each in self._marked()}
+        marked = {each.process.pid: each for each in self._marked()}
         with self._lock:
-            self._names = (self._names or set()) | {each.marks[NAME] for each in marked.values()}
-        return {each.marks[NAME]: each.process() for each in marked.values() if _is_daemon(each, marked)}
+            self._names = (self._names or set()) | {each.process.name for each in marked.values()}
+        return {each.process.name: each.process for each in marked.values() if _is_daemon(each, marked)}
 
     def find(self, name: str, pid_file: str = "") -> Process | None:
         self._reap()
         found = _read_marked(_read_pid(pid_file)) if pid_file else None
-        if found is not None and self._is(found, name) and found.session == found.pid:
-            return found.process()
+        if found is not None and self._is(found, name) and found.leads_session:
+            return found.process
         return self.running().get(name) if self._may_run(name) else None
 
     def _may_run(self, name: str) -> bool:
@@ -77,13 +74,13 @@ class RealProcesses:
             return self._names is None or name in self._names
 
     def _is(self, found: _Marked, name: str) -> bool:
-        return found.marks.get(OWNER) == self._owner and found.marks.get(NAME) == name
+        return found.owner == self._owner and found.process.name == name
 
     def _marked(self, name: str = "") -> Iterator[_Marked]:
         """Our daemons and their children; with a name, those of one daemon."""
         for entry in os.listdir("/proc"):
             found = _read_marked(int(entry)) if entry.isdigit() else None
-            if found is not None and found.marks.get(OWNER) == self._owner and name in ("", found.marks.get(NAME)):
+            if found is not None and found.owner == self._owner and name in ("", found.process.name):
                 yield found
 
     # --- starting ---
@@ -95,14 +92,15 @@ class RealProcesses:
         # The marks are first, for reading, and last, as the daemon's environment must not override them.
         environment = {**marks, "PATH": os.environ.get("PATH", _PATH), **daemon.environment, **marks}
         if daemon.writes_pid_file:
-            _unlink(daemon.pid_file)  # the one of a killed daemon must not count as the sign that this one serves
+            # The file of a killed daemon must not count as the sign that this one serves.
+            Path(daemon.pid_file).unlink(missing_ok=True)
         try:
-            with _output(daemon.log_file) as output:
-                logged = os.fstat(output).st_size
-                pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, output))
+            with open(daemon.log_file or os.devnull, "ab", opener=_create) as log:
+                logged = os.fstat(log.fileno()).st_size
+                pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log.fileno()))
         except (OSError, NetlinkError) as error:
             raise ProcessError(f"{daemon.name} cannot be started: {error}") from error
-        process = Process(daemon.name, pid, _started(pid), daemon.digest())
+        process = Process(daemon.name, pid, _started(_read_stat(pid)), daemon.digest())
         # The kernel lets us continue a moment before the new program's environment can be read.
         _poll(lambda: _read_marked(pid) is not None or _has_exited(pid), _MARKS_SECONDS, interval=0.0002)
         with self._lock:
@@ -133,23 +131,17 @@ class RealProcesses:
     def _kill_leftovers(self, name: str) -> None:
         """A killed daemon leaves its children behind, which would hold its sockets against the next one."""
         self._reap()
-        found = {each.pid: each for each in self._marked(name)}
-        for each in found.values():
+        found = {each.process.pid: each for each in self._marked(name)}
+        for pid, each in found.items():
             if _is_daemon(each, found):  # two would fight for sockets and files
-                raise ProcessError(f"{name} is already running as {each.pid}")
+                raise ProcessError(f"{name} is already running as {pid}")
         self._kill(found.values())
 
     # --- stopping ---
 
     def send(self, process: Process, number: int) -> bool:
         with self._opened(process) as descriptor:
-            if descriptor is None:
-                return False
-            try:
-                signal.pidfd_send_signal(descriptor, number)
-            except ProcessLookupError:
-                return False
-            return True
+            return descriptor is not None and _signal(descriptor, number)
 
     def stop(self, process: Process, *, patience: float = 5.0, pid_file: str = "") -> None:
         with self._opened(process, exiting=True) as descriptor:
@@ -157,15 +149,14 @@ class RealProcesses:
                 self._end(process, descriptor, patience)
         self._reap()
         if pid_file:
-            _unlink(pid_file)
+            Path(pid_file).unlink(missing_ok=True)
 
     def _end(self, process: Process, descriptor: int, patience: float) -> None:
         # SIGTERM twice: keepalived loses one that arrives while it reads its configuration again.
         first = min(_SECOND_SIGTERM_SECONDS, patience)
         terms = [(signal.SIGTERM, first)] + [(signal.SIGTERM, patience - first)] * (patience > first)
         for number, seconds in (*terms, (signal.SIGKILL, _SIGKILL_SECONDS)):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, number)
+            _signal(descriptor, number)
             if _exits_within(descriptor, seconds):
                 break
         else:
@@ -175,10 +166,8 @@ class RealProcesses:
 
     def _kill(self, leftovers: Iterable[_Marked]) -> None:
         for each in list(leftovers):
-            with self._opened(each.process()) as descriptor:
-                if descriptor is not None:
-                    with contextlib.suppress(ProcessLookupError):
-                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            with self._opened(each.process) as descriptor:
+                if descriptor is not None and _signal(descriptor, signal.SIGKILL):
                     _exits_within(descriptor, _SIGKILL_SECONDS)
 
     # --- waiting ---
@@ -214,7 +203,7 @@ class RealProcesses:
 
     def _is_same(self, process: Process) -> bool:
         found = _read_marked(process.pid)
-        return found is not None and self._is(found, process.name) and found.started == process.started
+        return found is not None and self._is(found, process.name) and found.process.started == process.started
 
     def _is_child(self, process: Process) -> bool:
         """A child that is not reaped keeps its pid, although its environment is gone before it exits."""
@@ -241,8 +230,11 @@ class RealProcesses:
 def _is_daemon(each: _Marked, others: dict[int, _Marked]) -> bool:
     """Whether this is the daemon itself; its children inherit the marks."""
     parent = others.get(each.parent)
-    child = parent is not None and parent.marks.get(NAME) == each.marks.get(NAME)
-    return each.session == each.pid and not child
+    return each.leads_session and (parent is None or parent.process.name != each.process.name)
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o640)
 
 
 def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:
@@ -270,22 +262,21 @@ def _inherited() -> Iterator[int]:
                 yield int(entry)
 
 
-@contextlib.contextmanager
-def _output(log_file: str) -> Iterator[int]:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(log_file, flags, 0o640) if log_file else os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _poll(condition: Callable[[], bool], seconds: float, *, interval: float) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(interval)
+    return True
+
+
+def _signal(descriptor: int, number: int) -> bool:
+    """False if the process has exited."""
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
     return True
 
 
@@ -296,11 +287,6 @@ def _exits_within(descriptor: int, seconds: float) -> bool:
 
 
 # --- pid files and /proc ---
-
-
-def _unlink(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _read_pid(pid_file: str) -> int:
@@ -324,36 +310,36 @@ def _read_marked(pid: int) -> _Marked | None:
     """None for a process without marks, a dead one, and one whose environment we may not read."""
     try:
         environment = _read(f"/proc/{pid}/environ")
-        if OWNER.encode() not in environment:
-            return None
-        fields = _stat_fields(pid)
     except OSError:
         return None
-    if fields[0].decode() in _DEAD:
+    stat = _read_stat(pid) if OWNER.encode() in environment else []
+    if not stat or stat[0] in _DEAD:
         return None
     entries = (entry.partition(b"=") for entry in environment.split(b"\0"))
     marks = {key.decode(): value.decode() for key, _, value in entries if key.startswith(b"NEUTRINO_")}
-    return _Marked(pid, int(fields[1]), int(fields[3]), int(fields[19]), marks)
-
-
-def _started(pid: int) -> int:
-    """In clock ticks since boot; also of a zombie. 0 if there is no such process."""
-    try:
-        return int(_stat_fields(pid)[19])
-    except OSError:
-        return 0
+    process = Process(marks.get(NAME, ""), pid, _started(stat), marks.get(DIGEST, ""))
+    return _Marked(process, marks.get(OWNER, ""), parent=int(stat[1]), leads_session=int(stat[3]) == pid)
 
 
 def _has_exited(pid: int) -> bool:
+    stat = _read_stat(pid)
+    return not stat or stat[0] in _DEAD
+
+
+def _started(stat: list[bytes]) -> int:
+    """In clock ticks since boot; 0 for no process."""
+    return int(stat[19]) if stat else 0
+
+
+def _read_stat(pid: int) -> list[bytes]:
+    """From the third field on: the second is the program's name in parentheses, which may hold any character.
+
+    Zombies have it too; empty if there is no such process.
+    """
     try:
-        return _stat_fields(pid)[0].decode() in _DEAD
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
-        return True
-
-
-def _stat_fields(pid: int) -> list[bytes]:
-    """From the third field on: the second is the program's name in parentheses, which may hold any character."""
-    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        return []
 
 
 def _read(path: str) -> bytes:

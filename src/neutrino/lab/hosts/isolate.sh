@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Run a command in the namespaces that `unshare` has created: set the lab's mark, report readiness, then become the command.
+# Run a command in the namespaces that `unshare` has created: set the lab's mark, then become the command.
 #
-#   isolate.sh host|process MARK MOUNTPOINT STATE READY_FD TITLE COMMAND...
+#   isolate.sh host|process MARK MOUNTPOINT STATE TITLE COMMAND...
 #
 # The mark is a tmpfs whose source is MARK, by which the lab finds its processes; children inherit it with the mount
-# namespace, whatever they do to their environment.
+# namespace, whatever they do to their environment. It is mounted last: a process with the mark is ready.
 set -eu
-kind=$1 mark=$2 at=$3 state=$4 ready=$5 title=$6
-shift 6
+kind=$1 mark=$2 at=$3 state=$4 title=$5
+shift 5
 if [ "$kind" = host ]; then
     mount -t sysfs sysfs /sys  # shows the devices of the network namespace in which it is mounted
-    exec {directory}<"$state"  # bash chooses a free descriptor: READY_FD may be any number
+    exec {directory}<"$state"  # stays open over the mount on /run, below which it may be
     # A /run of its own: named network namespaces, sockets and pid files of Open vSwitch are separate per host.
     mount -t tmpfs -o mode=755 run /run
     mkdir /run/netns /run/openvswitch /run/lock
@@ -21,6 +21,4 @@ if [ "$kind" = host ]; then
     exec {directory}<&-
 fi
 mount -t tmpfs -o size=4k,mode=500 "$mark" "$at"
-echo ready >&"$ready"
-exec {ready}>&-
 exec -a "$title" "$@"

@@ -1,18 +1,14 @@
 """Running commands and functions in the namespaces of hosts and instances."""
 
-import ctypes
-import os
 import subprocess
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.lab.errors import LabError
 
-CLONE_NEWNET = 0x40000000
 COMMAND_SECONDS = 60.0
-_libc = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")
 
 
@@ -39,28 +35,8 @@ def vm_network(holder: int, namespace: str) -> Path:
 
 
 def in_network(network: Path, work: Callable[[], T]) -> T:
-    """Call `work` in a network namespace. In a thread of its own, as setns() with a network namespace changes the calling
-    thread only; sockets and child processes that the thread creates stay in that namespace.
-    """
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def enter() -> None:
-        try:
-            with network.open("rb") as file:
-                if _libc.setns(file.fileno(), CLONE_NEWNET) != 0:
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number), str(network))
-            results.append(work())
-        except BaseException as error:  # raised again in the calling thread
-            errors.append(error)
-
-    thread = threading.Thread(target=enter, name=f"in {network}")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    """Call `work` in a network namespace, in a thread of its own: sockets and processes that it creates stay there."""
+    return Namespaces(str(network.parent)).run(network.name, work)
 
 
 def run(
@@ -78,6 +54,7 @@ def run(
     """
     shown = shown or " ".join(argv)
     try:
+        # With an empty input at least: a program must not read from the terminal of the command.
         done = subprocess.run(
             argv, input=text or "", capture_output=True, text=True, timeout=timeout, check=False, env=env
         )

@@ -6,9 +6,10 @@ The kernel has a separate datapath per network namespace, so `system` bridges of
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_socket
+from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import (
@@ -41,32 +42,30 @@ def create_database(path: Path) -> bool:
     return True
 
 
+@dataclass(frozen=True)
 class OpenVSwitch:
-    def __init__(
-        self, paths: LabPaths, host: str, holder: int, peers: Sequence[str] = (), datapath: str = NETDEV
-    ) -> None:
-        self._paths = paths
-        self._host = host
-        self.holder = holder
-        self._peers = peers
-        self._datapath = datapath
+    paths: LabPaths
+    host: str
+    holder: int  # the pid of the process that holds the host's namespaces
+    peers: Sequence[str]  # all hosts of the lab
+    datapath: str
 
     def start(self) -> None:
         """Start the daemons that do not run."""
-        database = self._paths.host(self._host) / "conf.db"
+        database = self.paths.host(self.host) / "conf.db"
         is_new = create_database(database)
         if self.pid(DATABASE) is None:
             remotes = (f"--remote=punix:{RUN}/db.sock", MANAGER_REMOTE)
             self._run(DATABASE, str(database), *remotes, *self._daemon_options(DATABASE))
         if is_new:
-            self.vsctl("--no-wait", *render_bridges(self._host, self._datapath))
+            self.vsctl("--no-wait", *render_bridges(self.host, self.datapath))
         if self.pid(SWITCH) is None:
             # With netdev bridges alone, ovs-vswitchd need not probe the kernel datapath, which may not exist.
-            only = ["--disable-system"] if self._datapath == NETDEV else []
+            only = ["--disable-system"] if self.datapath == NETDEV else []
             self._run(SWITCH, *self._daemon_options(SWITCH), *only, f"unix:{RUN}/db.sock")
             # A restarted switch recreates the devices of its bridges, which then have no addresses.
-            in_network(host_network(self.holder), lambda: apply_underlay(self._host))
-            if self._datapath == NETDEV:
+            in_network(host_network(self.holder), lambda: apply_underlay(self.host))
+            if self.datapath == NETDEV:
                 self._set_tunnel_neighbours()
 
     def pid(self, program: str) -> int | None:
@@ -86,25 +85,24 @@ class OpenVSwitch:
         it; tests that count lost packets would count that one.
         """
         try:
-            path = control_socket(str(host_file(self.holder, RUN)))
-            with ControlConnection(path, SECONDS) as switch:
-                for arguments in render_neighbours(self._host, self._peers):
+            with control_connection(str(host_file(self.holder, RUN)), SECONDS) as switch:
+                for arguments in render_neighbours(self.host, self.peers):
                     switch.call(*arguments)
         except ControlError as error:
-            raise LabError(f"{self._host}: {error}") from None
+            raise LabError(f"{self.host}: {error}") from None
 
     def _run(self, *argv: str) -> str:
         try:
             return command(host_command(self.holder, argv))
         except LabError as error:
-            raise LabError(f"{self._host}: {error}") from None
+            raise LabError(f"{self.host}: {error}") from None
 
     def _daemon_options(self, program: str) -> list[str]:
-        log = self._paths.log(f"{self._host}-{program}")
+        log = self.paths.log(f"{self.host}-{program}")
         return ["--detach", "--no-chdir", "--pidfile", f"--log-file={log}", "-vconsole:off", "-vsyslog:off"]
 
 
-def render_bridges(host: str, datapath: str = NETDEV) -> list[str]:
+def render_bridges(host: str, datapath: str) -> list[str]:
     """ovs-vsctl arguments for a new database, before the switch starts: host name, and a bridge for each uplink."""
     arguments = [
         *("init", "--", "set", "Open_vSwitch", ".", f"external_ids:system-id={host}", f"external_ids:hostname={host}"),

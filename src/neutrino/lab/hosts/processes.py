@@ -13,18 +13,18 @@ import re
 import select
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from neutrino.lab.errors import LabError
+from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.settings import LabPaths
 
 ENVIRONMENT = "NEUTRINO_LAB"
 STOP_SECONDS = 15.0
 START_SECONDS = 15.0
 REAP_SECONDS = 3.0
+_TMPFS = re.compile(r" - tmpfs (\S+) ")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 ISOLATE = Path(__file__).with_name("isolate.sh")
 
@@ -42,20 +42,23 @@ def read_pids() -> list[int]:
 
 def is_member(pid: int, state: Path) -> bool:
     """Whether the process has the lab's mark or environment. False for a zombie, which has neither."""
+    if has_mark(pid, state):
+        return True
     try:
-        mounts = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
-        if mark(state) in _mount_sources(mounts):
-            return True
         return os.fsencode(f"{ENVIRONMENT}={state}") in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
 
 
-def _mount_sources(mounts: str) -> Iterator[str]:
-    for line in mounts.splitlines():
-        _, _, fields = line.partition(" - ")  # type, source, options
-        for source in fields.split(" ")[1:2]:
-            yield _OCTAL.sub(lambda found: chr(int(found[1], 8)), source)  # a space in the path is written as \040
+def has_mark(pid: int, state: Path) -> bool:
+    """Whether the lab's mark is mounted in the mount namespace of the process."""
+    try:
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape")
+    except OSError:
+        return False
+    # A space in the path is written as \040.
+    sources = (_OCTAL.sub(lambda code: chr(int(code[1], 8)), source) for source in _TMPFS.findall(mounts))
+    return mark(state) in sources
 
 
 def read_namespace(pid: int | str, kind: str) -> str:
@@ -131,11 +134,12 @@ def end_all(state: Path, timeout: float = STOP_SECONDS) -> int:
 
 def _wait_for_reaping(ended: set[int]) -> None:
     """Orphans stay visible as zombies until process 1 reaps them. Bounded, as in a container process 1 may never do it."""
-    give_up = time.monotonic() + REAP_SECONDS
-    while any((state := _read_state(pid))[0] and state[1] != os.getpid() for pid in ended):
-        if time.monotonic() > give_up:
-            return
-        time.sleep(0.02)
+
+    def are_reaped() -> bool:
+        return not any((state := _read_state(pid))[0] and state[1] != os.getpid() for pid in ended)
+
+    with contextlib.suppress(LabError):
+        wait_until(are_reaped, REAP_SECONDS, "processes are not reaped")
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -146,11 +150,12 @@ class Processes:
 
     def __init__(self, paths: LabPaths) -> None:
         self._paths = paths
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._lock = threading.Lock()
+        self._children: list[subprocess.Popen[bytes]] = []  # kept: Python warns of one that is dropped while it runs
 
-    def start(self, name: str, argv: Sequence[str], pass_fds: Sequence[int] = ()) -> int:
-        """Start a process that outlives this one, with its output in the log `name`."""
+    def start(self, name: str, argv: Sequence[str]) -> int:
+        """Start a process that outlives this one, with its output in the log `name`; returns its pid once it has entered
+        the lab's namespaces, where a concurrent `down` finds it.
+        """
         with self._paths.log(name).open("ab") as log:
             process = subprocess.Popen(
                 argv,
@@ -159,46 +164,33 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env=self.environment(),
-                pass_fds=pass_fds,
                 cwd="/",
             )
-        with self._lock:
-            # Keep running children only: dropping a Popen object that has ended reaps it.
-            self._children = [child for child in (*self._children, process) if child.poll() is None]
-        self._wait_for_membership(process.pid)
+        self._children.append(process)
+        for child in self._children:
+            child.poll()  # reaps those that have ended
         (self._paths.pids / name).write_text(f"{process.pid}\n")
+        what = f"{name} has not entered its namespaces"
+        wait_until(lambda: self._is_marked(process.pid) or not is_alive(process.pid), START_SECONDS, what)
         return process.pid
 
-    def _wait_for_membership(self, pid: int) -> None:
-        """Popen returns shortly before /proc shows the new environment; a concurrent `down` would miss the process."""
-        give_up = time.monotonic() + START_SECONDS
-        while is_alive(pid) and not is_member(pid, self._paths.state) and time.monotonic() < give_up:
-            time.sleep(0.001)
-
     def hold(self, name: str) -> int:
-        """Create a network and a mount namespace, held by a sleeping process; returns its pid once they exist."""
+        """Create a network and a mount namespace, held by a sleeping process."""
         return self._start_in_namespaces(
             name, ["--mount", "--net"], "host", f"neutrino-lab-{name}", "sleep", "infinity"
         )
 
     def start_isolated(self, name: str, argv: Sequence[str]) -> int:
-        """Start a process in a new mount namespace with the lab's mark; returns its pid once it runs there."""
+        """Start a process in a new mount namespace with the lab's mark."""
         return self._start_in_namespaces(name, ["--mount"], "process", argv[0], *argv)
 
     def _start_in_namespaces(self, name: str, namespaces: Sequence[str], kind: str, title: str, *argv: str) -> int:
         state = self._paths.state
-        readable, writable = os.pipe()
-        try:
-            values = [kind, mark(state), str(self._paths.mark), str(state), str(writable), title]
-            script = ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv]
-            pid = self.start(name, script, pass_fds=[writable])
-        finally:
-            os.close(writable)  # so that the pipe ends if the script fails
-        with open(readable, "rb", buffering=0) as pipe:
-            ready, _, _ = select.select([pipe], [], [], START_SECONDS)
-            if not ready or pipe.read(16) != b"ready\n":
-                reason = self._paths.log(name).read_text(errors="replace").strip()
-                raise LabError(f"cannot create namespaces for {name}: {reason or 'it does not start'}")
+        values = [kind, mark(state), str(self._paths.mark), str(state), title]
+        pid = self.start(name, ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv])
+        if not self._is_marked(pid):
+            reason = self._paths.log(name).read_text(errors="replace").strip()
+            raise LabError(f"cannot create namespaces for {name}: {reason or 'it does not start'}")
         return pid
 
     def pid(self, name: str) -> int | None:
@@ -207,14 +199,11 @@ class Processes:
             pid = int((self._paths.pids / name).read_text())
         except (OSError, ValueError):
             return None
-        return pid if is_alive(pid) and (self._is_child(pid) or is_member(pid, self._paths.state)) else None
+        return pid if is_alive(pid) and self._is_marked(pid) else None
 
-    def _is_child(self, pid: int) -> bool:
-        """Whether the pid is a running child's, which is not reused before it is reaped. /proc is no help during execve,
-        when the environment reads as empty.
-        """
-        with self._lock:
-            return any(child.pid == pid and child.poll() is None for child in self._children)
+    def _is_marked(self, pid: int) -> bool:
+        # Not by the environment, which /proc shows as empty during execve.
+        return has_mark(pid, self._paths.state)
 
     def environment(self) -> Mapping[str, str]:
         return {**os.environ, ENVIRONMENT: str(self._paths.state)}

@@ -13,13 +13,15 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+import msgspec
+
 from neutrino.lab.api_client import ApiClient, ApiError, Object
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import run, vm_command, vm_network
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.addressing import DhcpClient, apply_static, dhcp_subnets
-from neutrino.lab.instances.records import Vm, VmRecords
-from neutrino.lab.settings import check_vm_name
+from neutrino.lab.instances.plug import Vm
+from neutrino.lab.settings import VM_NAME, check_vm_name
 
 DEVICE_OWNER = "compute:lab"
 PORT_SECONDS = 15.0
@@ -35,6 +37,49 @@ class VmOptions(TypedDict, total=False):
     address: str | None
     dhcp: bool  # false: static addresses from the port
     hybrid: bool  # plug through a Linux bridge, for a hybrid firewall
+
+
+@dataclass(frozen=True)
+class VmRecords:
+    """Records of instances: one file each, so that concurrent commands do not overwrite each other's."""
+
+    directory: Path
+
+    def all(self) -> list[Vm]:
+        return [self._read(path) for path in sorted(self.directory.glob("*.json"))]
+
+    def find(self, name: str) -> Vm | None:
+        if not VM_NAME.fullmatch(name):  # a name with slashes would be a path to another file
+            return None
+        path = self._path(name)
+        return self._read(path) if path.exists() else None
+
+    def get(self, name: str) -> Vm:
+        found = self.find(name)
+        if found is None:
+            raise LabError(f"there is no VM {name}")
+        return found
+
+    def add(self, vm: Vm) -> None:
+        """Add a record; link() fails if a concurrent command has added the name."""
+        # Complete under a temporary name first, so that readers never see a partial record.
+        draft = self.directory / f".{vm.name}.{vm.device_id}"
+        draft.write_bytes(msgspec.json.encode(vm))
+        try:
+            os.link(draft, self._path(vm.name))
+        except FileExistsError:
+            raise LabError(f"VM {vm.name} exists already") from None
+        finally:
+            draft.unlink()
+
+    def remove(self, name: str) -> None:
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self.directory / f"{name}.json"
+
+    def _read(self, path: Path) -> Vm:
+        return msgspec.json.decode(path.read_bytes(), type=Vm)
 
 
 @dataclass(frozen=True)

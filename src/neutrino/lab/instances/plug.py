@@ -15,16 +15,53 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.fabric import checksum_in_software
 from neutrino.lab.hosts.namespaces import host_command, host_network, in_network, ip_batch, vm_network, write_sysctls
-from neutrino.lab.instances.records import Vm
+from neutrino.lab.settings import vm_namespace
 
 BRIDGE = "br-int"
 DEVICE = "eth0"
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A stand-in instance with one device, and the names that Nova gives the devices of its port."""
+
+    name: str
+    host: str
+    port_id: str
+    device_id: str
+    mac: str
+    mtu: int
+    owns_port: bool = True  # the port was created for the instance, and is deleted with it
+    hybrid: bool = False
+    dhcp: bool = True
+
+    @property
+    def namespace(self) -> str:
+        return vm_namespace(self.name)
+
+    @property
+    def tap(self) -> str:
+        return f"tap{self.port_id[:11]}"
+
+    @property
+    def bridge(self) -> str:
+        return f"qbr{self.port_id[:11]}"
+
+    @property
+    def bridge_device(self) -> str:
+        return f"qvb{self.port_id[:11]}"
+
+    @property
+    def switch_device(self) -> str:
+        """The device in br-int."""
+        return f"qvo{self.port_id[:11]}" if self.hybrid else self.tap
 
 
 class Host(Protocol):

@@ -17,7 +17,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, make_url
@@ -28,6 +29,7 @@ from neutrino.server.db.commit_notifier import CommitNotifier
 from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 ATTEMPTS = 20  # with back-off about half a second: beyond that the client had better retry (503)
 IDLE_SECONDS = 60.0  # below the idle timeouts of databases and load balancers
@@ -110,6 +112,28 @@ class Database:
         self._writes.dispose()
         if self._notifier is not None:
             self._notifier.close()
+
+
+class HasDatabase(Protocol):
+    @property
+    def db(self) -> Database: ...
+
+
+S = TypeVar("S", bound=HasDatabase)
+
+
+def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Decorator: the method is repeated as a whole when it loses a race (`Database.retrying`).
+
+    It reads, decides and writes. What follows the commit and may lose a race itself does not belong into such a method: the
+    committed change would be made a second time.
+    """
+
+    @wraps(method)
+    def repeated(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.db.retrying(lambda: method(self, *args, **kwargs))
+
+    return repeated
 
 
 class _Kept:

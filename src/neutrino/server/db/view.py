@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.objects import check_revision
 from neutrino.server.query import Query, Sort
 
 Object = dict[str, Any]
@@ -52,6 +54,14 @@ class _Prepared:
         return dict(zip(self.names, values, strict=False))
 
 
+@dataclass(frozen=True)
+class Added:
+    """An attribute from other tables: the columns that it needs, and a function that gives its value for each row."""
+
+    needs: tuple[str, ...]
+    read: Callable[[Connection, Sequence[Object]], Iterable[Any]]
+
+
 class View:
     """The API's view of one table.
 
@@ -72,8 +82,10 @@ class View:
         listed: Condition | None = None,
         key: str = "id",
         hidden: Iterable[str] = (),
+        not_found: type[errors.ApiError] = errors.NotFound,
     ) -> None:
         self.table = table
+        self.not_found = not_found
         self.key = table.c[key]
         other = renamed or {}
         own = table.c.keys() if columns is None else columns
@@ -88,17 +100,25 @@ class View:
         self.filters = dict(filters or {})
         self.scope = scope if scope is not None else table.c.project_id == PROJECT
         self.listed = listed if listed is not None else self.scope
-        self.names = tuple(name for name in fields if name not in set(hidden))
+        self.names = self.stored = tuple(name for name in fields if name not in set(hidden))
+        self.added: Mapping[str, Added] = {}
         self._shows: dict[tuple[Any, ...], _Prepared] = {}
         self._loads: dict[str, _Prepared] = {}
 
     def extended(self, computed: Mapping[str, sa.ColumnElement[Any]], filters: Mapping[str, FilterRule]) -> View:
-        """A copy with further attributes."""
+        """A copy with further attributes, which are expressions of the same statement."""
         view = copy(self)
         view.fields = {**self.fields, **computed}
         view.json = self.json | {name for name, column in computed.items() if isinstance(column.type, sa.Text)}
         view.filters = {**self.filters, **filters}
-        view.names = (*self.names, *computed)
+        view.names = view.stored = (*self.names, *computed)
+        view._shows, view._loads = {}, {}
+        return view
+
+    def composed(self, added: Mapping[str, Added]) -> View:
+        """A copy with attributes from other tables, each read for all rows of a list at once; not for `stream`."""
+        view = copy(self)
+        view.names, view.added = (*self.names, *added), added
         view._shows, view._loads = {}, {}
         return view
 
@@ -120,16 +140,37 @@ class View:
             where = [self.key == sa.bindparam("key"), *(() if everyone else (self.scope,))]
             prepared = self._shows[wanted, everyone] = self._select(wanted, *where)
         row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
-        return None if row is None else prepared.object(row)
+        return None if row is None else self._complete(connection, [prepared.object(row)], wanted)[0]
 
-    def load(self, connection: Connection, key: str, project: str | None = None) -> Object | None:
-        """The object with decoded values, of whichever project: for the server's own decisions."""
-        row = self.show(connection, key, project=project, everyone=True)
+    def load(
+        self,
+        connection: Connection,
+        key: str,
+        project: str | None = None,
+        *,
+        everyone: bool = True,
+        more: Sequence[str] = (),
+    ) -> Object | None:
+        """The object with decoded values, of whichever project: for the server's own decisions.
+
+        `more`: attributes besides the visible ones of the object's row.
+        """
+        row = self.show(connection, key, project=project, everyone=everyone, fields=(*self.stored, *more))
         return None if row is None else self.decoded(row)
 
-    def load_where(self, connection: Connection, *conditions: Condition, project: str | None = None) -> list[Object]:
-        prepared = self._select(self.names, *conditions)
-        rows = connection.execute(prepared.statement, viewed_by(project)).all()
+    def get(
+        self, connection: Connection, key: str, project: str | None = None, *, revision: int | None = None, **how: Any
+    ) -> Object:
+        """`load`, with the error for an object that does not exist or has another revision than `If-Match` asks for."""
+        found = self.load(connection, key, project, **how)
+        if found is None:
+            raise self.not_found(id=key)
+        check_revision(found, revision)
+        return found
+
+    def load_where(self, connection: Connection, *conditions: Condition) -> list[Object]:
+        prepared = self._select(self.stored, *conditions)
+        rows = connection.execute(prepared.statement, viewed_by(None)).all()
         return [self.decoded(prepared.object(row)) for row in rows]
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
@@ -137,7 +178,7 @@ class View:
         prepared = self._loads.get(column)
         if prepared is None:
             among = self.table.c[column].in_(sa.bindparam("among", expanding=True))
-            prepared = self._loads[column] = self._select(self.names, among)
+            prepared = self._loads[column] = self._select(self.stored, among)
         rows = connection.execute(prepared.statement, {"among": list(values), **viewed_by(None)}).all()
         return [self.decoded(prepared.object(row)) for row in rows]
 
@@ -148,7 +189,8 @@ class View:
 
     def many(self, connection: Connection, query: Query, project: str | None, *conditions: Condition) -> list[Object]:
         objects = list(self.stream(connection, query, project, *conditions))
-        return objects[::-1] if query.reverse else objects
+        wanted = self.names if query.fields is None else query.fields
+        return self._complete(connection, objects[::-1] if query.reverse else objects, wanted)
 
     def stream(
         self, connection: Connection, query: Query, project: str | None, *conditions: Condition
@@ -182,11 +224,22 @@ class View:
         return self.fields[name] if name in self.fields else self.table.c[name]
 
     def _select(self, wanted: Sequence[str], *conditions: Condition) -> _Prepared:
-        names = tuple(name for name in wanted if name in self.fields)
+        needed = (column for name in wanted if name in self.added for column in self.added[name].needs)
+        names = tuple(dict.fromkeys([*(name for name in wanted if name in self.fields), *needed]))
         columns: list[Any] = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)]
         # A list of objects without any field still has its length.
         statement = sa.select(*(columns or [sa.literal(1)])).select_from(self.table).where(*conditions)
         return _Prepared(statement, names, tuple(i for i, name in enumerate(names) if name in self.json))
+
+    def _complete(self, connection: Connection, rows: list[Object], wanted: Sequence[str]) -> list[Object]:
+        """The rows with their added attributes, without the columns that only these needed."""
+        if not self.added:
+            return rows
+        for name, added in self.added.items():
+            if rows and name in wanted:
+                for row, value in zip(rows, added.read(connection, rows), strict=True):
+                    row[name] = value
+        return [{name: row[name] for name in wanted if name in row} for row in rows]
 
     def _conditions(self, query: Query) -> list[Condition]:
         out = []
@@ -274,7 +327,7 @@ def shared_ids(*actions: str) -> sa.Select[Any]:
     )
 
 
-def shareable_view(table: sa.Table, *, hidden: Iterable[str] = ()) -> View:
+def shareable_view(table: sa.Table, not_found: type[errors.ApiError], *, hidden: Iterable[str] = ()) -> View:
     """The view of a table whose objects RBAC policies share: `shared` is an attribute, and makes an object visible."""
     shared = shared_with_viewer(table.c.id)
     return View(
@@ -283,59 +336,8 @@ def shareable_view(table: sa.Table, *, hidden: Iterable[str] = ()) -> View:
         scope=sa.or_(table.c.project_id == PROJECT, shared),
         listed=among(table, own_ids(table), shared_ids()),
         hidden=hidden,
+        not_found=not_found,
     )
-
-
-# --- attributes that are not in the row -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Added:
-    """An attribute of a `ComposedView`: the columns that it needs, and a function that gives its value for each row."""
-
-    needs: tuple[str, ...]
-    read: Callable[[Connection, Sequence[Object]], Iterable[Any]]
-
-
-@dataclass(frozen=True)
-class ComposedView:
-    """A view with attributes from other tables, each read for all rows of a list at once."""
-
-    view: View
-    added: Mapping[str, Added]
-    names: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", (*self.view.names, *self.added))
-
-    def many(self, connection: Connection, query: Query, project: str | None, *conditions: Condition) -> list[Object]:
-        wanted = self.names if query.fields is None else query.fields
-        rows = self.view.many(connection, replace(query, fields=self._columns(wanted)), project, *conditions)
-        return self._complete(connection, rows, wanted)
-
-    def show(
-        self,
-        connection: Connection,
-        key: str,
-        *,
-        project: str | None,
-        everyone: bool,
-        fields: Sequence[str] | None = None,
-    ) -> Object | None:
-        wanted = self.names if fields is None else fields
-        row = self.view.show(connection, key, project=project, everyone=everyone, fields=self._columns(wanted))
-        return None if row is None else self._complete(connection, [row], wanted)[0]
-
-    def _columns(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        needed = (name for attribute in wanted if attribute in self.added for name in self.added[attribute].needs)
-        return tuple(dict.fromkeys([*(name for name in wanted if name in self.view.fields), *needed]))
-
-    def _complete(self, connection: Connection, rows: list[Object], wanted: Sequence[str]) -> list[Object]:
-        for name, added in self.added.items():
-            if name in wanted:
-                for row, value in zip(rows, added.read(connection, rows), strict=True):
-                    row[name] = value
-        return [{name: row[name] for name in wanted if name in row} for row in rows]
 
 
 # --- tags ---------------------------------------------------------------------------------------------------------

@@ -30,10 +30,9 @@ from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.port_view import VIEW
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.service_ports import service_port
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.views import PORTS, subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -108,6 +107,7 @@ class DhcpPorts:
         subnets: Sequence[Object] | None = None,
     ) -> list[PendingWrite]:
         """Changes of the network's DHCP ports when these agents join and leave, or when its subnets become these."""
+        # First the agents: a change of a subnet whose network needs no DHCP port costs this one query.
         rows = connection.execute(_AGENTS, {"network": network_id, "joining": list(joining)}).all()
         reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
         if not any(map(_is_by_server, reported.values())):
@@ -118,7 +118,7 @@ class DhcpPorts:
             return []
         if subnets is None:
             subnets = subnets_of(connection, [network_id])[network_id]
-        found = VIEW.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
+        found = PORTS.load_where(connection, _p.network_id == network_id, _p.device_owner == DHCP_OWNER)
         ports = sorted(found, key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
         # Without a DHCP subnet an agent needs no port; the network stays scheduled for the next one.
@@ -140,6 +140,7 @@ class DhcpPorts:
         network_id = served.network["id"]
         wanted = {device_id(host, network_id): host for host in hosts}
         kept = {device_id(host, network_id) for host in others}
+        # Of several ports of one host the first by id counts, so that concurrent requests keep the same one.
         existing: dict[str, Object] = {}
         for port in ports:
             existing.setdefault(port["device_id"], port)
@@ -164,26 +165,23 @@ class DhcpPorts:
         return [step for step in steps if step is not None]
 
     def _create(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
+        """A new port, unless it would have no address on any subnet."""
+        network, bare = served.network, host in served.without_address
+        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
         for _ in range(TRIES):
+            fixed_ips = [*self._addresses(connection, served, host), *automatic]
+            if not fixed_ips and not bare:
+                return None
+            values = {
+                **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
+                "mac_address": self._free_mac(connection, network["id"], device),
+                "fixed_ips": fixed_ips,
+            }
             try:
-                return self._new(connection, served, device, host)
+                return self.ports.prepare_create(connection, values, network, served.subnets)
             except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
                 LOG.debug("DHCP port of host %s: another request took the chosen address, choosing again", host)
         raise errors.HTTPServiceUnavailable()
-
-    def _new(self, connection: Connection, served: _Served, device: str, host: str) -> PendingWrite | None:
-        bare = host in served.without_address
-        fixed = [] if bare else self._addresses(connection, served, (), None)
-        automatic = [{"subnet_id": s["id"]} for s in served.subnets if is_auto_address(s) and not bare]
-        if not fixed and not automatic and not bare:
-            return None
-        network = served.network
-        values = {
-            **service_port(network["id"], network["project_id"], device, DHCP_OWNER, host),
-            "mac_address": self._free_mac(connection, network["id"], device),
-            "fixed_ips": [*fixed, *automatic],
-        }
-        return self.ports.prepare_create(connection, values, network, served.subnets)
 
     def _free_mac(self, connection: Connection, network_id: str, device: str) -> str:
         """A MAC address derived from the device id, so that the database refuses the second of two equal ports.
@@ -197,8 +195,7 @@ class DhcpPorts:
     def _update(
         self, connection: Connection, served: _Served, port: Object, device: str, host: str
     ) -> PendingWrite | None:
-        bare = host in served.without_address
-        fixed = [] if bare else self._addresses(connection, served, port["fixed_ips"], port["mac_address"])
+        fixed = self._addresses(connection, served, host, port["fixed_ips"], port["mac_address"])
         same = len(fixed) == len(port["fixed_ips"]) and all(f in port["fixed_ips"] for f in fixed)
         values = {
             "device_id": device,
@@ -209,12 +206,12 @@ class DhcpPorts:
         return self.ports.prepare_update(connection, port, values, served.network, rebind=failed)
 
     def _addresses(
-        self, connection: Connection, served: _Served, current: Sequence[Object], mac: str | None
+        self, connection: Connection, served: _Served, host: str, current: Sequence[Object] = (), mac: str | None = None
     ) -> list[Object]:
         """An address on each subnet with DHCP; addresses formed from the MAC address only where it is known."""
         allocator = Allocator(connection)
         addresses: list[Object] = []
-        for subnet in served.subnets:
+        for subnet in () if host in served.without_address else served.subnets:
             kept = [f for f in current if f["subnet_id"] == subnet["id"]]
             if is_auto_address(subnet):
                 if mac is not None:

@@ -9,8 +9,6 @@ A subnet may change while its network is being placed, and neither transaction s
 the ports once more after their commit (`settle`): the later one sees everything.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -31,8 +29,7 @@ from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import PendingWrite
-from neutrino.server.scheduling.candidates import Candidate, choose, lacking
-from neutrino.server.scheduling.placements import SERVING, PlacementTable
+from neutrino.server.scheduling.placements import SERVING, Candidate, PlacementTable, choose, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -53,21 +50,6 @@ _serving_agents = (
 )
 _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
 _NETWORK = sa.select(_n.revision_number, _n.availability_zone_hints).where(_n.id == sa.bindparam("network"))
-
-
-def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any, notify: Notify) -> DhcpScheduler:
-    """The scheduler, registered with the core plugin: DHCP ports follow subnets and are replaced if they are deleted."""
-    options = SchedulingOptions(
-        conf.dhcp_agents_per_network,
-        conf.default_availability_zones,
-        automatic=conf.network_auto_schedule,
-        failover=conf.allow_automatic_dhcp_failover,
-    )
-    ports = DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac)
-    scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
-    core.subnets.observers.append(scheduler)
-    core.ports.commit_hooks.append(scheduler.port_changed)
-    return scheduler
 
 
 class DhcpScheduler(AgentScheduler):
@@ -313,3 +295,18 @@ class DhcpScheduler(AgentScheduler):
                 if steps:
                     self.settle(row.id)
         return len(taken), rows[-1].id if len(rows) == BATCH else None
+
+
+def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any, notify: Notify) -> DhcpScheduler:
+    """The scheduler, registered with the core plugin: DHCP ports follow subnets and are replaced if they are deleted."""
+    options = SchedulingOptions(
+        conf.dhcp_agents_per_network,
+        conf.default_availability_zones,
+        automatic=conf.network_auto_schedule,
+        failover=conf.allow_automatic_dhcp_failover,
+    )
+    ports = DhcpPorts(core.networks, core.ports, core.operations, notify, conf.base_mac)
+    scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
+    core.subnets.observers.append(scheduler)
+    core.ports.commit_hooks.append(scheduler.port_changed)
+    return scheduler

@@ -11,11 +11,14 @@ from typing import Final
 from neutrino.model.kinds import KINDS
 from neutrino.model.state import Network, Port
 from neutrino.server.feed import stores
-from neutrino.server.feed.readers.agents import read_agents
-from neutrino.server.feed.readers.networks import read_networks
-from neutrino.server.feed.readers.ports import read_ports
+from neutrino.server.feed.readers.l2 import (
+    read_address_groups,
+    read_agents,
+    read_networks,
+    read_ports,
+    read_security_groups,
+)
 from neutrino.server.feed.readers.routers import read_routers
-from neutrino.server.feed.readers.security_groups import read_address_groups, read_security_groups
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.stores import Reader, ServedKind
 

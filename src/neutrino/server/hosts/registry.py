@@ -47,7 +47,8 @@ class Report:
     agent_type: str
     host: str
     status: AgentStatus
-    started: bool
+    started: bool = False
+    is_heartbeat: bool = False  # it changes nothing but the time
     refusal: str = ""  # why it is not stored as it was sent
 
     @property
@@ -79,38 +80,34 @@ class Registry:
             states = resolve_conflicts(connection, states, rows, self.cutoff())
         known = {(row["agent_type"], row["host"]): row for row in rows}
         with self._db.transaction() as tx:
-            beats = [row["id"] for s in states if (row := known.get(_key(s))) and self._is_heartbeat(s, row, now)]
-            if beats:  # all heartbeats in one statement: they are nearly all reports of a large cloud
-                statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=timestamp(now))
-                if tx.execute(statement).rowcount != len(beats):
-                    raise Stale
-            return [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=refusal(s)) for s in states]
-
-    def _is_heartbeat(self, state: AgentState, before: Row, now: float) -> bool:
-        """Whether a report changes nothing but the time."""
-        return not state.start_flag and not _changes(state, before) and self.alive(before, now)
+            reports = [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=refusal(s)) for s in states]
+            # All heartbeats in one statement: they are nearly all reports of a large cloud.
+            beats = [report.agent_id for report in reports if report.is_heartbeat]
+            statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=timestamp(now))
+            if beats and tx.execute(statement).rowcount != len(beats):
+                raise Stale  # an agent was deleted meanwhile: its report creates it again
+        return reports
 
     def _write_one(self, tx: Transaction, state: AgentState, before: Row | None, now: float) -> Report:
+        """Insert or update an agent; nothing for a heartbeat."""
         if before is None:
             return self._insert(tx, state, now)
         if state.configurations.get(words.LOG_AGENT_HEARTBEATS):
             LOG.info("%s on %s reported; before that at %s", *_key(state), before["heartbeat_timestamp"])
-        if self._is_heartbeat(state, before, now):
-            return Report(before["id"], *_key(state), AgentStatus.ALIVE, started=False)
-        changes = _changes(state, before)
+        values = _changes(state, before)
         revived = not self.alive(before, now)
-        values: Object = {**changes, "heartbeat_timestamp": timestamp(now)}
+        if not (values or revived or state.start_flag):
+            return Report(before["id"], *_key(state), AgentStatus.ALIVE, is_heartbeat=True)
+        values["heartbeat_timestamp"] = timestamp(now)
         if state.start_flag:
             values["started_at"] = timestamp(now)
         statement = sa.update(t.agents).where(_c.id == before["id"]).values(values)
-        if (
-            revived
-        ):  # exactly one of concurrent reports revives the agent: that one schedules networks and routers to it
+        if revived:
+            # Exactly one of concurrent reports revives the agent: that one schedules networks and routers to it.
             statement = statement.where(_c.heartbeat_timestamp == before["heartbeat_timestamp"])
         if tx.execute(statement).rowcount != 1:
             raise Stale
-        if changes or revived or state.start_flag:
-            tx.record("agent", before["id"])
+        tx.record("agent", before["id"])
         if revived:
             LOG.info("%s on %s is back; its last report was at %s", *_key(state), before["heartbeat_timestamp"])
         status = AgentStatus.REVIVED if revived else AgentStatus.ALIVE

@@ -1,14 +1,11 @@
 """Addresses of ports: which subnets a request means, and a free address on each, decided in one pass.
 
-There is no table of free addresses. An address is allocated by its row in `ip_allocations`, whose key makes it unique, so
-choosing one may be a guess: a few random addresses of the pools are looked up and the first free one is taken. Only when
-all guesses are taken, in a nearly full pool, are the allocated addresses read and the gaps searched. Two ports that choose
-the same address collide on the key, and the loser is decided again (`Database.retrying`).
+An address is allocated by its row in `ip_allocations`; a free one is guessed (`ipam/ranges.py`). Two ports that choose the
+same address collide on the key, and the loser is decided again (`Database.retrying`).
 """
 
 import ipaddress
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -16,11 +13,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.ipam.ranges import pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, parse_pools, usable
 
 Object = Mapping[str, Any]
 FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
-GUESSES = (4, 60)  # looked up with one query each: 4 suffice unless the pool is nearly full
 # Pools of this size are seldom so full that a lookup pays: a blind guess saves the query of the port create's hot path.
 LARGE = 16_384
 ROUTER_OWNERS = (
@@ -140,36 +137,23 @@ class Allocator:
         return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._chosen)}
 
     def _free(self, subnet: Object) -> str | None:
+        subnet_id = subnet["id"]
         pools = [(int(start), int(end)) for start, end in parse_pools(subnet["allocation_pools"])]
-        total = sum(end - start + 1 for start, end in pools)
         make = ipaddress.IPv4Address if subnet["ip_version"] == 4 else ipaddress.IPv6Address
-        if not total:
-            return None
-        if self._blind and total >= LARGE:
-            return str(make(_nth(pools, random.randrange(total))))
-        for count in GUESSES:
-            guesses = list(dict.fromkeys(str(make(_nth(pools, random.randrange(total)))) for _ in range(count)))
-            allocated = self._allocated(subnet["id"], guesses)
-            for guess in guesses:
-                if guess not in allocated:
-                    return guess
-        rows = self._connection.execute(sa.select(_a.ip_address).where(_a.subnet_id == subnet["id"])).scalars()
-        used = {int(ipaddress.ip_address(a)) for a in rows}
-        used |= {int(ipaddress.ip_address(a)) for s, a in self._chosen if s == subnet["id"]}
-        return next((str(make(i)) for i in _gaps(pools, used)), None)
+        if self._blind and size(pools) >= LARGE:
+            return str(make(random_number(pools)))
 
+        def taken_among(numbers: Sequence[int]) -> set[int]:
+            addresses = {str(make(number)): number for number in numbers}
+            return {addresses[address] for address in self._allocated(subnet_id, list(addresses))}
 
-def _nth(pools: Sequence[tuple[int, int]], n: int) -> int:
-    for start, end in pools:
-        if n <= end - start:
-            return start + n
-        n -= end - start + 1
-    raise IndexError(n)
+        def all_taken() -> set[int]:
+            rows = self._connection.execute(sa.select(_a.ip_address).where(_a.subnet_id == subnet_id)).scalars()
+            chosen = (address for of_subnet, address in self._chosen if of_subnet == subnet_id)
+            return {int(ipaddress.ip_address(address)) for address in (*rows, *chosen)}
 
-
-def _gaps(pools: Sequence[tuple[int, int]], used: set[int]) -> Iterator[int]:
-    # Not a set difference of ranges: an IPv6 pool has 2**64 addresses.
-    return (i for start, end in pools for i in range(start, end + 1) if i not in used)
+        free = pick_free(pools, taken_among, all_taken)
+        return None if free is None else str(make(free))
 
 
 def _wanted_by_default(subnets: Sequence[Object], mac: str, device_owner: str) -> list[_Wanted]:

@@ -22,9 +22,9 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.db.view import shareable_view
+from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import prefixes
 from neutrino.server.ipam.address_scopes import VIEW as SCOPES
 from neutrino.server.query import Query
@@ -35,27 +35,25 @@ _c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 FIRST_REVISION = 0
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
-VIEW = shareable_view(t.subnetpools, hidden=("allocation_version",))
+VIEW = shareable_view(t.subnetpools, errors.SubnetPoolNotFound, hidden=("allocation_version",))
 
 
 # --- allocation, for subnets ------------------------------------------------------------------------------------------
 
 
-def load(connection: Connection, key: str, project: str | None = None, *, everyone: bool = True) -> Object | None:
+def load(
+    connection: Connection, key: str, project: str | None = None, *, everyone: bool = True, revision: int | None = None
+) -> Object:
     """The pool as `choose_prefix` and `claim` need it; without `everyone`, only if the project may use it."""
-    names = (*VIEW.names, "allocation_version")
-    found = VIEW.show(connection, key, project=project, everyone=everyone, fields=names)
-    return None if found is None else VIEW.decoded(found)
+    more = ("allocation_version",)
+    return VIEW.get(connection, key, project, everyone=everyone, revision=revision, more=more)
 
 
-def load_default(
-    connection: Connection, ip_version: int, project: str | None = None, *, everyone: bool = True
-) -> Object | None:
+def load_default(connection: Connection, ip_version: int, project: str | None, *, everyone: bool) -> Object | None:
     """The default pool of an IP version, if there is one and the project may use it."""
-    key = connection.execute(
-        sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version).order_by(_c.id)
-    ).scalar()
-    return None if key is None else load(connection, key, project, everyone=everyone)
+    default = sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version, *(() if everyone else (VIEW.scope,)))
+    key = connection.execute(default, viewed_by(project)).scalar()
+    return None if key is None else load(connection, key, project)
 
 
 def choose_prefix(
@@ -127,51 +125,46 @@ class SubnetPools:
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """All of them or none."""
-
-        def attempt() -> list[Object]:
-            made: list[Object] = []
-            scopes: dict[str, Object] = {}
-            with self.db.read() as connection:
-                for values in several:
-                    pool = _new_pool(values)
-                    _check_default(connection, pool, made)
-                    scope = _scope_for(connection, context, pool, made)
-                    if scope is not None:
-                        _check_shared_scope(connection, pool)
-                        scopes[scope["id"]] = scope
-                    made.append(pool)
-                owners = {pool["project_id"] for pool in made}
-                limits = {owner: self._quotas.limit(connection, "subnetpool", owner) for owner in owners}
-            with self.db.transaction() as tx:
-                # Raises the scope's revision: of two pools that enter a scope at once, one checks for overlaps again.
-                for scope in scopes.values():
-                    update_row(tx, t.address_scopes, scope, {})
-                for pool in made:
-                    tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)])
-                    if pool["shared"]:
-                        sharing.share_with_all(tx, "subnetpool", pool["id"], pool["project_id"])
-                    tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
-            return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
-
-        return self.db.retrying(attempt)
+        made: list[Object] = []
+        scopes: dict[str, Object] = {}
+        with self.db.read() as connection:
+            for values in several:
+                pool = _new_pool(values)
+                _check_default(connection, pool, made)
+                scope = _scope_for(connection, context, pool, made)
+                if scope is not None:
+                    _check_shared_scope(connection, pool)
+                    scopes[scope["id"]] = scope
+                made.append(pool)
+            owners = {pool["project_id"] for pool in made}
+            limits = {owner: self._quotas.limit(connection, "subnetpool", owner) for owner in owners}
+        with self.db.transaction() as tx:
+            # Raises the scope's revision: of two pools that enter a scope at once, one checks for overlaps again.
+            for scope in scopes.values():
+                update_row(tx, t.address_scopes, scope, {})
+            for pool in made:
+                tx.insert(t.subnetpools, [as_row(t.subnetpools, pool)])
+                if pool["shared"]:
+                    sharing.share_with_all(tx, "subnetpool", pool["id"], pool["project_id"])
+                tx.use("subnetpool", pool["project_id"], 1, limits[pool["project_id"]])
+        return [_as_shown({**pool, "tenant_id": pool["project_id"]}) for pool in made]
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._update(context, key, lambda before: values, revision)
 
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                before = _existing(connection, key, revision)
-                if connection.execute(sa.select(_s.id).where(_s.subnetpool_id == key).limit(1)).first() is not None:
-                    raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
-            with self.db.transaction() as tx:
-                sharing.forget(tx, key)
-                delete_row(tx, t.subnetpools, before)
-                tx.use("subnetpool", before["project_id"], -1)
-
-        self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = load(connection, key, revision=revision)
+            if connection.execute(sa.select(_s.id).where(_s.subnetpool_id == key).limit(1)).first() is not None:
+                raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
+        with self.db.transaction() as tx:
+            sharing.forget(tx, key)
+            delete_row(tx, t.subnetpools, before)
+            tx.use("subnetpool", before["project_id"], -1)
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
@@ -180,67 +173,52 @@ class SubnetPools:
         changed = self._update(context, key, lambda before: {"prefixes": [*before["prefixes"], *more]})
         return {"prefixes": changed["prefixes"]}
 
+    @retried
     def remove_prefixes(self, context: Context, key: str, body: Any) -> Object:
         less = _prefixes_of(body)
+        with self.db.read() as connection:
+            before = load(connection, key)
+            removed = [cidr for cidr in less if prefixes.version(cidr) == before["ip_version"]]
+            if not prefixes.overlap(before["prefixes"], removed):
+                return {"prefixes": before["prefixes"]}
+            used = connection.execute(sa.select(_s.cidr).where(_s.subnetpool_id == key)).scalars().all()
+        if prefixes.overlap(used, removed):
+            raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
+        kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(removed))
+        left = _few(prefixes.cidrs(kept, before["ip_version"]))
+        with self.db.transaction() as tx:
+            claim(tx, before)  # a subnet may have been allocated from these prefixes since they were checked
+            update_row(tx, t.subnetpools, before, {"prefixes": left})
+        return {"prefixes": left}
 
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = _existing(connection, key)
-                ip_version = before["ip_version"]
-                going = [cidr for cidr in less if prefixes.version(cidr) == ip_version]
-                if not prefixes.overlap(before["prefixes"], going):
-                    return {"prefixes": before["prefixes"]}
-                used = connection.execute(sa.select(_s.cidr).where(_s.subnetpool_id == key)).scalars().all()
-            if prefixes.overlap(used, going):
-                raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
-            kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(going))
-            left = _few(prefixes.cidrs(kept, ip_version))
-            with self.db.transaction() as tx:
-                claim(tx, before)  # a subnet may have been allocated from these prefixes since they were checked
-                update_row(tx, t.subnetpools, before, {"prefixes": left})
-            return {"prefixes": left}
-
-        return self.db.retrying(attempt)
-
+    @retried
     def _update(
         self, context: Context, key: str, wanted: Callable[[Object], Object], revision: int | None = None
     ) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = _existing(connection, key, revision, project=context.project_id)
-                values = dict(wanted(before))
-                if "prefixes" in values:
-                    values["prefixes"] = _grown(before, values["prefixes"])
-                after = {**before, **values}
-                _check_bounds(after)
-                rescoped = after["address_scope_id"] != before["address_scope_id"]
-                scope = _check_update(connection, context, before, after)
-            with self.db.transaction() as tx:
-                if rescoped:
-                    claim(tx, before)
-                if scope is not None:
-                    update_row(tx, t.address_scopes, scope, {})
-                stamp = update_row(tx, t.subnetpools, before, values)
-                if rescoped:
-                    _rescope_networks(tx, after)
-            after.pop("allocation_version")
-            return {**after, **stamp}
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = load(connection, key, context.project_id, revision=revision)
+            values = dict(wanted(before))
+            if "prefixes" in values:
+                values["prefixes"] = _grown(before, values["prefixes"])
+            after = {**before, **values}
+            _check_bounds(after)
+            scope = _check_update(connection, context, before, after)
+        rescoped = after["address_scope_id"] != before["address_scope_id"]
+        with self.db.transaction() as tx:
+            if rescoped:
+                claim(tx, before)
+            if scope is not None:
+                update_row(tx, t.address_scopes, scope, {})
+            stamp = update_row(tx, t.subnetpools, before, values)
+            if rescoped:
+                _rescope_networks(tx, after)
+        after.pop("allocation_version")
+        return {**after, **stamp}
 
 
 def _as_shown(pool: Object) -> Object:
     """Prefix lengths are strings, as in Neutron, except in the answer to an update: clients compare them as such."""
     return {name: str(value) if name in LENGTHS else value for name, value in pool.items()}
-
-
-def _existing(connection: Connection, key: str, revision: int | None = None, project: str | None = None) -> Object:
-    found = load(connection, key, project)
-    if found is None:
-        raise errors.SubnetPoolNotFound(id=key)
-    if revision is not None and found["revision_number"] != revision:
-        raise errors.RevisionNumberConstraintFailed(expected=revision, current=found["revision_number"])
-    return found
 
 
 def _new_pool(values: Object) -> Object:

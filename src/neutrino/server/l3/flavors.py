@@ -4,7 +4,7 @@ There is one implementation of routers, so a flavor is stored with a router and 
 for clients that set flavors or list providers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,13 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, encode, new_id
 from neutrino.server.db.session import Database, Stale
-from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
+from neutrino.server.l3.lookups import load
 from neutrino.server.query import Query
 from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
-_c, _b, _r = t.flavors.c, t.flavor_service_profiles.c, t.routers.c
+_c, _sp, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
 FLAVORS = View(t.flavors, scope=sa.true())
 PROFILES = View(t.service_profiles, scope=sa.true())
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
@@ -60,38 +60,19 @@ class Flavors:
 
 class FlavorCollection(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
-        flavor = {"id": new_id(), **values}
-
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                for profile in flavor["service_profiles"]:
-                    _profile(connection, profile)
-            with self.db.transaction() as tx:
-                tx.insert(t.flavors, [as_row(t.flavors, flavor)])
-                _bind(tx, flavor["id"], flavor["service_profiles"])
-            return flavor
-
-        return self.db.retrying(attempt)
+        return self.db.retrying(lambda: _write_flavor(self.db, None, {"id": new_id(), **values}))
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self.db.read() as connection:
-                before = _flavor(connection, key)
+                before = load(connection, FLAVORS, key, errors.FlavorNotFound)
                 _check_unused(connection, key)
-                after = {**before, **values}
-                for profile in after["service_profiles"]:
-                    _profile(connection, profile)
-            with self.db.transaction() as tx:
-                _update(tx, t.flavors, after)
-                if after["service_profiles"] != before["service_profiles"]:
-                    tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == key))
-                    _bind(tx, key, after["service_profiles"])
-            return after
+            return _write_flavor(self.db, before, {**before, **values})
 
         return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        self.db.retrying(lambda: _delete(self.db, t.flavors, key, _check_unused, errors.FlavorNotFound))
+        _delete(self.db, t.flavors, key, _check_unused, errors.FlavorNotFound)
 
 
 class ServiceProfiles(ViewCollection):
@@ -109,21 +90,21 @@ class ServiceProfiles(ViewCollection):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self.db.read() as connection:
-                before = _profile(connection, key)
+                before = load(connection, PROFILES, key, errors.ServiceProfileNotFound)
                 if values.keys() & {"driver", "metainfo"}:
                     _check_unbound(connection, key)
             after = {**before, **values}
             _check_profile(after)
+            row = as_row(t.service_profiles, after)
             with self.db.transaction() as tx:
-                _update(tx, t.service_profiles, after)
+                if tx.execute(sa.update(t.service_profiles).where(_sp.id == key).values(row)).rowcount != 1:
+                    raise Stale
             return after
 
         return self.db.retrying(attempt)
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        self.db.retrying(
-            lambda: _delete(self.db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
-        )
+        _delete(self.db, t.service_profiles, key, _check_unbound, errors.ServiceProfileNotFound)
 
 
 @dataclass(frozen=True)
@@ -133,31 +114,30 @@ class FlavorServiceProfiles:
     db: Database
 
     def create(self, context: Context, flavor_id: str, values: Object) -> Object:
+        key = values["id"]
+
         def attempt() -> Object:
-            with self.db.read() as connection:
-                flavor = _flavor(connection, flavor_id)
-                key = _profile(connection, values["id"])["id"]
+            flavor = self._flavor(flavor_id)
             if key in flavor["service_profiles"]:
                 raise errors.FlavorServiceProfileBindingExists(fl_id=flavor_id, sp_id=key)
-            with self.db.transaction() as tx:
-                _bind(tx, flavor_id, [key])
-                _store_list(tx, flavor, [*flavor["service_profiles"], key])
+            _write_flavor(self.db, flavor, {**flavor, "service_profiles": [*flavor["service_profiles"], key]})
             return {"id": key}
 
         return self.db.retrying(attempt)
 
     def delete(self, context: Context, flavor_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
-            with self.db.read() as connection:
-                flavor = _flavor(connection, flavor_id)
+            flavor = self._flavor(flavor_id)
             if key not in flavor["service_profiles"]:
                 raise errors.FlavorServiceProfileBindingNotFound(fl_id=flavor_id, sp_id=key)
-            with self.db.transaction() as tx:
-                unbind = sa.delete(t.flavor_service_profiles)
-                tx.execute(unbind.where(_b.flavor_id == flavor_id, _b.service_profile_id == key))
-                _store_list(tx, flavor, [profile for profile in flavor["service_profiles"] if profile != key])
+            left = [profile for profile in flavor["service_profiles"] if profile != key]
+            _write_flavor(self.db, flavor, {**flavor, "service_profiles": left})
 
         self.db.retrying(attempt)
+
+    def _flavor(self, key: str) -> Object:
+        with self.db.read() as connection:
+            return load(connection, FLAVORS, key, errors.FlavorNotFound)
 
 
 class ServiceProviders:
@@ -166,20 +146,6 @@ class ServiceProviders:
             return []
         rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
         return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
-
-
-def _flavor(connection: Connection, key: str) -> Object:
-    found = FLAVORS.load(connection, key)
-    if found is None:
-        raise errors.FlavorNotFound(id=key)
-    return found
-
-
-def _profile(connection: Connection, key: str) -> Object:
-    found = PROFILES.load(connection, key)
-    if found is None:
-        raise errors.ServiceProfileNotFound(id=key)
-    return found
 
 
 def _check_unused(connection: Connection, flavor_id: str) -> None:
@@ -198,9 +164,24 @@ def _check_profile(values: Mapping[str, Any]) -> None:
         raise errors.ServiceProfileEmpty()
 
 
-def _update(tx: Transaction, table: sa.Table, after: Object) -> None:
-    if tx.execute(sa.update(table).where(table.c.id == after["id"]).values(as_row(table, after))).rowcount != 1:
-        raise Stale
+def _write_flavor(db: Database, before: Object | None, after: Object) -> Object:
+    """Write a flavor and the rows of its profiles; an existing one on the condition that its profiles are as read."""
+    profiles = after["service_profiles"]
+    if profiles:
+        with db.read() as connection:
+            for profile in profiles:
+                load(connection, PROFILES, profile, errors.ServiceProfileNotFound)
+    row = as_row(t.flavors, after)
+    with db.transaction() as tx:
+        if before is None:
+            tx.insert(t.flavors, [row])
+        else:
+            as_read = sa.and_(_c.id == after["id"], _c.service_profiles == encode(before["service_profiles"]))
+            if tx.execute(sa.update(t.flavors).where(as_read).values(row)).rowcount != 1:
+                raise Stale
+            tx.execute(sa.delete(t.flavor_service_profiles).where(_b.flavor_id == after["id"]))
+        tx.insert(t.flavor_service_profiles, [{"flavor_id": after["id"], "service_profile_id": p} for p in profiles])
+    return after
 
 
 def _delete(
@@ -210,21 +191,11 @@ def _delete(
     check: Callable[[Connection, str], None],
     not_found: Callable[..., Exception],
 ) -> None:
-    with db.read() as connection:
-        check(connection, key)
-    with db.transaction() as tx:
-        if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
-            raise not_found(id=key)
+    def attempt() -> None:
+        with db.read() as connection:
+            check(connection, key)
+        with db.transaction() as tx:
+            if not tx.execute(sa.delete(table).where(table.c.id == key)).rowcount:
+                raise not_found(id=key)
 
-
-def _bind(tx: Transaction, flavor_id: str, profiles: Sequence[str]) -> None:
-    rows = [{"flavor_id": flavor_id, "service_profile_id": profile} for profile in profiles]
-    tx.insert(t.flavor_service_profiles, rows)
-
-
-def _store_list(tx: Transaction, flavor: Object, profiles: Sequence[str]) -> None:
-    """Write the profile list of a flavor, on the condition that it is as it was read."""
-    as_read = sa.and_(_c.id == flavor["id"], _c.service_profiles == encode(flavor["service_profiles"]))
-    done = tx.execute(sa.update(t.flavors).where(as_read).values(service_profiles=encode(list(profiles))))
-    if done.rowcount != 1:
-        raise Stale
+    db.retrying(attempt)

@@ -1,30 +1,40 @@
-"""Objects that a request refers to, if the caller may see them."""
+"""Objects by id, or 404: of whichever project, or only if the caller may see them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.context import Context
-from neutrino.server.ml2.network_view import VIEW as NETWORKS
-from neutrino.server.ml2.port_view import VIEW as PORTS
-from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
+from neutrino.server.db.view import View
+from neutrino.server.ml2.views import NETWORKS, PORTS, SUBNETS
 
 Object = dict[str, Any]
+NotFound = Callable[..., Exception]  # called with the id
+
+
+def load(connection: Connection, view: View, key: str, not_found: NotFound) -> Object:
+    """An object with decoded values, of whichever project."""
+    found = view.load(connection, key)
+    if found is None:
+        raise not_found(id=key)
+    return found
+
+
+def _visible(connection: Connection, context: Context, view: View, key: str, not_found: NotFound) -> Object:
+    found = view.show(connection, key, project=context.project_id, everyone=context.is_admin)
+    if found is None:
+        raise not_found(id=key)
+    return view.decoded(found)
 
 
 def visible_subnet(connection: Connection, context: Context, key: str) -> Object:
-    found = SUBNETS.show(connection, key, project=context.project_id, everyone=context.is_admin)
-    if found is None:
-        raise errors.SubnetNotFound(id=key)
-    return SUBNETS.decoded(found)
+    return _visible(connection, context, SUBNETS, key, errors.SubnetNotFound)
 
 
 def visible_port(connection: Connection, context: Context, key: str) -> Object:
-    found = PORTS.show(connection, key, project=context.project_id, everyone=context.is_admin)
-    if found is None:
-        raise errors.PortNotFound(id=key)
-    return PORTS.decoded(found)
+    return _visible(connection, context, PORTS, key, errors.PortNotFound)
 
 
 def check_external(connection: Connection, context: Context, key: str, resource: str) -> None:

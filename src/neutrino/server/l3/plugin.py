@@ -1,8 +1,10 @@
 """The service plugin `router`: routers, floating IPs and their child resources, composed from the configuration."""
 
+import ipaddress
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,12 +20,15 @@ from neutrino.server.db.view import View
 from neutrino.server.l3 import port_callbacks
 from neutrino.server.l3.auto_topology import AutoTopology
 from neutrino.server.l3.flavors import Flavors
-from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.floating_ips.floating_ips import FloatingIpPools, FloatingIps
+from neutrino.server.l3.floating_ips.floating_ips import (
+    FLOATING_IPS,
+    FloatingIpPools,
+    FloatingIps,
+    set_floating_ip_status,
+)
 from neutrino.server.l3.floating_ips.port_forwardings import PortForwardings
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.conntrack_helpers import ConntrackHelpers
-from neutrino.server.l3.routers.gateways import Gateways
 from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.interfaces import Interfaces
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
@@ -40,6 +45,7 @@ from neutrino.server.services import Services
 from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
+SetStatus = Callable[[str, str, str], bool]  # reporting host, id, status → whether it changed
 _a, _b = t.agents.c, t.router_l3_agents.c
 EXTENSIONS = (
     Extension("router", "Neutron L3 Router", "Routers between networks, and floating IPs."),
@@ -82,6 +88,7 @@ class L3Services:
     scheduler: L3Scheduler
     dvr: DvrHosts
     delegation: PrefixDelegation
+    statuses: Mapping[str, SetStatus]  # by the kind of object that a host reports on
 
 
 def build_services(services: Services) -> L3Services:
@@ -94,12 +101,15 @@ def build_services(services: Services) -> L3Services:
         failover=conf.allow_automatic_l3agent_failover,
     )
     driver = driver_named(conf.router_scheduler_driver)
-    return L3Services(
-        ports,
-        L3Scheduler(db, services.registry, core.operations, ports, options, driver),
-        DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac),
-        PrefixDelegation(db, core.operations, core.renumbering),
-    )
+    scheduler = L3Scheduler(db, services.registry, core.operations, ports, options, driver)
+    delegation = PrefixDelegation(db, core.operations, core.renumbering)
+    dvr = DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac)
+    statuses: dict[str, SetStatus] = {
+        "floatingip": partial(set_floating_ip_status, db),
+        "router": scheduler.set_ha_state,
+        "subnet": delegation.set_prefix,
+    }
+    return L3Services(ports, scheduler, dvr, delegation, statuses)
 
 
 @dataclass(frozen=True)
@@ -138,19 +148,21 @@ class RouterPlugin:
 def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
     l3 = build_services(services)
-    ha_networks = HaNetworks(
-        db, core.networks, core.subnets, conf.l3_ha_net_cidr, conf.l3_ha_network_type, conf.l3_ha_network_physical_name
-    )
+    provider = {
+        "provider:network_type": conf.l3_ha_network_type,
+        "provider:physical_network": conf.l3_ha_network_physical_name,
+    }
+    ha_cidr = str(ipaddress.ip_network(conf.l3_ha_net_cidr))
+    ha_networks = HaNetworks(db, core.networks, core.subnets, ha_cidr, {n: v for n, v in provider.items() if v})
     routers = Routers(
         db,
         core.operations,
         quotas,
         l3.ports,
-        Gateways(l3.ports, conf.enable_snat_by_default),
         l3.scheduler,
         ha_networks,
         l3.delegation,
-        RouterDefaults(conf.router_distributed, conf.l3_ha),
+        RouterDefaults(conf.router_distributed, conf.l3_ha, conf.enable_snat_by_default),
     )
     interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
     core.ports.delete_checks.append(port_callbacks.check_delete)
@@ -159,7 +171,7 @@ def build(services: Services) -> RouterPlugin:
     floating_ips = FloatingIps(db, core.operations, quotas, core.networks, core.ports, services.floating_ip_changed)
     collections = (
         (ROUTER, routers, interfaces, ViewCollection(db, router_view.ROUTERS)),
-        (FLOATINGIP, floating_ips, ViewCollection(db, floating_view.FLOATING_IPS)),
+        (FLOATINGIP, floating_ips, ViewCollection(db, FLOATING_IPS)),
         (FLOATINGIP_POOL, FloatingIpPools(db)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),

@@ -17,7 +17,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3.floating_ips import view as floating_view
+from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED, delete_floating_ip
 from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import UnusedPorts
@@ -90,7 +90,7 @@ def _remove_translations(
         raise errors.BadRequest(
             resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is associated with it"
         )
-    found = floating_view.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
+    found = floating_ips.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
     # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
     if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
         raise errors.FipAssociated(port_id=before["id"])
@@ -124,7 +124,7 @@ def _without(floating_ip: Object, port_id: str, forwardings: set[str]) -> Object
 def _take_back(connection: Connection, port: Object) -> Write | None:
     """A port of a floating IP or a gateway is deleted because a mechanism driver failed to create it: so is its owner."""
     if port["device_owner"] == FLOATING:
-        rows = floating_view.VIEW.load_where(connection, _f.floating_port_id == port["id"])
+        rows = floating_ips.VIEW.load_where(connection, _f.floating_port_id == port["id"])
         return (lambda tx: delete_floating_ip(tx, rows[0])) if rows else None
     if port["device_owner"] == GATEWAY:
         row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.gw_port_id == port["id"])).first()

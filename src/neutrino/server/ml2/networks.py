@@ -1,7 +1,7 @@
 """Networks: create with segments, update and sharing, delete with subnets and the service's own ports."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,14 +11,23 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import Added
 from neutrino.server.ml2.driver_api import DriverContext, Segment
-from neutrino.server.ml2.drivers import Extensions
-from neutrino.server.ml2.network_view import RENAMED, VIEW, api_network, one_way_of_segments, with_id
+from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.segments import NAMES, SEGMENTATION_ID, Segments, SegmentsInUse, read_segments, shown
+from neutrino.server.ml2.segments import (
+    NAMES,
+    SEGMENTATION_ID,
+    Segments,
+    SegmentsInUse,
+    provider_attributes,
+    read_segments,
+    shown,
+)
+from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.request_cache import RequestCache
@@ -35,72 +44,55 @@ _n, _p, _s = t.networks.c, t.ports.c, t.subnets.c
 class UnusedPorts:
     """Ports of a service that do not keep their network from being deleted, and rows to write before they are."""
 
-    ports: Sequence[Any]  # each with id, project_id and revision_number
+    ports: Sequence[Any]  # each with id and project_id
     write: Callable[[Transaction], None]
 
 
+@dataclass(eq=False)
 class Networks:
-    def __init__(
-        self,
-        db: Database,
-        operations: Operations,
-        segments: Segments,
-        extensions: Extensions,
-        quotas: Quotas,
-        zones_of: ZonesOf,
-        check_zone_hints: Callable[[Connection, Sequence[str]], None],
-        ensure_default_group: Callable[[str], str],
-    ) -> None:
-        self.db = db
-        self._operations = operations
-        self._segments = segments
-        self._extensions = extensions
-        self._view = extensions.attributes.view("network", VIEW)
-        self._quotas = quotas
-        self._zones_of = zones_of  # availability zones of the agents that serve networks
-        self._check_zone_hints = check_zone_hints
-        self._ensure_default_group = ensure_default_group
+    db: Database
+    operations: Operations
+    segments: Segments
+    extensions: Extensions
+    quotas: Quotas
+    zones_of: ZonesOf  # availability zones of the agents that serve networks
+    check_zone_hints: Callable[[Connection, Sequence[str]], None]
+    ensure_default_group: Callable[[str], str]
+    # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
+    unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.view = self.extensions.view("network", NETWORKS)
+        self._shown = self.view.composed({"availability_zones": Added(("id",), self._zones)})
         self._cache: RequestCache[Object] = RequestCache()
-        # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
-        self.unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = []
-        operations.register_undo("network", lambda network: self.delete(admin_context(), network["id"], None))
+        self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def index(self, context: Context, query: Query, *conditions: sa.ColumnElement[bool]) -> list[Object]:
         with self.db.read() as connection:
-            rows = self._view.many(connection, with_id(query), context.project_id, *conditions)
-            return self._finished(connection, rows, query.fields)
+            rows = self._shown.many(connection, query, context.project_id, *conditions)
+        return [one_form_of_segments(row) for row in rows]
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        names = fields if fields is None else tuple(dict.fromkeys([*fields, "id"]))
         with self.db.read() as connection:
-            row = self._view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
-            return None if row is None else self._finished(connection, [row], fields)[0]
+            row = self._shown.show(connection, key, project=context.project_id, everyone=everyone, fields=fields)
+        return None if row is None else one_form_of_segments(row)
 
-    def _finished(self, connection: Connection, rows: list[Object], fields: Sequence[str] | None) -> list[Object]:
-        """Rows with the availability zones of their agents, and with segments in one of the API's two forms."""
-        if rows and (fields is None or "availability_zones" in fields):  # one query for all rows, and only if asked for
-            zones = self._zones_of(connection, [row["id"] for row in rows])
-            for row in rows:
-                row["availability_zones"] = list(zones.get(row["id"], ()))
-        for row in rows:
-            one_way_of_segments(row)
-        return rows
+    def _zones(self, connection: Connection, rows: Sequence[Object]) -> list[list[str]]:
+        zones = self.zones_of(connection, [row["id"] for row in rows])
+        return [list(zones.get(row["id"], ())) for row in rows]
 
     def load(self, connection: Connection, key: str, project: str | None = None) -> Object:
-        found = self._view.load(connection, key, project)
-        if found is None:
-            raise errors.NetworkNotFound(id=key)
-        return found
+        return self.view.get(connection, key, project)
 
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
         with self.db.read() as connection:
-            found = self._view.show(connection, key, project=context.project_id, everyone=everyone)
+            found = self.view.show(connection, key, project=context.project_id, everyone=everyone)
         if found is None:
             raise errors.NetworkNotFound(id=key)
-        self._cache.put((key, context.project_id), self._view.decoded(found))
+        self._cache.put((key, context.project_id), self.view.decoded(found))
         return {"network:project_id": found["project_id"], "network:shared": found["shared"]}
 
     def load_again(self, connection: Connection, key: str, project: str | None) -> Object:
@@ -112,41 +104,36 @@ class Networks:
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         projects = {values["project_id"] for values in several}
         # As in Neutron, a project's first network creates its default security group; the server's own has no project.
         for project in projects - {""}:
-            self._ensure_default_group(project)
-
-        def attempt() -> list[Object]:
-            with self.db.read() as connection:
-                in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
-                made = [self._decide(connection, values, in_use) for values in several]
-                limits = {project: self._quotas.limit(connection, "network", project) for project in projects}
-            contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
-            with self._operations.write(contexts) as tx:
-                tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, RENAMED) for n, s in made])
-                for network, segments in made:
-                    self._insert_parts(tx, network, segments, limits[network["project_id"]])
-            return [api_network(network, segments) for network, segments in made]
-
-        return self.db.retrying(attempt)
+            self.ensure_default_group(project)
+        with self.db.read() as connection:
+            in_use = SegmentsInUse(connection)  # one for all networks: no two of them get the same segment
+            made = [self._decide(connection, values, in_use) for values in several]
+            limits = {project: self.quotas.limit(connection, "network", project) for project in projects}
+        contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
+        with self.operations.write(contexts) as tx:
+            tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made])
+            for network, segments in made:
+                self._insert_parts(tx, network, segments, limits[network["project_id"]])
+        return [api_network(network, segments) for network, segments in made]
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment], limit: int) -> None:
         key, project = network["id"], network["project_id"]
-        self._segments.insert(tx, key, segments)
+        self.segments.insert(tx, key, segments)
         if network.get("ha"):
             tx.insert(t.ha_networks, [{"project_id": project, "network_id": key}])
-        for name, action in _SHARING.items():
-            if network[name]:
-                sharing.share_with_all(tx, "network", key, project, action)
-        self._extensions.store("network", tx, network)
+        _share(tx, dict.fromkeys(_SHARING, False), network)
+        self.extensions.store("network", tx, network)
         tx.use("network", project, 1, limit)
 
     def _decide(self, connection: Connection, values: Object, in_use: SegmentsInUse) -> tuple[Object, list[Segment]]:
         if values["availability_zone_hints"]:
-            self._check_zone_hints(connection, values["availability_zone_hints"])
-        segments = self._segments.choose(in_use, values)
+            self.check_zone_hints(connection, values["availability_zone_hints"])
+        segments = self.segments.choose(in_use, values)
         network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
         network |= {
             "status": "ACTIVE",
@@ -163,10 +150,10 @@ class Networks:
             _check_no_ha_network(connection, network["project_id"])
         if network["is_default"] and network["router:external"]:
             _check_only_default(connection, network["id"])
-        return self._extensions.process("create", "network", values, network, network=network), segments
+        return self.extensions.process("create", "network", values, network, network=network), segments
 
     def _mtu(self, requested: int, segments: Sequence[Segment]) -> int:
-        maximum = self._segments.mtu(segments)
+        maximum = self.segments.mtu(segments)
         if not requested:
             return maximum
         if maximum and requested > maximum:
@@ -177,34 +164,29 @@ class Networks:
 
     # --- updating -------------------------------------------------------------------------------------------------
 
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                before = self.load(connection, key, context.project_id)
-                check_revision(before, revision)
-                segments = read_segments(connection, [key])[key]
-                unused = self._unused_ports(connection, before) if _turns_internal(before, values) else []
-                after = {**before, **self._decide_update(connection, before, segments, values, unused)}
-                zones = {"availability_zones": list(self._zones_of(connection, [key]).get(key, ()))}
-                new_segments = self._renumbered(connection, segments, values)
-            after = self._extensions.process("update", "network", values, after, network=before, before=before)
-            if after == before and new_segments == segments:
-                return api_network({**before, **zones}, segments)
-            after = changed(before, after)
-            with self._operations.write(
-                [DriverContext("update", "network", after, before, segments=new_segments)]
-            ) as tx:
-                update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=RENAMED)
-                if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
-                    self._segments.renumber(tx, new_segments[0])
-                _share(tx, before, after)
-                for one in unused:
-                    one.write(tx)
-                    delete_ports(tx, one.ports)
-                self._extensions.store("network", tx, after, before)
-            return api_network({**after, **zones}, new_segments)
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = self.view.get(connection, key, context.project_id, revision=revision)
+            segments = read_segments(connection, [key])[key]
+            unused = self._unused_ports(connection, before) if _turns_internal(before, values) else []
+            after = {**before, **self._decide_update(connection, before, segments, values, unused)}
+            zones = {"availability_zones": self._zones(connection, [before])[0]}
+            new_segments = self._renumbered(connection, segments, values)
+        after = self.extensions.process("update", "network", values, after, network=before, before=before)
+        if after == before and new_segments == segments:
+            return api_network({**before, **zones}, segments)
+        after = changed(before, after)
+        with self.operations.write([DriverContext("update", "network", after, before, segments=new_segments)]) as tx:
+            update_row(tx, t.networks, before, {**after, **shown(new_segments)}, renamed=NETWORK_RENAMED)
+            if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
+                self.segments.renumber(tx, new_segments[0])
+            _share(tx, before, after)
+            for one in unused:
+                one.write(tx)
+                delete_ports(tx, one.ports)
+            self.extensions.store("network", tx, after, before)
+        return api_network({**after, **zones}, new_segments)
 
     def _decide_update(
         self,
@@ -245,54 +227,50 @@ class Networks:
         if len(segments) != 1:
             raise errors.InvalidInput("Provider attributes of a network with several segments cannot be updated.")
         only = segments[0]
-        same = dict(zip(NAMES, (only.network_type, only.physical_network, only.segmentation_id), strict=True))
+        same = provider_attributes(only)
         differing = {name for name, value in given.items() if value != same[name]}
         if differing - {SEGMENTATION_ID}:
             raise errors.InvalidInput(f"{sorted(differing)[0]} of a network cannot be updated.")
         if not differing or given[SEGMENTATION_ID] is None:
             return segments
-        return [self._segments.renumbered(connection, only, given[SEGMENTATION_ID])]
+        return [self.segments.renumbered(connection, only, given[SEGMENTATION_ID])]
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                before = self.load(connection, key, context.project_id)
-                check_revision(before, revision)
-                segments = read_segments(connection, [key])[key]
-                of_ports = sa.select(_p.id, _p.device_owner, _p.project_id, _p.revision_number)
-                ports = connection.execute(of_ports.where(_p.network_id == key)).all()
-                of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number)
-                subnets = connection.execute(of_subnets.where(_s.network_id == key)).all()
-                unused = self._unused_ports(connection, before)
-            ignored = {port.id for one in unused for port in one.ports}
-            used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
-            if used:
-                raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
-            with self._operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
-                # In the order of the foreign keys: what references ports, ports, subnets, the network.
-                for one in unused:
-                    one.write(tx)
-                delete_ports(tx, ports)
-                for subnet in subnets:
-                    tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
-                    sharing.forget(tx, subnet.id)
-                    tx.use("subnet", subnet.project_id, -1)
-                    tx.record("subnet", subnet.id, deleted=True)
-                delete_row(tx, t.networks, before)
-                sharing.forget(tx, key)
-                tx.use("network", before["project_id"], -1)
-
-        self.db.retrying(attempt)
+        with self.db.read() as connection:
+            before = self.view.get(connection, key, context.project_id, revision=revision)
+            segments = read_segments(connection, [key])[key]
+            of_ports = sa.select(_p.id, _p.device_owner, _p.project_id).where(_p.network_id == key)
+            ports = connection.execute(of_ports).all()
+            subnets = connection.execute(sa.select(_s.id, _s.project_id).where(_s.network_id == key)).all()
+            unused = self._unused_ports(connection, before)
+        ignored = {port.id for one in unused for port in one.ports}
+        used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
+        if used:
+            raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
+        with self.operations.write([DriverContext("delete", "network", before, segments=segments)]) as tx:
+            # In the order of the foreign keys: what references ports, ports, subnets, the network.
+            for one in unused:
+                one.write(tx)
+            delete_ports(tx, ports)
+            for subnet in subnets:
+                tx.execute(sa.delete(t.subnets).where(_s.id == subnet.id))
+                sharing.forget(tx, subnet.id)
+                tx.use("subnet", subnet.project_id, -1)
+                tx.record("subnet", subnet.id, deleted=True)
+            delete_row(tx, t.networks, before)
+            sharing.forget(tx, key)
+            tx.use("network", before["project_id"], -1)
 
 
 def _share(tx: Transaction, before: Object, after: Object) -> None:
     for name, action in _SHARING.items():
         if after[name] and not before[name]:
-            sharing.share_with_all(tx, "network", before["id"], before["project_id"], action)
+            sharing.share_with_all(tx, "network", after["id"], after["project_id"], action)
         elif before[name] and not after[name]:
-            sharing.unshare_with_all(tx, "network", before["id"], action)
+            sharing.unshare_with_all(tx, "network", after["id"], action)
 
 
 def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:

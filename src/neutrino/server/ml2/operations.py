@@ -13,25 +13,69 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import new_id
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import decode, encode, new_id
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext, DynamicSegments, Segment
-from neutrino.server.ml2.drivers import Mechanisms
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
 # Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
 ABANDONED_SECONDS = 300.0
 Undo = Callable[[Mapping[str, Any]], None]
+_EVENTS = (
+    *(f"{operation}_{kind}" for kind in ("network", "subnet", "port") for operation in ("create", "update", "delete")),
+    *(f"{operation}_port_binding" for operation in ("create", "update", "activate", "delete")),
+)
+
+
+class Mechanisms:
+    """All mechanism drivers, in the order of the configuration."""
+
+    def __init__(self, drivers: Mapping[str, Any]) -> None:
+        self.drivers = list(drivers.values())
+        # By method name, found once: every write asks whether some driver wants to be notified.
+        self._methods = {
+            f"{event}_{phase}": [
+                (name, getattr(driver, f"{event}_{phase}"))
+                for name, driver in drivers.items()
+                if hasattr(driver, f"{event}_{phase}")
+            ]
+            for event in _EVENTS
+            for phase in ("precommit", "postcommit")
+        }
+
+    def notifies(self, operation: str, kind: str) -> bool:
+        event = f"{operation}_{kind}"
+        return bool(self._methods[f"{event}_precommit"] or self._methods[f"{event}_postcommit"])
+
+    def has_postcommit(self, context: DriverContext) -> bool:
+        return bool(self._methods[f"{context.operation}_{context.kind}_postcommit"])
+
+    def precommit(self, context: DriverContext, tx: Transaction) -> None:
+        """In the transaction: the first driver that raises stops it."""
+        for _, method in self._methods[f"{context.operation}_{context.kind}_precommit"]:
+            method(replace(context, tx=tx))
+
+    def postcommit(self, context: DriverContext) -> None:
+        """After the transaction: every driver is called, also after another one has failed."""
+        name = f"{context.operation}_{context.kind}_postcommit"
+        failed = []
+        for driver, method in self._methods[name]:  # equipment of the other drivers must not miss a committed change
+            try:
+                method(context)
+            except Exception:
+                LOG.exception("mechanism driver %s failed in %s of %s", driver, name, context.current.get("id"))
+                failed.append(driver)
+        if failed:
+            raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
 
 
 @dataclass(frozen=True)
@@ -42,21 +86,17 @@ class PendingWrite:
     write: Callable[[Transaction], None]
 
 
+@dataclass(eq=False)
 class Operations:
-    def __init__(self, db: Database, mechanisms: Mechanisms, dynamic_segments: DynamicSegments, host: str) -> None:
-        self.db = db
-        self._mechanisms = mechanisms
-        self._dynamic_segments = dynamic_segments
-        self._host = host
-        self._undo: dict[str, Undo] = {}
-
-    def register_undo(self, kind: str, undo: Undo) -> None:
-        """Each collection registers how a create of its kind is undone."""
-        self._undo[kind] = undo
+    db: Database
+    mechanisms: Mechanisms
+    dynamic_segments: DynamicSegments
+    host: str  # of this server
+    undo: dict[str, Undo] = field(default_factory=dict)  # by kind: collections register how a create is undone
 
     def notifies(self, operation: str, kind: str) -> bool:
         """Whether some mechanism driver has a method for this event."""
-        return self._mechanisms.notifies(operation, kind)
+        return self.mechanisms.notifies(operation, kind)
 
     @contextmanager
     def write(self, contexts: Sequence[DriverContext], *, raises: bool = True) -> Iterator[Transaction]:
@@ -76,8 +116,8 @@ class Operations:
             if notified:
                 notified = self._complete(tx, notified)
                 for context in notified:
-                    self._mechanisms.precommit(context, tx)
-                entries = [self._entry(context) for context in notified if self._mechanisms.has_postcommit(context)]
+                    self.mechanisms.precommit(context, tx)
+                entries = [self._entry(context) for context in notified if self.mechanisms.has_postcommit(context)]
                 tx.insert(t.journal, entries)
         if entries:
             failure = self._run_postcommits(notified, contexts)
@@ -94,7 +134,7 @@ class Operations:
                 c,
                 network=c.network or c.current,
                 segments=c.segments or segments.get(c.network.get("id", ""), ()),
-                dynamic_segments=self._dynamic_segments,
+                dynamic_segments=self.dynamic_segments,
             )
             for c in contexts
         ]
@@ -105,7 +145,7 @@ class Operations:
         failure: errors.MechanismDriverError | None = None
         for context in notified:
             try:
-                self._mechanisms.postcommit(context)
+                self.mechanisms.postcommit(context)
             except errors.MechanismDriverError as error:
                 failure = error
         # The first context is the object of the request: if that was updated, ports created along with it stay too.
@@ -117,7 +157,7 @@ class Operations:
 
     def _undo_create(self, context: DriverContext) -> None:
         try:
-            self._undo[context.kind](context.current)
+            self.undo[context.kind](context.current)
         except errors.NotFound:
             return
         except Exception:
@@ -126,24 +166,19 @@ class Operations:
     # --- the journal ----------------------------------------------------------------------------------------------
 
     def _entry(self, context: DriverContext) -> dict[str, Any]:
-        after = {
-            "current": dict(context.current),
-            "network": dict(context.network),
-            "segments": [asdict(segment) for segment in context.segments],
-            "port": None if context.port is None else dict(context.port),
-        }
+        after = {name: getattr(context, name) for name in ("current", "network", "segments", "port")}
         return {
             "id": new_id(),
             "operation": f"{context.operation}_{context.kind}",
             "object_id": context.current["id"],
-            "before": None if context.original is None else msgspec.json.encode(dict(context.original)).decode(),
-            "after": msgspec.json.encode(after).decode(),
+            "before": None if context.original is None else encode(context.original),
+            "after": encode(after),
             "at": time.time(),
             "owner": self._owner(os.getpid()),
         }
 
     def _owner(self, pid: int) -> str:
-        return f"{self._host}:{pid}:{_started(pid)}"
+        return f"{self.host}:{pid}:{_started(pid)}"
 
     def replay(self) -> int:
         """Finish the entries of dead processes; returns how many there were."""
@@ -158,53 +193,37 @@ class Operations:
 
     def _abandoned(self, row: Any) -> bool:
         host, pid, started = row.owner.rsplit(":", 2)
-        if host == self._host:
+        if host == self.host:
             return bool(_started(int(pid)) != started)
         return bool(time.time() - row.at > ABANDONED_SECONDS)
 
+    @retried
     def _claim(self, row: Any) -> bool:
         """Conditional on the owner: of several processes that start at once, one replays an entry."""
-
-        def attempt() -> bool:
-            with self.db.transaction() as tx:
-                claimed = tx.execute(
-                    sa.update(t.journal)
-                    .where(t.journal.c.id == row.id, t.journal.c.owner == row.owner)
-                    .values(owner=self._owner(os.getpid()), at=time.time())
-                )
-            return claimed.rowcount == 1
-
-        return self.db.retrying(attempt)
+        j = t.journal.c
+        claim = sa.update(t.journal).where(j.id == row.id, j.owner == row.owner)
+        with self.db.transaction() as tx:
+            return tx.execute(claim.values(owner=self._owner(os.getpid()), at=time.time())).rowcount == 1
 
     def _finish(self, row: Any) -> None:
         operation, _, kind = row.operation.partition("_")
-        after = msgspec.json.decode(row.after)
-        context = DriverContext(
-            operation,
-            kind,
-            after["current"],
-            None if row.before is None else msgspec.json.decode(row.before),
-            segments=[Segment(**one) for one in after["segments"]],
-            port=after["port"],
-            network=after["network"],
-            dynamic_segments=self._dynamic_segments,
-        )
+        after = decode(row.after)
+        after["segments"] = [Segment(**segment) for segment in after["segments"]]
+        original = None if row.before is None else decode(row.before)
+        context = DriverContext(operation, kind, original=original, dynamic_segments=self.dynamic_segments, **after)
         LOG.warning("replaying %s of %s, which another process left unfinished", row.operation, row.object_id)
         try:
-            self._mechanisms.postcommit(context)
+            self.mechanisms.postcommit(context)
         except errors.MechanismDriverError:
             if operation == "create":
                 self._undo_create(context)
         self._delete_entries([row.id])
 
+    @retried
     def _delete_entries(self, ids: list[str]) -> None:
         """In a retry loop of its own: the change is committed, and a deadlock here must not make the caller repeat it."""
-
-        def attempt() -> None:
-            with self.db.transaction() as tx:
-                tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
-
-        self.db.retrying(attempt)
+        with self.db.transaction() as tx:
+            tx.execute(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
 
 
 def _started(pid: int) -> str:

@@ -3,10 +3,9 @@
 A VLAN or tunnel id is in use if its row exists (unique `identity`); no table lists the free ones.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from msgspec import UNSET
@@ -26,7 +25,9 @@ TYPE, PHYSICAL_NETWORK, SEGMENTATION_ID = NAMES = (
 )
 DYNAMIC = 1000  # position of segments that drivers allocated: behind those of the network, and not shown by the API
 Object = dict[str, Any]
+T = TypeVar("T")
 _c = t.network_segments.c
+_SEGMENT = (_c.network_type, _c.physical_network, _c.segmentation_id, _c.id)  # the fields of Segment
 
 
 class SegmentsInUse:
@@ -56,20 +57,23 @@ class SegmentsInUse:
         return chosen | set(self._connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars())
 
 
+@dataclass(frozen=True)
 class Segments:
-    def __init__(
-        self, drivers: Mapping[str, TypeDriver], tenant_types: Sequence[str], external_type: str | None = None
-    ) -> None:
-        self._drivers = drivers
-        self._tenant_types = tenant_types
-        self._external_type = external_type
+    drivers: Mapping[str, TypeDriver]  # by network type
+    tenant_types: Sequence[str]  # of networks whose request names no type, in the order of preference
+    external_type: str | None = None  # the same for external networks
+
+    def __post_init__(self) -> None:
+        for name in self.tenant_types:
+            if name not in self.drivers:
+                raise ValueError(f"[ml2] tenant_network_types: {name!r} is not among type_drivers")
 
     def driver(self, network_type: Any) -> TypeDriver:
-        if not isinstance(network_type, str) or network_type not in self._drivers:
+        if not isinstance(network_type, str) or network_type not in self.drivers:
             raise errors.InvalidInput(
-                f"Invalid input for {TYPE}: {network_type!r} is not one of {sorted(self._drivers)}."
+                f"Invalid input for {TYPE}: {network_type!r} is not one of {sorted(self.drivers)}."
             )
-        return self._drivers[network_type]
+        return self.drivers[network_type]
 
     # --- choosing -------------------------------------------------------------------------------------------------
 
@@ -77,19 +81,19 @@ class Segments:
         """The segments of a new network: as requested, else one of the types for projects."""
         requested = _requested(values)
         if requested is None:
-            external = values.get("router:external") and self._external_type
-            return [self._allocate(in_use, [external] if external else self._tenant_types)]
+            external = values.get("router:external") and self.external_type
+            return [self._allocate(in_use, [external] if external else self.tenant_types)]
         return [self.reserve(in_use, segment) for segment in requested]
 
     def _allocate(self, in_use: SegmentsInUse, types: Sequence[str]) -> Segment:
         for network_type in types:
-            free = self._drivers[network_type].allocate(in_use)
+            free = self.drivers[network_type].allocate(in_use)
             if free is not None:
                 return self._chosen(in_use, replace(free, id=new_id()))
         raise errors.NoNetworkAvailable()
 
     def _chosen(self, in_use: SegmentsInUse, segment: Segment) -> Segment:
-        in_use.add(self._drivers[segment.network_type].identity(segment), segment)
+        in_use.add(self.drivers[segment.network_type].identity(segment), segment)
         return segment
 
     def reserve(self, in_use: SegmentsInUse, wanted: Segment) -> Segment:
@@ -124,15 +128,7 @@ class Segments:
 
     def insert(self, tx: Transaction, network_id: str, segments: Sequence[Segment], position: int = 0) -> None:
         rows = [
-            {
-                "id": s.id,
-                "network_id": network_id,
-                "network_type": s.network_type,
-                "physical_network": s.physical_network,
-                "segmentation_id": s.segmentation_id,
-                "position": i,
-                "identity": self.driver(s.network_type).identity(s),
-            }
+            {**asdict(s), "network_id": network_id, "position": i, "identity": self.driver(s.network_type).identity(s)}
             for i, s in enumerate(segments, position)
         ]
         tx.insert(t.network_segments, rows)
@@ -146,29 +142,32 @@ class Segments:
         )
 
 
+@dataclass(frozen=True)
 class DynamicSegmentStore:
-    """Segments that mechanism drivers allocate for lower levels of a binding (`driver_api.DynamicSegments`)."""
+    """Segments that mechanism drivers allocate for lower levels of a binding (`driver_api.DynamicSegments`).
 
-    def __init__(self, db: Database, segments: Segments) -> None:
-        self.db = db
-        self._segments = segments
+    In a precommit they are part of its transaction. In `bind_port`, which comes before the write, they have their own.
+    """
+
+    db: Database
+    segments: Segments
 
     def allocate(self, network_id: str, wanted: Segment, tx: Transaction | None) -> Segment:
         """Ports of one network on one physical network share a segment, so an existing one is returned."""
+        return self._in(tx, lambda own: self._find_or_insert(own, network_id, wanted))
 
-        def attempt() -> Segment:
-            # In a precommit within its transaction; in bind_port in one of its own, since binding comes before the write.
-            with nullcontext(tx) if tx is not None else self.db.transaction() as transaction:
-                found = self._find(transaction.connection, network_id, wanted)
-                if found is not None:
-                    return found
-                segment = self._segments.reserve(SegmentsInUse(transaction.connection), wanted)
-                self._segments.insert(transaction, network_id, [segment], DYNAMIC)
-                return segment
+    def release(self, segment_id: str, tx: Transaction | None) -> None:
+        delete = sa.delete(t.network_segments).where(_c.id == segment_id, _c.position >= DYNAMIC)
+        self._in(tx, lambda own: own.execute(delete))
 
-        return attempt() if tx is not None else self.db.retrying(attempt)
+    def _in(self, tx: Transaction | None, write: Callable[[Transaction], T]) -> T:
+        def attempt() -> T:
+            with self.db.transaction() as own:
+                return write(own)
 
-    def _find(self, connection: Connection, network_id: str, wanted: Segment) -> Segment | None:
+        return self.db.retrying(attempt) if tx is None else write(tx)
+
+    def _find_or_insert(self, tx: Transaction, network_id: str, wanted: Segment) -> Segment:
         where = [
             _c.network_id == network_id,
             _c.position >= DYNAMIC,
@@ -177,22 +176,12 @@ class DynamicSegmentStore:
         ]
         if wanted.segmentation_id is not None:
             where.append(_c.segmentation_id == wanted.segmentation_id)
-        row = connection.execute(
-            sa.select(_c.network_type, _c.physical_network, _c.segmentation_id, _c.id).where(*where)
-        ).first()
-        return None if row is None else Segment(*row)
-
-    def release(self, segment_id: str, tx: Transaction | None) -> None:
-        delete = sa.delete(t.network_segments).where(_c.id == segment_id, _c.position >= DYNAMIC)
-
-        def attempt() -> None:
-            with self.db.transaction() as own:
-                own.execute(delete)
-
-        if tx is not None:
-            tx.execute(delete)
-        else:
-            self.db.retrying(attempt)
+        found = tx.execute(sa.select(*_SEGMENT).where(*where)).first()
+        if found is not None:
+            return Segment(*found)
+        segment = self.segments.reserve(SegmentsInUse(tx.connection), wanted)
+        self.segments.insert(tx, network_id, [segment], DYNAMIC)
+        return segment
 
 
 def _requested(values: Mapping[str, Any]) -> list[Segment] | None:
@@ -220,7 +209,7 @@ def _segment(given: Mapping[str, Any]) -> Segment:
 def read_segments(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Segment]]:
     """The networks' own segments by network id, without dynamic ones."""
     rows = connection.execute(
-        sa.select(_c.network_id, _c.network_type, _c.physical_network, _c.segmentation_id, _c.id)
+        sa.select(_c.network_id, *_SEGMENT)
         .where(_c.network_id.in_(list(network_ids)), _c.position < DYNAMIC)
         .order_by(_c.position)
     )
@@ -232,13 +221,11 @@ def read_segments(connection: Connection, network_ids: Sequence[str]) -> dict[st
 
 def shown(segments: Sequence[Segment]) -> Object:
     """The columns of a network's row that show its segments: provider attributes, or a list if there are several."""
+    columns = ("network_type", "physical_network", "segmentation_id")
     if len(segments) == 1:
-        only = segments[0]
-        return {
-            "network_type": only.network_type,
-            "physical_network": only.physical_network,
-            "segmentation_id": only.segmentation_id,
-            "segments": None,
-        }
-    several = [dict(zip(NAMES, (s.network_type, s.physical_network, s.segmentation_id), strict=True)) for s in segments]
-    return dict.fromkeys(("network_type", "physical_network", "segmentation_id")) | {"segments": several}
+        return {column: getattr(segments[0], column) for column in columns} | {"segments": None}
+    return dict.fromkeys(columns) | {"segments": [provider_attributes(segment) for segment in segments]}
+
+
+def provider_attributes(segment: Segment) -> Object:
+    return dict(zip(NAMES, (segment.network_type, segment.physical_network, segment.segmentation_id), strict=True))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from oslo_config import cfg
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
@@ -19,32 +18,27 @@ from neutrino.server.access import sharing
 from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam import delegated, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
 from neutrino.server.ml2.driver_api import DriverContext
-from neutrino.server.ml2.drivers import Extensions
+from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks, check_mtu, delete_ports
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.subnet_ports import SlaacAddresses, check_gateway_unused, ports_on
-from neutrino.server.ml2.subnet_view import VIEW, stored, subnets_of
+from neutrino.server.ml2.subnet_ports import (
+    NameFor,
+    add_slaac_addresses,
+    check_gateway_unused,
+    ports_on,
+    ports_to_address,
+    remove_addresses,
+)
+from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
-
-
-@dataclass(frozen=True)
-class SubnetOptions:
-    max_dns_nameservers: int
-    max_host_routes: int
-    delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
-
-    @classmethod
-    def of(cls, conf: cfg.ConfigOpts) -> SubnetOptions:
-        return cls(conf.max_dns_nameservers, conf.max_subnet_host_routes, conf.ipv6_pd_enabled)
 
 
 class SubnetObserver(Protocol):
@@ -59,74 +53,62 @@ class SubnetObserver(Protocol):
         """After the commit of a subnet's change and of these writes."""
 
 
-class Subnets(ViewCollection):
-    def __init__(
-        self,
-        db: Database,
-        operations: Operations,
-        networks: Networks,
-        extensions: Extensions,
-        quotas: Quotas,
-        slaac: SlaacAddresses,
-        options: SubnetOptions,
-    ) -> None:
-        self._subnet_view = extensions.attributes.view("subnet", VIEW)
-        super().__init__(db, self._subnet_view)
-        self._operations = operations
-        self._networks = networks
-        self._extensions = extensions
-        self._quotas = quotas
-        self._slaac = slaac
-        self._options = options
-        self.observers: list[SubnetObserver] = []
-        operations.register_undo("subnet", lambda subnet: self.delete(admin_context(), subnet["id"], None))
+@dataclass(eq=False)
+class Subnets:
+    db: Database
+    operations: Operations
+    networks: Networks
+    extensions: Extensions
+    quotas: Quotas
+    name_for: NameFor
+    max_dns_nameservers: int
+    max_host_routes: int
+    delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
+    observers: list[SubnetObserver] = field(default_factory=list)
 
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def load(self, connection: Connection, key: str) -> Object:
-        found = self._subnet_view.load(connection, key)
-        if found is None:
-            raise errors.SubnetNotFound(id=key)
-        return found
+    def __post_init__(self) -> None:
+        self.view = self.extensions.view("subnet", SUBNETS)
+        self.operations.undo["subnet"] = lambda subnet: self.delete(admin_context(), subnet["id"], None)
 
     # --- creating -------------------------------------------------------------------------------------------------
 
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the subnet's network, for policy rules."""
-        return self._networks.policy_target(context, values["network_id"], everyone=True)
+        return self.networks.policy_target(context, values["network_id"], everyone=True)
 
     def create(self, context: Context, values: Object) -> Object:
-        def attempt() -> tuple[Object, Object, list[PendingWrite]]:
-            with self.db.read() as connection:
-                network = self._networks.load(connection, values["network_id"], context.project_id)
-                siblings = subnets_of(connection, [network["id"]])[network["id"]]
-                pool = self._pool(connection, context, values)
-                subnet = self._decide(connection, values, network, siblings, pool)
-                limit = self._quotas.limit(connection, "subnet", subnet["project_id"])
-                writes = self._prepare(connection, network["id"], [*siblings, subnet])
-                addressed = _without(writes, self._slaac.ports_to_address(connection, subnet))
-            scope = {}
-            if pool is not None and pool.get("address_scope_id") is not None:
-                scope = {_scope_name(subnet): pool["address_scope_id"]}
-            contexts = [DriverContext("create", "subnet", subnet, network=network), *(w.context for w in writes)]
-            with self._operations.write(contexts) as tx:
-                # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
-                subnet_ids = [*network["subnets"], subnet["id"]]
-                update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
-                if pool is not None and pool is not DELEGATION:
-                    subnet_pools.claim(tx, pool)
-                tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
-                self._slaac.add(tx, subnet, addressed)
-                for pending in writes:
-                    pending.write(tx)
-                self._extensions.store("subnet", tx, subnet)
-                tx.use("subnet", subnet["project_id"], 1, limit)
-            return network, subnet, writes
-
-        network, subnet, writes = self.db.retrying(attempt)
-        # Outside of `attempt`: a lost race of the scheduling must not create the subnet a second time.
+        network, subnet, writes = self._create(context, values)
+        # Not in the retried part: a lost race of the scheduling must not create the subnet a second time.
         self._committed(network, None, subnet, writes)
         return {**subnet, "tenant_id": subnet["project_id"], "router:external": network["router:external"]}
+
+    @retried
+    def _create(self, context: Context, values: Object) -> tuple[Object, Object, list[PendingWrite]]:
+        with self.db.read() as connection:
+            network = self.networks.load(connection, values["network_id"], context.project_id)
+            siblings = subnets_of(connection, [network["id"]])[network["id"]]
+            pool = self._pool(connection, context, values)
+            subnet = self._decide(connection, values, network, siblings, pool)
+            limit = self.quotas.limit(connection, "subnet", subnet["project_id"])
+            writes = self._prepare(connection, network["id"], [*siblings, subnet])
+            addressed = _without(writes, ports_to_address(connection, subnet))
+        scope = {}
+        if pool is not None and pool.get("address_scope_id") is not None:
+            scope = {_scope_name(subnet): pool["address_scope_id"]}
+        contexts = [DriverContext("create", "subnet", subnet, network=network), *(w.context for w in writes)]
+        with self.operations.write(contexts) as tx:
+            # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
+            subnet_ids = [*network["subnets"], subnet["id"]]
+            update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
+            if pool is not None and pool is not DELEGATION:
+                subnet_pools.claim(tx, pool)
+            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))])
+            add_slaac_addresses(tx, subnet, addressed, self.name_for)
+            for pending in writes:
+                pending.write(tx)
+            self.extensions.store("subnet", tx, subnet)
+            tx.use("subnet", subnet["project_id"], 1, limit)
+        return network, subnet, writes
 
     def _prepare(self, connection: Connection, network_id: str, subnets: Sequence[Object]) -> list[PendingWrite]:
         return [pending for one in self.observers for pending in one.prepare(connection, network_id, subnets)]
@@ -143,7 +125,7 @@ class Subnets(ViewCollection):
         )
 
     def _pool(self, connection: Connection, context: Context, values: Object) -> Object | None:
-        if delegated.asks_for_delegation(values, self._options.delegates_by_default):
+        if delegated.asks_for_delegation(values, self.delegates_by_default):
             delegated.check_request(values)
             return DELEGATION
         pool_id = values.get("subnetpool_id")
@@ -152,8 +134,9 @@ class Subnets(ViewCollection):
         if pool_id is None and values.get("use_default_subnetpool"):
             if values.get("cidr"):
                 raise errors.BadRequest(resource="subnets", msg="a CIDR and the default subnet pool exclude each other")
-            everyone = context.is_admin
-            default = subnet_pools.load_default(connection, values["ip_version"], context.project_id, everyone=everyone)
+            default = subnet_pools.load_default(
+                connection, values["ip_version"], context.project_id, everyone=context.is_admin
+            )
             if default is None:
                 msg = f"there is no default subnet pool for IPv{values['ip_version']}"
                 raise errors.BadRequest(resource="subnets", msg=msg)
@@ -167,8 +150,6 @@ class Subnets(ViewCollection):
         if values.get("cidr") and "prefixlen" in values:
             raise errors.BadRequest(resource="subnets", msg="cidr and prefixlen exclude each other")
         pool = subnet_pools.load(connection, pool_id, context.project_id, everyone=context.is_admin)
-        if pool is None:
-            raise errors.SubnetPoolNotFound(id=pool_id)
         if pool["ip_version"] != values["ip_version"]:
             raise errors.BadRequest(resource="subnets", msg=f"the subnet pool is one of IPv{pool['ip_version']}")
         return pool
@@ -209,8 +190,8 @@ class Subnets(ViewCollection):
             values,
             values["ip_version"],
             values["name"] or str(prefix),
-            self._options.max_dns_nameservers,
-            self._options.max_host_routes,
+            self.max_dns_nameservers,
+            self.max_host_routes,
         )
         subnet["allocation_pools"] = values.get("allocation_pools")
         if not subnet["allocation_pools"]:  # clients send an empty list for the default
@@ -218,7 +199,7 @@ class Subnets(ViewCollection):
         else:
             rules.check_pools(subnet["allocation_pools"], prefix)
             rules.check_gateway_outside_pools(subnet["gateway_ip"], subnet["allocation_pools"])
-        return self._extensions.process("create", "subnet", values, subnet, network=network)
+        return self.extensions.process("create", "subnet", values, subnet, network=network)
 
     def _prefix(
         self, connection: Connection, values: Object, siblings: Sequence[Object], pool: Object | None
@@ -236,35 +217,35 @@ class Subnets(ViewCollection):
     # --- updating -------------------------------------------------------------------------------------------------
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> tuple[Object, Object, Object, list[PendingWrite]]:
-            with self.db.read() as connection:
-                before = self.load(connection, key)
-                check_revision(before, revision)
-                network = self._networks.load(connection, before["network_id"], context.project_id)
-                self._check_update(connection, before, values)
-                after = {**before, **values}
-                after = self._extensions.process("update", "subnet", values, after, network=network, before=before)
-                if after == before:
-                    return network, before, before, []
-                after = changed(before, after)
-                writes: list[PendingWrite] = []
-                if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
-                    siblings = subnets_of(connection, [network["id"]])[network["id"]]
-                    writes = self._prepare(
-                        connection, network["id"], [after if s["id"] == key else s for s in siblings]
-                    )
-            contexts = [DriverContext("update", "subnet", after, before, network=network), *(w.context for w in writes)]
-            with self._operations.write(contexts) as tx:
-                update_row(tx, t.subnets, before, stored(after))
-                for pending in writes:
-                    pending.write(tx)
-                self._extensions.store("subnet", tx, after, before)
-            return network, before, after, writes
-
-        network, before, after, writes = self.db.retrying(attempt)
+        network, before, after, writes = self._update(context, key, values, revision)
         if after is not before:
             self._committed(network, before, after, writes)
         return {**after, "tenant_id": after["project_id"]}
+
+    @retried
+    def _update(
+        self, context: Context, key: str, values: Object, revision: int | None
+    ) -> tuple[Object, Object, Object, list[PendingWrite]]:
+        with self.db.read() as connection:
+            before = self.view.get(connection, key, revision=revision)
+            network = self.networks.load(connection, before["network_id"], context.project_id)
+            self._check_update(connection, before, values)
+            after = {**before, **values}
+            after = self.extensions.process("update", "subnet", values, after, network=network, before=before)
+            if after == before:
+                return network, before, before, []
+            after = changed(before, after)
+            writes: list[PendingWrite] = []
+            if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
+                siblings = subnets_of(connection, [network["id"]])[network["id"]]
+                writes = self._prepare(connection, network["id"], [after if s["id"] == key else s for s in siblings])
+        contexts = [DriverContext("update", "subnet", after, before, network=network), *(w.context for w in writes)]
+        with self.operations.write(contexts) as tx:
+            update_row(tx, t.subnets, before, stored(after))
+            for pending in writes:
+                pending.write(tx)
+            self.extensions.store("subnet", tx, after, before)
+        return network, before, after, writes
 
     def _check_update(self, connection: Connection, before: Object, values: Object) -> None:
         prefix = ipaddress.ip_network(before["cidr"])
@@ -275,8 +256,8 @@ class Subnets(ViewCollection):
             values,
             before["ip_version"],
             before["name"] or before["id"],
-            self._options.max_dns_nameservers,
-            self._options.max_host_routes,
+            self.max_dns_nameservers,
+            self.max_host_routes,
         )
         if values.get("enable_dhcp") and not before["enable_dhcp"]:
             rules.check_prefix(before["cidr"], before["ip_version"], True)
@@ -292,33 +273,33 @@ class Subnets(ViewCollection):
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> tuple[Object, Object, list[PendingWrite]]:
-            with self.db.read() as connection:
-                before = self.load(connection, key)
-                check_revision(before, revision)
-                network = self._networks.load(connection, before["network_id"])
-                deleted, readdressed = ports_on(connection, before)
-                siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
-                writes = self._prepare(connection, network["id"], siblings)
-            values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
-            same_version = [s for s in siblings if s["ip_version"] == before["ip_version"]]
-            if before["subnetpool_id"] is not None and not any(s["subnetpool_id"] for s in same_version):
-                values[_scope_name(before)] = None  # the last subnet of the scope is gone
-            contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
-            with self._operations.write(contexts) as tx:
-                update_row(tx, t.networks, network, values)
-                # Addresses before the subnet's row, which they reference.
-                self._slaac.remove(tx, before, _without(writes, readdressed))
-                for pending in writes:
-                    pending.write(tx)
-                delete_ports(tx, _without(writes, deleted))
-                delete_row(tx, t.subnets, before)
-                sharing.forget(tx, key)
-                tx.use("subnet", before["project_id"], -1)
-            return network, before, writes
-
-        network, before, writes = self.db.retrying(attempt)
+        network, before, writes = self._delete(context, key, revision)
         self._committed(network, before, None, writes)
+
+    @retried
+    def _delete(self, context: Context, key: str, revision: int | None) -> tuple[Object, Object, list[PendingWrite]]:
+        with self.db.read() as connection:
+            before = self.view.get(connection, key, revision=revision)
+            network = self.networks.load(connection, before["network_id"])
+            deleted, readdressed = ports_on(connection, before)
+            siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
+            writes = self._prepare(connection, network["id"], siblings)
+        values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
+        same_version = [s for s in siblings if s["ip_version"] == before["ip_version"]]
+        if before["subnetpool_id"] is not None and not any(s["subnetpool_id"] for s in same_version):
+            values[_scope_name(before)] = None  # the last subnet of the scope is gone
+        contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
+        with self.operations.write(contexts) as tx:
+            update_row(tx, t.networks, network, values)
+            # Addresses before the subnet's row, which they reference.
+            remove_addresses(tx, before, _without(writes, readdressed))
+            for pending in writes:
+                pending.write(tx)
+            delete_ports(tx, _without(writes, deleted))
+            delete_row(tx, t.subnets, before)
+            sharing.forget(tx, key)
+            tx.use("subnet", before["project_id"], -1)
+        return network, before, writes
 
 
 def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:

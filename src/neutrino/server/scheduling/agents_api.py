@@ -8,7 +8,7 @@ other envelopes than resources:
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.view import Condition, View
 from neutrino.server.hosts.registry import Registry, check_agent
+from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
 from neutrino.server.scheduling.placements import PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler
@@ -32,10 +33,6 @@ from neutrino.server.view_collection import ViewCollection
 Object = dict[str, Any]
 NULL = msgspec.Raw(b"null")
 _c = t.agents.c
-
-
-class Authorizer(Protocol):
-    def require(self, context: Context, rule: str, target: Object) -> None: ...
 
 
 def agent_view(registry: Registry) -> View:

@@ -1,12 +1,16 @@
-"""Placements: the rows that record which agents serve which networks or routers, and how they are read.
+"""Placements: the rows that record which agents serve which networks or routers, and the choice of these agents.
 
 A `PlacementTable` declares one kind of placement: networks on DHCP agents (`dhcp/scheduler.py`), routers on L3 agents
 (`l3/scheduling/candidates.py`). Everything else about scheduling and failover is shared.
+
+The choice is pure. Agents that are alive, enabled and do not serve the object yet are candidates; with availability zone
+hints only those of the hinted zones. Zones with the fewest agents of the object come first, then the least loaded agent,
+then the smallest id: so the agents of one object are spread over zones, and the same input always gives the same choice.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +19,50 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.scheduling.candidates import Candidate
 
 BATCH = 500  # ids in one statement
 _a = t.agents.c
 CUTOFF = sa.bindparam("cutoff", type_=sa.String)
 # Agents that serve: with a recent report, and enabled.
 SERVING = sa.and_(_a.admin_state_up, _a.heartbeat_timestamp >= CUTOFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An agent as the schedulers see it."""
+
+    id: str
+    zone: str | None = None
+    load: int = 0  # objects placed on it
+    alive: bool = True
+    admin_state_up: bool = True
+    host: str = ""
+    configurations: Mapping[str, Any] = field(default_factory=dict)  # of its last report
+
+    @property
+    def serves(self) -> bool:
+        return self.alive and self.admin_state_up
+
+
+def lacking(candidates: Iterable[Candidate], wanted: int, hosted: Collection[str]) -> int:
+    """How many agents an object lacks. Dead and disabled agents do not count as agents that it has."""
+    return max(wanted - sum(c.serves and c.id in hosted for c in candidates), 0)
+
+
+def choose(candidates: Sequence[Candidate], wanted: int, hints: Sequence[str], hosted: Collection[str]) -> list[str]:
+    """The agents to add to those that have the object (`hosted`) so that `wanted` serve it, or as many as possible."""
+    free = [c for c in candidates if c.serves and c.id not in hosted and (not hints or c.zone in hints)]
+    in_zone = Counter(c.zone for c in candidates if c.serves and c.id in hosted)
+    chosen: list[str] = []
+    for _ in range(min(lacking(candidates, wanted, hosted), len(free))):
+        best = min(free, key=lambda c: (in_zone[c.zone], c.load, c.id))
+        free.remove(best)
+        in_zone[best.zone] += 1
+        chosen.append(best.id)
+    return chosen
+
+
+# --- the rows ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
@@ -25,7 +25,7 @@ Object = dict[str, Any]
 KIND = "address_group"
 
 _c, _r = t.address_groups.c, t.security_group_rules.c
-VIEW = shareable_view(t.address_groups, hidden=("tags",))
+VIEW = shareable_view(t.address_groups, errors.AddressGroupNotFound, hidden=("tags",))
 _RULE_OF_GROUP = sa.select(_r.id).where(_r.remote_address_group_id == sa.bindparam("key", type_=sa.String)).limit(1)
 
 
@@ -44,68 +44,59 @@ class AddressGroups(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        def attempt() -> list[Object]:
-            made = [_new_group(item) for item in items]
+        made = [_new_group(item) for item in items]
+        for group in made:
+            self._check_size(group["addresses"])
+        with self.db.read() as connection:
+            projects = {group["project_id"] for group in made}
+            limits = {project: self._quotas.limit(connection, KIND, project) for project in projects}
+        with self.db.transaction() as tx:
+            tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made])
             for group in made:
-                self._check_size(group["addresses"])
-            with self.db.read() as connection:
-                projects = {group["project_id"] for group in made}
-                limits = {project: self._quotas.limit(connection, KIND, project) for project in projects}
-            with self.db.transaction() as tx:
-                tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made])
-                for group in made:
-                    tx.use(KIND, group["project_id"], 1, limits[group["project_id"]])
-            return made
+                tx.use(KIND, group["project_id"], 1, limits[group["project_id"]])
+        return made
 
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        return self.db.retrying(lambda: self._change(self._load(key, context, revision), values))
+        return self._change(self._load(key, context, revision), values)
 
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            before = self._load(key, context, revision)
-            with self.db.read() as connection:
-                if connection.execute(_RULE_OF_GROUP, {"key": key}).first() is not None:
-                    raise errors.AddressGroupInUse(address_group_id=key)
-            with self.db.transaction() as tx:
-                sharing.forget(tx, key)
-                delete_row(tx, t.address_groups, before)
-                tx.use(KIND, before["project_id"], -1)
-
-        self.db.retrying(attempt)
+        before = self._load(key, context, revision)
+        with self.db.read() as connection:
+            if connection.execute(_RULE_OF_GROUP, {"key": key}).first() is not None:
+                raise errors.AddressGroupInUse(address_group_id=key)
+        with self.db.transaction() as tx:
+            sharing.forget(tx, key)
+            delete_row(tx, t.address_groups, before)
+            tx.use(KIND, before["project_id"], -1)
 
     # --- addresses ------------------------------------------------------------------------------------------------
 
+    @retried
     def add_addresses(self, context: Context, key: str, body: Any) -> Object:
         asked = parse_addresses(body)
+        before = self._load(key, context)
+        known = set(before["addresses"])
+        twice = [address for address in asked if address in known]
+        if twice:
+            raise errors.AddressesAlreadyExist(addresses=", ".join(twice), address_group_id=key)
+        together = [*before["addresses"], *asked]
+        self._check_size(together)
+        return self._with_addresses(before, together, len(asked))
 
-        def attempt() -> Object:
-            before = self._load(key, context)
-            known = set(before["addresses"])
-            twice = [address for address in asked if address in known]
-            if twice:
-                raise errors.AddressesAlreadyExist(addresses=", ".join(twice), address_group_id=key)
-            together = [*before["addresses"], *asked]
-            self._check_size(together)
-            return self._with_addresses(before, together, len(asked))
-
-        return self.db.retrying(attempt)
-
+    @retried
     def remove_addresses(self, context: Context, key: str, body: Any) -> Object:
         asked = parse_addresses(body)
-
-        def attempt() -> Object:
-            before = self._load(key, context)
-            known, gone = set(before["addresses"]), set(asked)
-            missing = [address for address in asked if address not in known]
-            if missing:
-                raise errors.AddressesNotFound(addresses=", ".join(missing), address_group_id=key)
-            left = [address for address in before["addresses"] if address not in gone]
-            return self._with_addresses(before, left, len(asked))
-
-        return self.db.retrying(attempt)
+        before = self._load(key, context)
+        known, gone = set(before["addresses"]), set(asked)
+        missing = [address for address in asked if address not in known]
+        if missing:
+            raise errors.AddressesNotFound(addresses=", ".join(missing), address_group_id=key)
+        left = [address for address in before["addresses"] if address not in gone]
+        return self._with_addresses(before, left, len(asked))
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -124,11 +115,7 @@ class AddressGroups(ViewCollection):
 
     def _load(self, key: str, context: Context, revision: int | None = None) -> Object:
         with self.db.read() as connection:
-            found = VIEW.load(connection, key, context.project_id)
-        if found is None:
-            raise errors.AddressGroupNotFound(address_group_id=key)
-        check_revision(found, revision)
-        return found
+            return VIEW.get(connection, key, context.project_id, revision=revision)
 
 
 def parse_addresses(body: Any) -> list[str]:

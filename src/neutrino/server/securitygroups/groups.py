@@ -1,6 +1,6 @@
-"""Security groups and their rules for the API."""
+"""Security groups: the API, and the default group of each project."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,8 +11,8 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, check_revision, delete_row, fresh, update_row
-from neutrino.server.db.session import Database
+from neutrino.server.db.objects import as_row, delete_row, fresh, update_row
+from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -60,29 +60,26 @@ class SecurityGroups(ViewCollection):
     def __init__(self, db: Database, quotas: Quotas) -> None:
         super().__init__(db, views.GROUPS)
         self._quotas = quotas
-        self.rules = SecurityGroupRules(db, quotas, self._ensure_default_of_list)
+        self.rules = rules.SecurityGroupRules(db, quotas, self._ensure_default_of_list)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
 
+    @retried
     def ensure_default(self, project_id: str) -> str:
         """The id of the project's default group, which is created on first use.
 
         Of requests that create it at the same time, the primary key of `default_security_groups` lets one through; the
         others retry and find it. It counts against the quota, but no quota prevents it.
         """
-
-        def attempt() -> str:
-            with self.db.read() as connection:
-                found = connection.execute(_DEFAULT, {"project": project_id}).scalar()
-            if found is not None:
-                return str(found)
-            with self.db.transaction() as tx:
-                group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, default=True)
-                tx.insert(t.default_security_groups, [{"project_id": project_id, "security_group_id": group["id"]}])
-                tx.use(KIND, project_id, 1)
-                tx.use(rules.QUOTA, project_id, len(group[views.RULES_FIELD]))
-            return str(group["id"])
-
-        return self.db.retrying(attempt)
+        with self.db.read() as connection:
+            found = connection.execute(_DEFAULT, {"project": project_id}).scalar()
+        if found is not None:
+            return str(found)
+        with self.db.transaction() as tx:
+            group = _insert_group(tx, {**DEFAULT, "project_id": project_id}, default=True)
+            tx.insert(t.default_security_groups, [{"project_id": project_id, "security_group_id": group["id"]}])
+            tx.use(KIND, project_id, 1)
+            tx.use(rules.QUOTA, project_id, len(group[views.RULES_FIELD]))
+        return str(group["id"])
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
@@ -93,58 +90,53 @@ class SecurityGroups(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
 
+    @retried
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         projects = sorted({item["project_id"] for item in items})
         # As in Neutron, the first group of a project comes with its default group. In its own transaction, because it stays
         # even if this request fails.
         for project in projects:
             self.ensure_default(project)
+        with self.db.read() as connection:
+            limits = {
+                (resource, project): self._quotas.limit(connection, resource, project)
+                for project in projects
+                for resource in (KIND, rules.QUOTA)
+            }
+        with self.db.transaction() as tx:
+            made = [_insert_group(tx, item, default=False) for item in items]
+            for group in made:
+                project = group["project_id"]
+                tx.use(KIND, project, 1, limits[KIND, project])
+                tx.use(rules.QUOTA, project, len(group[views.RULES_FIELD]), limits[rules.QUOTA, project])
+        return made
 
-        def attempt() -> list[Object]:
-            with self.db.read() as connection:
-                limits = {
-                    (resource, project): self._quotas.limit(connection, resource, project)
-                    for project in projects
-                    for resource in (KIND, rules.QUOTA)
-                }
-            with self.db.transaction() as tx:
-                made = [_insert_group(tx, item, default=False) for item in items]
-                for group in made:
-                    project = group["project_id"]
-                    tx.use(KIND, project, 1, limits[KIND, project])
-                    tx.use(rules.QUOTA, project, len(group[views.RULES_FIELD]), limits[rules.QUOTA, project])
-            return made
-
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            before = self._load(key, context, revision, with_rules=True)
-            if before["is_default"] and "name" in values:
-                raise errors.SecurityGroupCannotUpdateDefault()
-            with self.db.transaction() as tx:
-                stamp = update_row(tx, t.security_groups, before, values)
-                # Checked after the update: a port that gets the group at the same time saw its old value.
-                if values.get("stateful", before["stateful"]) != before["stateful"]:
-                    _refuse_if_in_use(tx.connection, key)
-            return {**before, **values, **stamp}
+        more = ("is_default", views.RULES_FIELD)
+        with self.db.read() as connection:
+            before = views.GROUPS.get(connection, key, context.project_id, revision=revision, more=more)
+        if before["is_default"] and "name" in values:
+            raise errors.SecurityGroupCannotUpdateDefault()
+        with self.db.transaction() as tx:
+            stamp = update_row(tx, t.security_groups, before, values)
+            # Checked after the update: a port that gets the group at the same time saw its old value.
+            if values.get("stateful", before["stateful"]) != before["stateful"]:
+                _refuse_if_in_use(tx.connection, key)
+        return {**before, **values, **stamp}
 
-        return self.db.retrying(attempt)
-
+    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                _refuse_if_in_use(connection, key)
-            before = self._load(key, context, revision)
-            if before["is_default"] and not context.is_admin:
-                raise errors.SecurityGroupCannotRemoveDefault()
-            with self.db.transaction() as tx:
-                rules.remove_rules_touching(tx, key)
-                sharing.forget(tx, key)
-                delete_row(tx, t.security_groups, before)
-                tx.use(KIND, before["project_id"], -1)
-
-        self.db.retrying(attempt)
+        with self.db.read() as connection:
+            _refuse_if_in_use(connection, key)
+            before = views.GROUPS.get(connection, key, revision=revision, more=("is_default",))
+        if before["is_default"] and not context.is_admin:
+            raise errors.SecurityGroupCannotRemoveDefault()
+        with self.db.transaction() as tx:
+            rules.remove_rules_touching(tx, key)
+            sharing.forget(tx, key)
+            delete_row(tx, t.security_groups, before)
+            tx.use(KIND, before["project_id"], -1)
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -156,53 +148,6 @@ class SecurityGroups(ViewCollection):
             return
         if context.is_admin or project == context.project_id:
             self.ensure_default(project)
-
-    def _load(self, key: str, context: Context, revision: int | None, *, with_rules: bool = False) -> Object:
-        shown = views.GROUPS if with_rules else views.GROUPS.view
-        fields = (*shown.names, "is_default")
-        with self.db.read() as connection:
-            found = shown.show(connection, key, project=context.project_id, everyone=True, fields=fields)
-        if found is None:
-            raise errors.SecurityGroupNotFound(id=key)
-        check_revision(found, revision)
-        return found
-
-
-class SecurityGroupRules(ViewCollection):
-    def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
-        """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
-        super().__init__(db, views.RULES)
-        self._quotas = quotas
-        self._ensure_default = ensure_default
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default(context, query)
-        return super().index(context, query)
-
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
-
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return rules.add_rules(self.db, self._quotas, context, items)
-
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        """A rule is immutable: its identity prevents duplicates. Only an update to its own values is accepted."""
-        with self.db.read() as connection:
-            rule = views.RULES.show(connection, key, project=context.project_id, everyone=True)
-        if rule is None:
-            raise errors.SecurityGroupRuleNotFound(id=key)
-        if any(rule.get(name) != value for name, value in values.items()):
-            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
-        return rule
-
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        rules.remove_rule(self.db, key, revision)
-
-    def target(self, context: Context, values: Object) -> Object:
-        """The owner of the rule's group, on whom the policy of its rules depends."""
-        with self.db.read() as connection:
-            owner = rules.owner_of_group(connection, values["security_group_id"])
-        return {"security_group:project_id": owner}
 
 
 def _insert_group(tx: Transaction, values: Object, *, default: bool) -> Object:

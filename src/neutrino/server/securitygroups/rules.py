@@ -1,4 +1,4 @@
-"""Adding rules to a group and removing them.
+"""Security group rules: the API, and rules that are written together with their group.
 
 A change of a rule is a change of its group: it increments the group's revision and is logged for the group. The revision is
 incremented without a condition on the one that was read, because rules added at the same time do not conflict; equal rules
@@ -7,7 +7,7 @@ other instead of deadlocking.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -18,12 +18,14 @@ from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
-from neutrino.server.db.objects import as_row, check_revision, fresh
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.objects import as_row, fresh
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
-from neutrino.server.securitygroups.views import MAX_PARAMETERS, check_address_groups, check_security_groups
+from neutrino.server.securitygroups.views import MAX_PARAMETERS, RULES, check_references
+from neutrino.server.view_collection import ViewCollection
 
 Object = dict[str, Any]
 Pair = tuple[Rule, Object]  # a rule, and its API object
@@ -39,7 +41,6 @@ _RAISE_REVISION = (
     .values(revision_number=_g.revision_number + 1, updated_at=sa.bindparam("at", type_=sa.String))
 )
 _GROUP = sa.select(_g.project_id, _g.is_default).where(_g.id == _KEY)
-_PLACE = sa.select(_r.security_group_id, _r.project_id, _r.revision_number).where(_r.id == _KEY)
 _EQUAL = sa.select(_r.id).where(
     _r.security_group_id == _KEY, _r.identity.in_(sa.bindparam("identities", expanding=True, type_=sa.String))
 )
@@ -51,54 +52,63 @@ _UNTAG_TOUCHING = sa.delete(t.tags).where(_tags.object_id.in_(sa.select(_r.id).w
 _DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
 
 
-# --- the API ----------------------------------------------------------------------------------------------------------
+class SecurityGroupRules(ViewCollection):
+    def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
+        """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
+        super().__init__(db, RULES)
+        self._quotas = quotas
+        self._ensure_default = ensure_default
 
+    def index(self, context: Context, query: Query) -> list[Object]:
+        self._ensure_default(context, query)
+        return super().index(context, query)
 
-def owner_of_group(connection: Connection, group_id: str) -> str:
-    return str(_find_group(connection, group_id)[0])
+    def target(self, context: Context, values: Object) -> Object:
+        """The owner of the rule's group, on whom the policy of its rules depends."""
+        with self.db.read() as connection:
+            return {"security_group:project_id": _find_group(connection, values["security_group_id"]).project_id}
 
+    def create(self, context: Context, values: Object) -> Object:
+        return self.create_several(context, [values])[0]
 
-def add_rules(db: Database, quotas: Quotas, context: Context, items: Sequence[Object]) -> list[Object]:
-    """Add all of these rules, or none."""
-    rules = check_bulk(items)
-    group_id, project_id = items[0]["security_group_id"], items[0]["project_id"]
-
-    def attempt() -> list[Object]:
-        with db.read() as connection:
+    @retried
+    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
+        rules = check_bulk(items)
+        group_id, project_id = items[0]["security_group_id"], items[0]["project_id"]
+        with self.db.read() as connection:
             _check_remotes(connection, context, rules, project_id)
-            _, is_default = _find_group(connection, group_id)
+            in_default = _find_group(connection, group_id).is_default
             refuse_repeated(rules)
             _refuse_existing(connection, group_id, rules)
-            limit = quotas.limit(connection, QUOTA, project_id)
+            limit = self._quotas.limit(connection, QUOTA, project_id)
         made = [
-            rule_object(rule, group_id, project_id, item.get("description", ""), is_default)
+            rule_object(rule, group_id, project_id, item.get("description", ""), in_default)
             for rule, item in zip(rules, items, strict=True)
         ]
-        with db.transaction() as tx:
+        with self.db.transaction() as tx:
             raise_revision(tx, group_id)
             insert_rules(tx, zip(rules, made, strict=True))
             tx.use(QUOTA, project_id, len(made), limit)
         return made
 
-    return db.retrying(attempt)
+    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
+        """A rule is immutable: its identity prevents duplicates. Only an update to its own values is accepted."""
+        with self.db.read() as connection:
+            rule = RULES.get(connection, key, context.project_id)
+        if any(rule.get(name) != value for name, value in values.items()):
+            raise errors.HTTPBadRequest("A security group rule cannot be changed: delete it and create another.")
+        return rule
 
-
-def remove_rule(db: Database, rule_id: str, revision: int | None) -> None:
-    def attempt() -> None:
-        with db.read() as connection:
-            found = connection.execute(_PLACE, {"key": rule_id}).first()
-        if found is None:
-            raise errors.SecurityGroupRuleNotFound(id=rule_id)
-        group_id, project_id, current = found
-        check_revision({"revision_number": current}, revision)
-        with db.transaction() as tx:
-            raise_revision(tx, group_id)
-            if tx.execute(_DELETE, {"key": rule_id}).rowcount != 1:
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            rule = RULES.get(connection, key, revision=revision)
+        with self.db.transaction() as tx:
+            raise_revision(tx, rule["security_group_id"])
+            if tx.execute(_DELETE, {"key": key}).rowcount != 1:
                 raise Stale
-            tx.execute(_UNTAG, {"key": rule_id})
-            tx.use(QUOTA, project_id, -1)
-
-    db.retrying(attempt)
+            tx.execute(_UNTAG, {"key": key})
+            tx.use(QUOTA, rule["project_id"], -1)
 
 
 # --- parts of other transactions --------------------------------------------------------------------------------------
@@ -147,18 +157,18 @@ def remove_rules_touching(tx: Transaction, group_id: str) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _find_group(connection: Connection, group_id: str) -> tuple[str, bool]:
+def _find_group(connection: Connection, group_id: str) -> Any:
     found = connection.execute(_GROUP, {"key": group_id}).first()
     if found is None:
         raise errors.SecurityGroupNotFound(id=group_id)
-    return found[0], found[1]
+    return found
 
 
 def _check_remotes(connection: Connection, context: Context, rules: Sequence[Rule], project_id: str) -> None:
-    groups = {rule.remote_group_id for rule in rules if rule.remote_group_id is not None}
-    check_security_groups(connection, context, groups, project_id)
-    addresses = {rule.remote_address_group_id for rule in rules if rule.remote_address_group_id is not None}
-    check_address_groups(connection, context, addresses, project_id)
+    groups = [rule.remote_group_id for rule in rules if rule.remote_group_id is not None]
+    check_references(connection, context, groups, project_id, errors.SecurityGroupNotFound, _g.id)
+    groups = [rule.remote_address_group_id for rule in rules if rule.remote_address_group_id is not None]
+    check_references(connection, context, groups, project_id, errors.AddressGroupNotFound, t.address_groups.c.id)
 
 
 def _refuse_existing(connection: Connection, group_id: str, rules: Sequence[Rule]) -> None:

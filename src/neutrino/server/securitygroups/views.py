@@ -6,6 +6,7 @@ administrator to any.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.view import PROJECT, Added, ComposedView, View, shareable_view, shared_with_viewer, viewed_by
+from neutrino.server.db.view import PROJECT, Added, View, shareable_view, shared_with_viewer, viewed_by
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
@@ -37,6 +38,7 @@ RULES = View(
     # A rule belongs to its group, whichever project's quota it counts against.
     scope=_r.security_group_id.in_(sa.select(_g.id).where(_g.project_id == PROJECT)),
     hidden=("security_group:project_id", "name", "identity"),
+    not_found=errors.SecurityGroupRuleNotFound,
 )
 
 
@@ -50,64 +52,47 @@ def _rules_of(connection: Connection, groups: Sequence[Object]) -> list[list[Obj
     return [by_group[key] for key in keys]
 
 
-GROUPS = ComposedView(
-    shareable_view(t.security_groups, hidden=("is_default",)), {RULES_FIELD: Added(("id",), _rules_of)}
+GROUPS = shareable_view(t.security_groups, errors.SecurityGroupNotFound, hidden=("is_default",)).composed(
+    {RULES_FIELD: Added(("id",), _rules_of)}
 )
 
 
 # --- references -------------------------------------------------------------------------------------------------------
-
-_IDS = sa.bindparam("ids", expanding=True, type_=sa.String)
-
-
-def _of_ids(table: sa.Table, *columns: sa.Column[Any]) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Two queries by ids: for all groups, and for those that a project may refer to."""
-    everything = sa.select(table.c.id, *columns).where(table.c.id.in_(_IDS))
-    return everything, everything.where(sa.or_(table.c.project_id == PROJECT, shared_with_viewer(table.c.id)))
-
-
-_GROUPS, _GROUPS_OF_PROJECT = _of_ids(t.security_groups, t.security_groups.c.stateful)
-_ADDRESSES, _ADDRESSES_OF_PROJECT = _of_ids(t.address_groups)
 
 
 def check_usable(
     connection: Connection, context: Context, group_ids: Iterable[str], project_id: str | None = None
 ) -> None:
     """Refuse groups that a port of the project (by default the caller's) may not have, or not together."""
-    stateful = check_security_groups(connection, context, group_ids, project_id)
-    if len(set(stateful.values())) > 1:
+    groups = check_references(
+        connection, context, group_ids, project_id, errors.SecurityGroupNotFound, _g.id, _g.stateful
+    )
+    if len({group.stateful for group in groups}) > 1:
         raise errors.SecurityGroupConflict(reason="stateful and stateless security groups cannot be on one port")
 
 
-def check_security_groups(
-    connection: Connection, context: Context, group_ids: Iterable[str], project_id: str | None = None
-) -> dict[str, bool]:
-    """Refuse groups that the project may not refer to; returns whether each one is stateful."""
-    wanted = set(group_ids)
+def check_references(
+    connection: Connection,
+    context: Context,
+    ids: Iterable[str],
+    project_id: str | None,
+    not_found: type[errors.ApiError],
+    *columns: sa.Column[Any],
+) -> Sequence[Any]:
+    """The columns, of which `id` is the first, of these groups; refuses groups that the project may not refer to."""
+    wanted = set(ids)
     if not wanted:
-        return {}
-    statement = _GROUPS if context.is_admin else _GROUPS_OF_PROJECT
-    found = connection.execute(statement, _parameters(context, wanted, project_id))
-    stateful = {row[0]: bool(row[1]) for row in found}
-    missing = wanted - stateful.keys()
+        return ()
+    viewer = viewed_by(context.project_id if project_id is None else project_id)
+    found = connection.execute(_by_ids(context.is_admin, *columns), {"ids": list(wanted), **viewer}).all()
+    missing = wanted - {row.id for row in found}
     if missing:
-        raise errors.SecurityGroupNotFound(id=", ".join(sorted(missing)))
-    return stateful
+        raise not_found(id=", ".join(sorted(missing)))
+    return found
 
 
-def check_address_groups(
-    connection: Connection, context: Context, group_ids: Iterable[str], project_id: str | None = None
-) -> None:
-    """Refuse address groups that the project may not refer to."""
-    wanted = set(group_ids)
-    if not wanted:
-        return
-    statement = _ADDRESSES if context.is_admin else _ADDRESSES_OF_PROJECT
-    found = connection.execute(statement, _parameters(context, wanted, project_id)).scalars()
-    missing = wanted - set(found)
-    if missing:
-        raise errors.AddressGroupNotFound(address_group_id=", ".join(sorted(missing)))
-
-
-def _parameters(context: Context, ids: set[str], project_id: str | None) -> dict[str, Any]:
-    return {"ids": list(ids), **viewed_by(context.project_id if project_id is None else project_id)}
+@cache
+def _by_ids(everyone: bool, *columns: sa.Column[Any]) -> sa.Select[Any]:
+    table = columns[0].table
+    found = sa.select(*columns).where(table.c.id.in_(sa.bindparam("ids", expanding=True, type_=sa.String)))
+    return found if everyone else found.where(sa.or_(table.c.project_id == PROJECT, shared_with_viewer(table.c.id)))

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from sqlalchemy.engine import Connection
 
 from neutrino.server.feed.change_log import Row
-from neutrino.server.feed.readers.dvr import distributed_routers_of
-from neutrino.server.feed.readers.networks import networks_of_subnets
-from neutrino.server.feed.readers.routers import replicated_ports, routers_of
+from neutrino.server.feed.readers.l2 import networks_of_subnets
+from neutrino.server.feed.readers.routers import distributed_routers_of, routers_of, shared_ports
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import Reader
 
@@ -47,5 +46,5 @@ def _affected(
     ports, networks, agents = list(ids["port"]), list(ids["network"]), list(ids["agent"])
     ids["router"] |= dict.fromkeys(routers_of(connection, ports, networks, agents))
     ids["router"] |= dict.fromkeys(distributed_routers_of(connection, ports, last_networks(ports), agents))
-    ids["port"] |= dict.fromkeys(replicated_ports(connection, list(ids["router"])))
+    ids["port"] |= dict.fromkeys(shared_ports(connection, list(ids["router"])))
     return ids

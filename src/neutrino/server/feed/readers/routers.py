@@ -1,25 +1,28 @@
 """Reads routers: the whole router, as each host that serves it gets it, in a fixed number of queries.
 
+A centralized router is on the hosts of the agents that it is scheduled to. A distributed one is also on every host with an
+L3 agent in a DVR mode and a port of an instance, of DHCP or of a load balancer on one of its subnets. These hosts are not
+stored: they follow from the bindings of ports, including those that a live migration prepares.
+
 A change of a router is logged with the router. Its ports, subnets and networks also change on their own; `routers_of` finds
 the routers that such a change affects.
 """
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model import agents
+from neutrino.model import agents as words
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.dvr import read_agent_modes, read_local_hosts, render_for_hosts
-from neutrino.server.feed.readers.rows import Ids, build, grouped, read_rows, texts
+from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, read_ids, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers.port_layout import (
@@ -32,12 +35,17 @@ from neutrino.server.l3.routers.port_layout import (
     INTERFACES,
     SNAT,
 )
+from neutrino.server.l3.scheduling.candidates import DVR_MODES
+from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, ROUTED_LOCALLY
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
+AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
+Hosts = Mapping[str, frozenset[str]]  # by the id of a port or a router
 Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
-_h, _al = t.conntrack_helpers.c, t.ip_allocations.c
+_h, _al, _b = t.conntrack_helpers.c, t.ip_allocations.c, t.port_bindings.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101
 _REPLICATED = (HA_INTERFACE, GATEWAY, SNAT)
@@ -47,35 +55,98 @@ _ROUTERS = sa.select(
     *(_r.enable_snat, _r.routes.label("routes_text"), _r.ha.label("is_ha"), _r.ha_vr_id),
 )
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
-_fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
+_L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
+
+
+class RouterHosts(NamedTuple):
+    """The ports that several hosts have, with these hosts."""
+
+    replicated: Hosts  # all hosts that the router is scheduled to: of an HA router active and standby
+    distributed: Hosts  # of interfaces of distributed routers: all hosts that have the router
 
 
 def routers_of(connection: Connection, ports: Ids, networks: Ids, agents: Ids) -> set[str]:
     """The routers with one of these ports, with a port on these networks, or scheduled to these agents."""
     of_networks = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id)
-    found = {row.router_id for row in read_rows(connection, sa.select(_rp.router_id), _rp.port_id, ports)}
-    found |= {row.router_id for row in read_rows(connection, of_networks, _p.network_id, networks)}
-    found |= {row.router_id for row in read_rows(connection, sa.select(_ra.router_id), _ra.agent_id, agents)}
+    return (
+        read_ids(connection, sa.select(_rp.router_id), _rp.port_id, ports)
+        | read_ids(connection, of_networks, _p.network_id, networks)
+        | read_ids(connection, sa.select(_ra.router_id), _ra.agent_id, agents)
+    )
+
+
+def distributed_routers_of(connection: Connection, ports: Ids, last_networks: Collection[str], agents: Ids) -> set[str]:
+    """The distributed routers that are affected though none of their own ports changed.
+
+    A port decides by where it is bound which hosts its networks' routers are on, and where its floating IP is translated;
+    `last_networks` are those of ports that are deleted. The mode of an L3 agent affects all of them.
+    """
+    associated = sa.select(_f.router_id).where(_f.router_id.is_not(None))
+    found = read_ids(connection, associated, _f.port_id, ports)
+    networks = read_ids(connection, sa.select(_p.network_id).distinct(), _p.id, ports) | set(last_networks)
+    distributed = sa.select(_r.id).where(_r.distributed.is_(True))
+    on_networks = distributed.join(t.router_ports, _rp.router_id == _r.id).join(t.ports, _p.id == _rp.port_id)
+    found |= read_ids(connection, on_networks, _p.network_id, sorted(networks))
+    if read_ids(connection, sa.select(_a.id).where(_a.agent_type == words.L3), _a.id, agents):
+        found |= read_ids(connection, distributed, _r.id, None)
     return found
 
 
-def replicated_ports(connection: Connection, routers: Ids) -> set[str]:
+def shared_ports(connection: Connection, routers: Ids) -> set[str]:
     """The ports that several hosts of these routers have: the hosts of a router decide who receives them."""
     statement = sa.select(_rp.port_id).where(_rp.port_type.in_((*_REPLICATED, DVR_INTERFACE)))
-    return {row.port_id for row in read_rows(connection, statement, _rp.router_id, routers)}
+    return read_ids(connection, statement, _rp.router_id, routers)
 
 
-def read_replicas(connection: Connection, ports: Ids) -> dict[str, frozenset[str]]:
-    """Ports of HA routers → all hosts of the router, active and standby."""
+def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
+    """The hosts of those of these ports that several hosts have."""
+    is_distributed = sa.and_(_r.distributed, _rp.port_type.in_(INTERFACES))
+    is_replicated = sa.and_(_r.ha, _rp.port_type.in_(_REPLICATED))
     statement = (
-        sa.select(_rp.port_id, _a.host)
+        sa.select(_rp.port_id, _rp.router_id, is_distributed.label("is_distributed"))
         .join(t.routers, _r.id == _rp.router_id)
-        .join(t.router_l3_agents, _ra.router_id == _rp.router_id)
-        .join(t.agents, _a.id == _ra.agent_id)
-        .where(_r.ha.is_(True), _rp.port_type.in_(_REPLICATED), _a.admin_state_up.is_(True))
+        .where(sa.or_(is_distributed, is_replicated))
     )
-    hosts = grouped(read_rows(connection, statement, _rp.port_id, ports), "port_id", attrgetter("host"))
-    return {port_id: frozenset(found) for port_id, found in hosts.items()}
+    rows = list(read_rows(connection, statement, _rp.port_id, ports))
+    if not rows:
+        return RouterHosts({}, {})
+    central = _placements(connection, sorted({row.router_id for row in rows}))
+    replicated = {r.port_id: frozenset(central[r.router_id]) for r in rows if r.router_id in central}
+    interfaces = {row.port_id: row.router_id for row in rows if row.is_distributed}
+    routers = sorted(set(interfaces.values()))
+    local = read_local_hosts(connection, routers, read_agent_modes(connection)) if routers else {}
+    nowhere = frozenset[str]()
+    distributed = {key: replicated.get(key, nowhere) | local.get(r, nowhere) for key, r in interfaces.items()}
+    return RouterHosts(replicated, distributed)
+
+
+def read_agent_modes(connection: Connection) -> AgentModes:
+    """The hosts whose L3 agents are in a DVR mode and administratively up."""
+    rows = connection.execute(sa.select(_a.host, _a.configurations).where(_L3_AGENTS))
+    modes = ((row.host, msgspec.json.decode(row.configurations).get(words.AGENT_MODE)) for row in rows)
+    return {host: mode for host, mode in modes if mode in DVR_MODES}
+
+
+def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dict[str, frozenset[str]]:
+    """Distributed router → the hosts with ports on its subnets."""
+    if not modes:
+        return {}
+    theirs = t.ip_allocations.alias()
+    statement = (
+        sa.select(_rp.router_id, _b.host)
+        .join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
+        .join(t.ip_allocations, _al.port_id == _rp.port_id)
+        .join(theirs, theirs.c.subnet_id == _al.subnet_id)
+        .join(t.ports, sa.and_(_p.id == theirs.c.port_id, ROUTED_LOCALLY))
+        .join(t.port_bindings, _b.port_id == _p.id)
+        .where(_rp.port_type.in_(INTERFACES), _b.host != "", _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
+        .distinct()
+    )
+    found = grouped(read_rows(connection, statement, _rp.router_id, ids), "router_id", attrgetter("host"))
+    return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
+
+
+# --- routers ----------------------------------------------------------------------------------------------------------
 
 
 def read_routers(connection: Connection, ids: Ids) -> Iterator[tuple[str, RouterRecord]]:
@@ -149,13 +220,41 @@ def _placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placeme
     statement = (
         sa.select(_ra.router_id, _ra.ha_port_id, _ra.ha_state, _a.host)
         .join(t.agents, _a.id == _ra.agent_id)
-        .where(_a.agent_type == agents.L3, _a.admin_state_up.is_(True))
+        .where(_L3_AGENTS)
         .order_by(_a.host)
     )
     found: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
     for row in read_rows(connection, statement, _ra.router_id, ids):
         found[row.router_id][row.host] = row.ha_port_id, row.ha_state
     return dict(found)
+
+
+def render_for_hosts(
+    base: m.Router,
+    local: frozenset[str],
+    central: frozenset[str],
+    modes: AgentModes,
+    gateways: Mapping[str, m.RouterInterface],
+) -> Iterator[tuple[str, m.Router]]:
+    """A distributed router as each host gets it.
+
+    `local`: hosts with ports on its subnets; `central`: hosts of its SNAT; `gateways`: host → agent gateway port. A
+    floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
+    """
+    outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
+    for host in sorted(local | central):
+        floating = [fip for fip in base.floating_ips if fip.host == host and host in outward and host in gateways]
+        if host in central:
+            others = (fip for fip in base.floating_ips if fip.host not in outward)
+            floating += [msgspec.structs.replace(fip, host="") for fip in others]
+        router = msgspec.structs.replace(
+            base,
+            floating_ips=tuple(floating),
+            port_forwardings=base.port_forwardings if host in central else (),
+            centralized=host in central,
+            agent_gateway=gateways.get(host) if any(fip.host for fip in floating) else None,
+        )
+        yield host, router
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
@@ -196,7 +295,7 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
     subnets = _subnets(connection, sorted({row.network_id for row in rows}))
     found: Interfaces = defaultdict(list)
     for row in rows:
-        known, fixed = subnets[row.network_id], _fixed_ips.decode(row.fixed_ips)
+        known, fixed = subnets[row.network_id], fixed_ips.decode(row.fixed_ips)
         used = {each.subnet_id for each in fixed}
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
         others = (s.cidr for key, s in known.items() if key not in used) if row.port_type == GATEWAY else ()

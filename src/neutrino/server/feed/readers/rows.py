@@ -17,7 +17,7 @@ MAX_IDS = 1000  # databases bound the number of parameters of a statement
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 texts = msgspec.json.Decoder(tuple[str, ...])
-_fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
+fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
 
 def read_rows(
@@ -33,9 +33,14 @@ def read_rows(
         yield from connection.execute(statement.where(column.in_(values[start : start + MAX_IDS])))
 
 
+def read_ids(connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None) -> set[str]:
+    """The first column of these rows."""
+    return {row[0] for row in read_rows(connection, statement, column, ids)}
+
+
 def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
     """A port's fixed IPs without those on subnets that wait for a delegated prefix: these are not usable yet."""
-    found = _fixed_ips.decode(text)
+    found = fixed_ips.decode(text)
     return tuple(each for each in found if not in_provisional(each.ip_address)) if '"::' in text else found
 
 

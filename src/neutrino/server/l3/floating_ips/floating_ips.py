@@ -12,6 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.bulk import one_by_one
@@ -20,16 +21,14 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, check_revision, delete_row, fresh, update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.lookups import check_external, visible_port
+from neutrino.server.db.view import Added, View
+from neutrino.server.l3.lookups import check_external, load, visible_port
 from neutrino.server.l3.routers.port_layout import FLOATING, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.service_ports import service_port
-from neutrino.server.ml2.subnet_view import VIEW as SUBNETS
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
@@ -43,6 +42,7 @@ DHCP_PORT: Final = "network:dhcp"
 NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "router_id": None}
 _f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
 _rp, _a, _s, _n = t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.networks.c
+_b, _g = t.router_l3_agents.c, t.agents.c
 _ROUTERS_BETWEEN = (
     sa.select(_r.id, _r.revision_number, _r.distributed, _a.ip_address, _s.gateway_ip)
     .select_from(
@@ -57,7 +57,43 @@ _ROUTERS_BETWEEN = (
     )
     .order_by(_r.id)
 )
+DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
+BATCH = 500
+_DETAILS = sa.select(_p.id, *(_p[name] for name in DETAILS)).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
 _NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status=NOT_APPLICABLE)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+VIEW = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name",))
+
+
+def load_floating_ip(connection: Connection, key: str) -> Object:
+    return load(connection, VIEW, key, errors.FloatingIPNotFound)
+
+
+def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
+    """A floating IP that was just written, with its associated port, as the API shows it."""
+    details = None if port is None else {name: port[name] for name in DETAILS}
+    return {**floating_ip, "tenant_id": floating_ip["project_id"], "qos_policy_id": None, "port_details": details}
+
+
+def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> list[Object | None]:
+    port_ids = [row["port_id"] for row in floating_ips if row["port_id"] is not None]
+    found: dict[str, Object] = {}
+    for i in range(0, len(port_ids), BATCH):
+        for row in connection.execute(_DETAILS, {"ports": port_ids[i : i + BATCH]}).mappings():
+            found[row["id"]] = {name: row[name] for name in DETAILS}
+    return [found.get(row["port_id"]) for row in floating_ips]
+
+
+# As the API shows them; `port_details` is read from the row of the associated port.
+FLOATING_IPS = View(t.floatingips, computed={"qos_policy_id": sa.null()}, hidden=("name", "floating_port_id")).composed(
+    {"port_details": Added(("port_id",), _port_details)}
+)
+
+
+# --- floating IPs -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +155,7 @@ class FloatingIps:
 
         floating_ip, port = self.db.retrying(attempt)
         self.notify(None, floating_ip, _by_id(port))
-        return floating_view.api_floating_ip(floating_ip, port)
+        return _api_floating_ip(floating_ip, port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -148,7 +184,7 @@ class FloatingIps:
 
         def attempt() -> tuple[Object, Object, Object | None, Mapping[str, Object]]:
             with self.db.read() as connection:
-                before = floating_view.load(connection, key)
+                before = load_floating_ip(connection, key)
                 check_revision(before, revision)
                 association = _associate(connection, context, before, requested)
                 left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
@@ -166,14 +202,14 @@ class FloatingIps:
 
         before, after, port, ports = self.db.retrying(attempt)
         self.notify(before, after, ports)
-        return floating_view.api_floating_ip(after, port)
+        return _api_floating_ip(after, port)
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         def attempt() -> tuple[Object, Object | None]:
             with self.db.read() as connection:
-                before = floating_view.load(connection, key)
+                before = load_floating_ip(connection, key)
                 check_revision(before, revision)
                 if before["port_forwardings"]:
                     raise errors.FipInUseByPortForwarding(id=key)
@@ -333,3 +369,37 @@ def _check_free(connection: Connection, floating_ip: Object, port_id: str, addre
 
 def _has_forwardings(connection: Connection, port_id: str) -> bool:
     return connection.execute(sa.select(_fw.id).where(_fw.internal_port_id == port_id).limit(1)).first() is not None
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def set_floating_ip_status(db: Database, host: str, key: str, status: str) -> bool:
+    """Store the status that a host reports; whether it changed.
+
+    A host may report about floating IPs of routers that are scheduled to its L3 agent, and about those of distributed
+    routers whose port is bound to it; other reports change nothing.
+    """
+    floating_ip = sa.select(_f.status, _f.router_id, _f.revision_number).where(_f.id == key)
+    on_host = sa.and_(_g.host == host, _g.agent_type == words.L3)
+    serving = sa.select(_b.router_id).join(t.agents, _g.id == _b.agent_id).where(on_host)
+    local = (
+        sa.select(_f.id)
+        .join(t.ports, _p.id == _f.port_id)
+        .join(t.routers, _r.id == _f.router_id)
+        .where(_f.id == key, _p.host == host, _r.distributed.is_(True))
+    )
+
+    def attempt() -> bool:
+        with db.transaction() as tx:
+            row = tx.execute(floating_ip).first()
+            if row is None or row.status == status or row.router_id is None:
+                return False
+            if not any(tx.execute(query).first() for query in (serving.where(_b.router_id == row.router_id), local)):
+                return False
+            # Stale report if the floating IP has moved since: its new host reports again. The revision identifies the
+            # association that hosts report about, so the status itself does not raise it.
+            same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
+            return bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
+
+    return db.retrying(attempt)

@@ -17,8 +17,14 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3.floating_ips import view as floating_view
-from neutrino.server.l3.floating_ips.floating_ips import RouterBetween, bump_routers, revisions_of, router_between
+from neutrino.server.l3.floating_ips import floating_ips
+from neutrino.server.l3.floating_ips.floating_ips import (
+    RouterBetween,
+    bump_routers,
+    load_floating_ip,
+    revisions_of,
+    router_between,
+)
 from neutrino.server.l3.lookups import visible_port
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
@@ -43,7 +49,7 @@ def refuse(message: str) -> errors.BadRequest:
 class PortForwardings(ChildViewCollection):
     def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
         """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
-        super().__init__(db, VIEW, _c.floatingip_id, floating_view.VIEW, errors.FloatingIPNotFound)
+        super().__init__(db, VIEW, _c.floatingip_id, floating_ips.VIEW, errors.FloatingIPNotFound)
         self._quotas = quotas
         self._max_shifted = max_shifted
 
@@ -51,7 +57,7 @@ class PortForwardings(ChildViewCollection):
         def attempt() -> Object:
             new = _with_ranges({"id": new_id(), **{n: v for n, v in values.items() if n != "project_id"}}, values)
             with self.db.read() as connection:
-                floating_ip = floating_view.load(connection, floatingip_id)
+                floating_ip = load_floating_ip(connection, floatingip_id)
                 self._check(connection, floating_ip, new)
                 router = _router_of(connection, context, floating_ip, new)
                 project_id = floating_ip["project_id"]
@@ -71,7 +77,7 @@ class PortForwardings(ChildViewCollection):
     def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
         def attempt() -> Object:
             with self.db.read() as connection:
-                floating_ip = floating_view.load(connection, floatingip_id)
+                floating_ip = load_floating_ip(connection, floatingip_id)
                 before = _load(connection, floatingip_id, key)
                 new = _with_ranges({**before, **values}, values)
                 self._check(connection, floating_ip, new, other_port="internal_port_id" in values)
@@ -93,7 +99,7 @@ class PortForwardings(ChildViewCollection):
     def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
         def attempt() -> None:
             with self.db.read() as connection:
-                floating_ip = floating_view.load(connection, floatingip_id)
+                floating_ip = load_floating_ip(connection, floatingip_id)
                 _load(connection, floatingip_id, key)
                 routers = revisions_of(connection, floating_ip["router_id"])
             with self.db.transaction() as tx:

@@ -20,7 +20,7 @@ from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAg
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, RouterWrites, read_agents, read_ports
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.views import subnets_of
 
 Object = dict[str, Any]
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c

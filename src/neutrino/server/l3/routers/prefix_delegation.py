@@ -26,8 +26,8 @@ from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, Rou
 from neutrino.server.l3.routers.router_ports import NOTHING, RouterWrites, read_ports
 from neutrino.server.l3.routers.rules import check_overlap
 from neutrino.server.ml2.operations import Operations, PendingWrite
-from neutrino.server.ml2.renumbering import Renumbering
-from neutrino.server.ml2.subnet_view import VIEW, subnets_of
+from neutrino.server.ml2.subnet_ports import Renumbering
+from neutrino.server.ml2.views import SUBNETS, subnets_of
 
 LOG = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -83,7 +83,7 @@ class PrefixDelegation:
         with self.db.read() as connection:
             found = connection.execute(_ROUTER, {"subnet": subnet_id, "on_host": host}).first()
             router = None if found is None else found._asdict()
-            subnet = VIEW.load(connection, subnet_id)
+            subnet = SUBNETS.load(connection, subnet_id)
             if router is None or subnet is None:
                 return False  # stale report: the host does not, or no longer, serve the router of the subnet
             if subnet["cidr"] != cidr and (problem := self._problem(connection, router, subnet, cidr)):
@@ -125,7 +125,7 @@ class PrefixDelegation:
         """
         if not subnet_ids:
             return NOTHING
-        found = [s for s in VIEW.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
+        found = [s for s in SUBNETS.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
         without = {port.id for port in ports}
         return RouterWrites(ports=self.renumbering.steps(connection, found, PROVISIONAL, without) if found else ())
 

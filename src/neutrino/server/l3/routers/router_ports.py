@@ -25,8 +25,8 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.service_ports import service_port
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.ports.values import service_port
+from neutrino.server.ml2.views import subnets_of
 
 Object = dict[str, Any]
 Write = Callable[[Transaction], None]

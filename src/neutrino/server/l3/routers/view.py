@@ -13,7 +13,8 @@ from sqlalchemy.engine import Connection
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.tables import Json
-from neutrino.server.db.view import Added, ComposedView, View
+from neutrino.server.db.view import Added, View
+from neutrino.server.l3 import lookups
 from neutrino.server.l3.scheduling.candidates import ROUTERS as PLACEMENTS
 from neutrino.server.l3.scheduling.candidates import STATUS
 
@@ -31,10 +32,7 @@ _STATUS = sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.Strin
 
 def load(connection: Connection, key: str) -> Object:
     """A router with all columns, decoded, and its stored status: for updates."""
-    found = VIEW.load(connection, key)
-    if found is None:
-        raise errors.RouterNotFound(id=key)
-    return found
+    return lookups.load(connection, VIEW, key, errors.RouterNotFound)
 
 
 def status_of(connection: Connection, key: str) -> str:
@@ -76,11 +74,10 @@ def _gateways(_: Connection, routers: Sequence[Object]) -> list[Object | None]:
     ]
 
 
-ROUTERS = ComposedView(
-    # Not for writing: the status is computed on reading, and must not be stored.
-    View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL),
+# Not for writing: the status is computed on reading, and must not be stored.
+ROUTERS = View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL).composed(
     {
         "external_gateway_info": Added(("gw_network_id", "enable_snat", "gateway_ips"), _gateways),
         "availability_zones": Added(("id",), _zones),
-    },
+    }
 )

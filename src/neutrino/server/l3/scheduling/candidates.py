@@ -17,8 +17,7 @@ from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
-from neutrino.server.scheduling.candidates import Candidate, choose
-from neutrino.server.scheduling.placements import PlacementTable
+from neutrino.server.scheduling.placements import Candidate, PlacementTable, choose
 
 Router = Mapping[str, Any]
 LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"

@@ -24,11 +24,9 @@ from neutrino.server.hosts.registry import Report
 from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_view import VIEW as PORTS
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.service_ports import service_port
-from neutrino.server.ml2.ports.values import new_mac
-from neutrino.server.ml2.subnet_view import subnets_of
+from neutrino.server.ml2.ports.values import new_mac, service_port
+from neutrino.server.ml2.views import PORTS, subnets_of
 
 Object = dict[str, Any]
 _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")

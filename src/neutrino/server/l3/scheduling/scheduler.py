@@ -28,7 +28,7 @@ from neutrino.server.l3.routers.router_ports import NOTHING, RouterPorts, Router
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, ROUTERS, fits, mode, needs_agent
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.scheduling.candidates import Candidate
+from neutrino.server.scheduling.placements import Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
@@ -278,40 +278,30 @@ class L3Scheduler(AgentScheduler):
 
     # --- HA -------------------------------------------------------------------------------------------------------
 
-    def set_ha_states(self, host: str, states: dict[str, str]) -> int:
-        """Store the HA states that a host reports for its routers; the ports of a router follow its active host.
+    def set_ha_state(self, host: str, router_id: str, state: str) -> bool:
+        """Store the HA state that a host reports for a router, whose ports follow the active host; whether it changed.
 
         The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby.
         """
         agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
+        placements = sa.update(t.router_l3_agents).where(_b.router_id == router_id)
+        other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
 
-        def attempt() -> list[str]:
-            changed = []
+        def attempt() -> bool:
             with self._db.transaction() as tx:
-                for router_id, state in sorted(states.items()):
-                    done = tx.execute(
-                        sa.update(t.router_l3_agents)
-                        .where(
-                            _b.router_id == router_id,
-                            _b.agent_id == agent,
-                            sa.or_(_b.ha_state.is_(None), _b.ha_state != state),
-                        )
-                        .values(ha_state=state)
-                    )
-                    if done.rowcount:
-                        changed.append(router_id)
-                        if state == ACTIVE:
-                            # With two active agents `central_host` would leave the ports on the lost host.
-                            others = sa.and_(_b.router_id == router_id, _b.agent_id != agent, _b.ha_state == ACTIVE)
-                            tx.execute(sa.update(t.router_l3_agents).where(others).values(ha_state=STANDBY))
-                        tx.record("router", router_id)  # all its hosts get the new active host
-            return changed
+                if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
+                    return False
+                if state == ACTIVE:
+                    # With two active agents `central_host` would leave the ports on the lost host.
+                    others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
+                    tx.execute(others.values(ha_state=STANDBY))
+                tx.record("router", router_id)  # all its hosts get the new active host
+            return True
 
         changed = self._db.retrying(attempt)
-        for router_id, state in sorted(states.items()):
-            if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
-                self._try_place(router_id, PlacementChange())
-        return len(changed)
+        if state == ACTIVE:  # also if unchanged: an earlier report may have failed before the ports moved
+            self._try_place(router_id, PlacementChange())
+        return changed
 
 
 def _join(router_id: str, agents: Sequence[Candidate]) -> RouterWrites:

@@ -68,21 +68,16 @@ class Binder:
         host = port["binding:host_id"]
         if not host:
             return UNBOUND
-        return self.bind_on(connection, port, network, host, port["binding:vnic_type"], port["binding:profile"])
-
-    def bind_on(
-        self,
-        connection: Connection,
-        port: Object,
-        network: Object,
-        host: str,
-        vnic_type: str,
-        profile: Mapping[str, Any],
-    ) -> Binding:
-        segments = read_segments(connection, [network["id"]])[network["id"]]
-        agents = self.agents_on(connection, host)
-        dynamic = self.dynamic_segments
-        asked = PortToBind(port, host, vnic_type, profile, segments, agents, network=network, dynamic_segments=dynamic)
+        asked = PortToBind(
+            port,
+            host,
+            port["binding:vnic_type"],
+            port["binding:profile"],
+            read_segments(connection, [network["id"]])[network["id"]],
+            self.agents_on(connection, host),
+            network=network,
+            dynamic_segments=self.dynamic_segments,
+        )
         return bind(asked, self.drivers)
 
     def store(self, tx: Transaction, port: Object, binding: Binding) -> None:
@@ -109,10 +104,10 @@ class Binder:
         return components
 
 
-def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE", host: str | None = None) -> Object:
+def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE") -> Object:
     return {
         "port_id": port["id"],
-        "host": port["binding:host_id"] if host is None else host,
+        "host": port["binding:host_id"],
         "status": status,
         "vnic_type": port["binding:vnic_type"],
         "vif_type": binding.vif_type,

@@ -4,9 +4,9 @@ One binding is ACTIVE and also in the port's own row; the others are INACTIVE un
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -14,21 +14,22 @@ from neutrino.server import errors
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, update_row
-from neutrino.server.db.session import Database, Stale
+from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_view import RENAMED
 from neutrino.server.ml2.ports import provisioning
 from neutrino.server.ml2.ports.binding import Binder, binding_row
 from neutrino.server.ml2.ports.collection import Ports
+from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
 Object = dict[str, Any]
 _b = t.port_bindings.c
 NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
-VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())
+VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
+_ROWS = View(t.port_bindings, key="host", scope=sa.true())
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
 _UNBOUND = {
     "binding:host_id": "",
@@ -38,21 +39,25 @@ _UNBOUND = {
 }
 
 
+@dataclass(eq=False)
 class PortBindings:
-    def __init__(self, db: Database, operations: Operations, networks: Networks, ports: Ports, binder: Binder) -> None:
-        self.db = db
-        self._operations = operations
-        self._networks = networks
-        self._ports = ports
-        self._binder = binder
-        operations.register_undo("port_binding", self._undo_create)
+    db: Database
+    operations: Operations
+    networks: Networks
+    ports: Ports
+    binder: Binder
+
+    def __post_init__(self) -> None:
+        self.operations.undo["port_binding"] = lambda binding: self.delete(
+            admin_context(), binding["port_id"], binding["host"], None
+        )
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def target(self, context: Context, port_id: str, request: Any) -> Object:
         """The project of the port, for policy rules. Only ports of compute instances have bindings."""
         with self.db.read() as connection:
-            port = self._ports.load(connection, port_id)
+            port = self.ports.load(connection, port_id)
         if not isinstance(request, dict):  # on a create, policy is checked before the kind of port
             _check_compute(port)
         return {"project_id": port["project_id"]}
@@ -63,130 +68,115 @@ class PortBindings:
 
     def show(self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool) -> Object:
         with self.db.read() as connection:
-            _check_compute(self._ports.load(connection, port_id))
+            _check_compute(self.ports.load(connection, port_id))
             row = _api(_existing(connection, port_id, host))
         return row if fields is None else {name: row[name] for name in fields if name in row}
 
     # --- writing --------------------------------------------------------------------------------------------------
 
+    @retried
     def create(self, context: Context, port_id: str, values: Object) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._networks.load(connection, port["network_id"])
-                if _find(connection, port_id, values["host"]) is not None:
-                    raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
-                row = self._bound(connection, port, network, values["host"], values)
-            with self._operations.write([_context("create", row, port, network)]) as tx:
-                tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
-                tx.record("port", port_id)
-            return _api(row)
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self.networks.load(connection, port["network_id"])
+            if _find(connection, port_id, values["host"]) is not None:
+                raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
+            row = self._bound(connection, port, network, values["host"], values)
+        with self.operations.write([_context("create", row, port, network)]) as tx:
+            tx.insert(t.port_bindings, [as_row(t.port_bindings, row)])
+            tx.record("port", port_id)
+        return _api(row)
 
-        return self.db.retrying(attempt)
-
+    @retried
     def update(self, context: Context, port_id: str, host: str, values: Object, revision: int | None) -> Object:
-        def attempt() -> Object:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._networks.load(connection, port["network_id"])
-                before = _existing(connection, port_id, host)
-                if before["status"] == ACTIVE:
-                    raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
-                row = self._bound(connection, port, network, host, {**before, **values})
-            with self._operations.write([_context("update", row, port, network, before)]) as tx:
-                where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
-                done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
-                if (
-                    done.rowcount != 1
-                ):  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
-                    raise Stale
-                tx.record("port", port_id)
-            return _api(row)
-
-        return self.db.retrying(attempt)
-
-    def delete(self, context: Context, port_id: str, host: str, revision: int | None) -> None:
-        def attempt() -> None:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._network_for_drivers(connection, port, "delete")
-                before = _existing(connection, port_id, host)
-            contexts = [_context("delete", before, port, network)]
-            after = None
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self.networks.load(connection, port["network_id"])
+            before = _existing(connection, port_id, host)
             if before["status"] == ACTIVE:
-                after = changed(port, _UNBOUND)
-                contexts.append(DriverContext("update", "port", after, port, network=network))
-            with self._operations.write(contexts) as tx:
-                tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
-                if after is not None:
-                    update_row(tx, t.ports, port, after, renamed=RENAMED)
-                    provisioning.block(tx, port_id, ())
-                tx.record("port", port_id)
+                raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
+            row = self._bound(connection, port, network, host, {**before, **values})
+        with self.operations.write([_context("update", row, port, network, before)]) as tx:
+            where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
+            done = tx.execute(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
+            if done.rowcount != 1:  # activated or deleted meanwhile: an ACTIVE binding must not change under the port
+                raise Stale
+            tx.record("port", port_id)
+        return _api(row)
 
-        self.db.retrying(attempt)
+    @retried
+    def delete(self, context: Context, port_id: str, host: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self._network_for_drivers(connection, port, "delete")
+            before = _existing(connection, port_id, host)
+        contexts = [_context("delete", before, port, network)]
+        after = None
+        if before["status"] == ACTIVE:
+            after = changed(port, _UNBOUND)
+            contexts.append(DriverContext("update", "port", after, port, network=network))
+        with self.operations.write(contexts) as tx:
+            tx.execute(sa.delete(t.port_bindings).where(_b.port_id == port_id, _b.host == host))
+            if after is not None:
+                update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
+                provisioning.block(tx, port_id, ())
+            tx.record("port", port_id)
 
     def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
         """Make an INACTIVE binding the port's own; the one that was ACTIVE stays until it is deleted."""
-
-        def attempt() -> tuple[Object, Object, Object]:
-            with self.db.read() as connection:
-                port = self._port(connection, port_id)
-                network = self._network_for_drivers(connection, port, "activate")
-                row = _existing(connection, port_id, host)
-            if row["status"] == ACTIVE:
-                raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
-            binding = {**row, "status": ACTIVE}
-            values = {
-                "binding:host_id": host,
-                "binding:vif_type": row["vif_type"],
-                "binding:vif_details": row["vif_details"],
-                "binding:vnic_type": row["vnic_type"],
-                "binding:profile": row["profile"],
-                "status": provisioning.DOWN,
-            }
-            after = changed(port, values)
-            contexts = [
-                _context("activate", binding, port, network, row),
-                DriverContext("update", "port", after, port, network=network),
-            ]
-            with self._operations.write(contexts) as tx:
-                here = _b.port_id == port_id
-                tx.execute(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
-                tx.execute(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
-                update_row(tx, t.ports, port, after, renamed=RENAMED)
-                # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
-                provisioning.block(tx, port_id, [provisioning.L2])
-            return port, after, binding
-
-        before, after, binding = self.db.retrying(attempt)
-        self._ports.notify(before, after)
+        before, after, binding = self._activate(context, port_id, host, body)
+        self.ports.notify(before, after)
         return _api(binding)
+
+    @retried
+    def _activate(self, context: Context, port_id: str, host: str, body: Any) -> tuple[Object, Object, Object]:
+        with self.db.read() as connection:
+            port = self._port(connection, port_id)
+            network = self._network_for_drivers(connection, port, "activate")
+            row = _existing(connection, port_id, host)
+        if row["status"] == ACTIVE:
+            raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
+        binding = {**row, "status": ACTIVE}
+        values = {name: row[column] for name, column in PORT_RENAMED.items()}
+        after = changed(port, {**values, "status": provisioning.DOWN})
+        contexts = [
+            _context("activate", binding, port, network, row),
+            DriverContext("update", "port", after, port, network=network),
+        ]
+        with self.operations.write(contexts) as tx:
+            here = _b.port_id == port_id
+            tx.execute(sa.update(t.port_bindings).where(here, _b.host != host).values(status=INACTIVE))
+            tx.execute(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE))
+            update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
+            # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
+            provisioning.block(tx, port_id, [provisioning.L2])
+        return port, after, binding
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _port(self, connection: Connection, port_id: str) -> Object:
-        port = self._ports.load(connection, port_id)
+        port = self.ports.load(connection, port_id)
         _check_compute(port)
         return port
 
     def _network_for_drivers(self, connection: Connection, port: Object, operation: str) -> Object:
         """The query is saved if no driver is notified."""
-        if self._operations.notifies(operation, "port_binding") or self._operations.notifies("update", "port"):
-            return self._networks.load(connection, port["network_id"])
+        if self.operations.notifies(operation, "port_binding") or self.operations.notifies("update", "port"):
+            return self.networks.load(connection, port["network_id"])
         return {"id": port["network_id"]}
 
     def _bound(self, connection: Connection, port: Object, network: Object, host: str, values: Object) -> Object:
         """The row of an INACTIVE binding to the host."""
-        vnic_type, profile = values.get("vnic_type") or "normal", values.get("profile") or {}
-        binding = self._binder.bind_on(connection, port, network, host, vnic_type, profile)
+        wanted = {
+            **port,
+            "binding:host_id": host,
+            "binding:vnic_type": values.get("vnic_type") or "normal",
+            "binding:profile": values.get("profile") or {},
+        }
+        binding = self.binder.bind(connection, wanted, network)
         if not binding.is_bound:
             raise errors.PortBindingError(port_id=port["id"], host=host)
-        return binding_row(
-            {**port, "binding:vnic_type": vnic_type, "binding:profile": profile}, binding, INACTIVE, host
-        )
-
-    def _undo_create(self, binding: Any) -> None:
-        self.delete(admin_context(), binding["port_id"], binding["host"], None)
+        return binding_row(wanted, binding, INACTIVE)
 
 
 def _context(
@@ -204,11 +194,7 @@ def _check_compute(port: Object) -> None:
 
 
 def _find(connection: Connection, port_id: str, host: str) -> Object | None:
-    found = connection.execute(sa.select(t.port_bindings).where(_b.port_id == port_id, _b.host == host)).first()
-    if found is None:
-        return None
-    json = ("profile", "vif_details", "levels")
-    return {k: msgspec.json.decode(v) if k in json else v for k, v in found._asdict().items()}
+    return next(iter(_ROWS.load_where(connection, _b.port_id == port_id, _b.host == host)), None)
 
 
 def _existing(connection: Connection, port_id: str, host: str) -> Object:

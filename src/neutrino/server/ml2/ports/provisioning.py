@@ -22,9 +22,8 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
-from neutrino.server.ml2.network_view import VIEW as NETWORKS
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.port_view import VIEW
+from neutrino.server.ml2.views import NETWORKS, PORTS
 
 Object = dict[str, Any]
 L2, DHCP = "L2", "DHCP"
@@ -82,21 +81,13 @@ class DhcpReadiness:
     unserved: Callable[[Connection, Sequence[WaitingPort], str], Sequence[WaitingPort]]
 
 
+@dataclass(frozen=True)
 class Provisioning:
-    def __init__(
-        self,
-        db: Database,
-        operations: Operations,
-        dhcp: DhcpReadiness,
-        notify: Callable[[Object, Object], None],
-        view: View = VIEW,
-    ) -> None:
-        """`notify(before, after)` is called for every change of a port's status."""
-        self.db = db
-        self._operations = operations
-        self._dhcp = dhcp
-        self._notify = notify
-        self._view = view  # of ports, with the attributes of extension drivers
+    db: Database
+    operations: Operations
+    dhcp: DhcpReadiness
+    notify: Callable[[Object, Object], None]  # with a port before and after every change of its status
+    view: View = PORTS  # with the attributes of extension drivers
 
     # --- a component has finished ---------------------------------------------------------------------------------
 
@@ -118,13 +109,13 @@ class Provisioning:
                 unfinished = [row.id for row in rows if (row.id, row.host) in reports]
                 if not unfinished:
                     continue
-                ports = {port["id"]: port for port in self._view.load_in(connection, "id", unfinished)}
+                ports = {port["id"]: port for port in self.view.load_in(connection, "id", unfinished)}
                 networks = self._networks_for_drivers(connection, ports.values())
             complete = partial(self._complete, unfinished, reports, component, ports, networks)
             for key, before in self.db.retrying(complete).items():
                 active.add(key)
                 if before is not None:
-                    self._notify(before, {**before, "status": ACTIVE})
+                    self.notify(before, {**before, "status": ACTIVE})
         return active
 
     def _complete(
@@ -138,7 +129,7 @@ class Provisioning:
         """The ports that become ACTIVE, as they were before; None: deleted when they were loaded."""
         contexts: list[DriverContext] = []
         became: dict[str, Object | None] = {}
-        with self._operations.write(contexts, raises=False) as tx:
+        with self.operations.write(contexts, raises=False) as tx:
             rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
             if not rows:
                 return {}
@@ -169,7 +160,7 @@ class Provisioning:
             port = connection.execute(_WAITS, {"port": port_id}).first()
             if port is None or revision < port.revision_number:
                 return False
-            if not self._dhcp.counts(connection, port.network_id, port.host, host):
+            if not self.dhcp.counts(connection, port.network_id, port.host, host):
                 return False
         return self.complete(port_id, component, port.host, revision)
 
@@ -177,7 +168,7 @@ class Provisioning:
         """Remove the DHCP block of ports whose agents are all dead or down; the ids of ports that became ACTIVE."""
         with self.db.read() as connection:
             waiting = [WaitingPort(row.id, row.network_id, row.host) for row in connection.execute(_WAITING)]
-            unserved = self._dhcp.unserved(connection, waiting, cutoff) if waiting else ()
+            unserved = self.dhcp.unserved(connection, waiting, cutoff) if waiting else ()
         return self.complete_all([Done(port.port_id, port.host) for port in unserved], DHCP) if unserved else set()
 
     # --- the port is no longer wired ------------------------------------------------------------------------------
@@ -185,7 +176,7 @@ class Provisioning:
     def lost(self, port_id: str, host: str) -> bool:
         """The port is no longer wired on its host: it is DOWN until it is wired again. Whether the status changed."""
         with self.db.read() as connection:
-            before = self._view.load(connection, port_id)
+            before = self.view.load(connection, port_id)
             is_blocked = L2 in connection.execute(_BLOCKS, {"port": port_id}).scalars()
             if before is None or before["binding:host_id"] != host:
                 return False  # stale report: the port has been rebound since
@@ -196,13 +187,13 @@ class Provisioning:
             networks = self._networks_for_drivers(connection, [before])
         was = self.db.retrying(partial(self._block_again, before, host, networks))
         if was != DOWN:
-            self._notify({**before, "status": was}, {**before, "status": DOWN})
+            self.notify({**before, "status": was}, {**before, "status": DOWN})
         return was != DOWN
 
     def _block_again(self, port: Object, host: str, networks: Mapping[str, Object]) -> str:
         """The status that the port had."""
         contexts: list[DriverContext] = []
-        with self._operations.write(contexts, raises=False) as tx:
+        with self.operations.write(contexts, raises=False) as tx:
             row = tx.execute(_LOCK, {"among": [port["id"]]}).first()
             if row is None or row.host != host:
                 return DOWN
@@ -216,7 +207,7 @@ class Provisioning:
 
     def _networks_for_drivers(self, connection: Connection, ports: Iterable[Object]) -> dict[str, Object]:
         """Networks of the ports by id; the query is saved if no driver is notified."""
-        if not self._operations.notifies("update", "port"):
+        if not self.operations.notifies("update", "port"):
             return {}
         ids = sorted({port["network_id"] for port in ports})
         return {network["id"]: network for network in NETWORKS.load_in(connection, "id", ids)}

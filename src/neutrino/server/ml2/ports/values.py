@@ -1,4 +1,4 @@
-"""Attribute values of a port that follow from its request alone. Pure."""
+"""Attribute values of a port that follow from its request alone, and ports of the server's own services. Pure."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -48,3 +48,21 @@ def new_or_same(new: list[Any], old: list[Any]) -> list[Any]:
 
 def api_port(port: Mapping[str, Any]) -> Object:
     return {**port, "tenant_id": port["project_id"], "resource_request": None}
+
+
+def service_port(network_id: str, project_id: str, device_id: str, owner: str, host: str, name: str = "") -> Object:
+    """A new port of a service (DHCP, router, floating IP), without addresses; an empty project hides it from tenants."""
+    return {
+        "name": name,
+        "network_id": network_id,
+        "project_id": project_id,
+        "admin_state_up": True,
+        "device_id": device_id,
+        "device_owner": owner,
+        "extra_dhcp_opts": [],
+        "dns_name": "",
+        "dns_domain": "",
+        "binding:host_id": host,
+        "binding:vnic_type": "normal",
+        "propagate_uplink_status": True,
+    }

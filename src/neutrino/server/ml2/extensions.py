@@ -1,7 +1,8 @@
-"""Attributes that extension drivers add to networks, subnets and ports (`driver_api`, `extend_resources`).
+"""The calls of all extension drivers, and the attributes that they add to networks, subnets and ports (`driver_api`).
 
-Values are JSON in a table per resource, one row per object and attribute; a foreign key deletes them with the object. Views
-read them with subqueries of the same statement, so showing and listing objects takes no further query.
+Values of added attributes are JSON in a table per resource, one row per object and attribute; a foreign key deletes them
+with the object. Views read them with subqueries of the same statement, so showing and listing objects takes no further
+query.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,11 @@ Object = dict[str, Any]
 TABLES = {"network": t.network_attributes, "subnet": t.subnet_attributes, "port": t.port_attributes}
 
 
-class ExtensionAttributes:
+class Extensions:
+    """All extension drivers, in the order of the configuration."""
+
     def __init__(self, drivers: Sequence[Any]) -> None:
+        self._drivers = drivers
         self._by_kind: dict[str, dict[str, Attribute]] = {kind: {} for kind in TABLES}
         rules: dict[str, str] = {}
         for driver in drivers:
@@ -55,25 +59,39 @@ class ExtensionAttributes:
         columns = {name: _column(TABLES[kind], view, attribute) for name, attribute in added.items()}
         return view.extended(columns, {name: _filter(column) for name, column in columns.items()})
 
-    def defaults(self, kind: str) -> Object:
-        """Values for objects that the server creates itself: their requests do not pass the API's validation."""
-        return {name: _default(attribute) for name, attribute in self._by_kind[kind].items()}
+    def process(self, operation: str, kind: str, values: Mapping[str, Any], current: Object, **about: Any) -> Object:
+        """The object with the attribute values that the drivers decide, each seeing those of the drivers before it."""
+        if operation == "create":  # requests of the server's own services do not pass the API, which sets defaults
+            defaults = {name: _default(attribute) for name, attribute in self._by_kind[kind].items()}
+            current = {**defaults, **current}
+        for method in self._methods(f"process_{operation}_{kind}"):
+            current = {**current, **method(values, current, **about)}
+        return current
 
-    def store(self, tx: Transaction, kind: str, current: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
-        """Write the values that differ from those before; None: a new object."""
-        added = self._by_kind[kind]
-        if not added:
-            return
+    def store(
+        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write what the drivers keep of an object, in its transaction; `before`: its state before an update."""
+        self._store_added(kind, tx, current, before)
+        for method in self._methods(f"store_{'create' if before is None else 'update'}_{kind}"):
+            method(tx, current)
+
+    def _store_added(
+        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> None:
         # A value equal to the default of a new object has no row: most objects never use the attribute.
         changed = [
             name
-            for name, attribute in added.items()
+            for name, attribute in self._by_kind[kind].items()
             if name in current and current[name] != (_default(attribute) if before is None else before.get(name))
         ]
         table = TABLES[kind]
         if changed and before is not None:
             tx.execute(sa.delete(table).where(table.c.object_id == current["id"], table.c.name.in_(changed)))
         tx.insert(table, [{"object_id": current["id"], "name": n, "value": encode(current[n])} for n in changed])
+
+    def _methods(self, name: str) -> list[Callable[..., Any]]:
+        return [getattr(driver, name) for driver in self._drivers if hasattr(driver, name)]
 
 
 def _default(attribute: Attribute) -> Any:

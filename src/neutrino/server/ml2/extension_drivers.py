@@ -1,9 +1,4 @@
-"""DNS names of ports: the requested host name, or one made of the address, in the configured domain.
-
-A network's dnsmasq answers all instances on it with the names of its ports, and several projects may share a network: a
-name outside the configured domain would let one project answer for the domains of others. So `dns_name` is a single
-label, or a fully qualified name (with a dot at its end) within the domain.
-"""
+"""The included extension drivers: port security and DNS names of ports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +11,42 @@ Object = Mapping[str, Any]
 MAX_NAME = 255  # characters of a fully qualified name
 
 
+class PortSecurity:
+    """Port security: enabled by default, by the network's setting; disabled for ports of services."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        pass
+
+    def process_create_port(self, values: Object, port: Object, network: Object) -> Object:
+        service = port["device_owner"].startswith("network:")
+        if values.get("port_security_enabled", network["port_security_enabled"] and not service):
+            return {"port_security_enabled": True}
+        if values.get("security_groups"):
+            raise errors.PortSecurityAndIPRequiredForSecurityGroups()
+        if port["allowed_address_pairs"]:
+            raise errors.AddressPairAndPortSecurityRequired()
+        return {"port_security_enabled": False, "security_groups": []}  # the default group is not for it either
+
+    def process_update_port(self, values: Object, port: Object, network: Object, before: Object) -> Object:
+        if port["port_security_enabled"]:
+            return {}
+        if port["security_groups"]:
+            if values.get("security_groups"):
+                raise errors.PortSecurityAndIPRequiredForSecurityGroups()
+            raise errors.PortSecurityPortHasSecurityGroup()
+        if port["allowed_address_pairs"]:
+            raise errors.AddressPairAndPortSecurityRequired()
+        return {}
+
+
 class Dns:
+    """DNS names of ports: the requested host name, or one made of the address, in the configured domain.
+
+    A network's dnsmasq answers all instances on it with the names of its ports, and several projects may share a network:
+    a name outside the configured domain would let one project answer for the domains of others. So `dns_name` is a single
+    label, or a fully qualified name (with a dot at its end) within the domain.
+    """
+
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         domain = conf.dns_domain.strip(".")
         self._suffix = f".{domain}." if domain else "."

@@ -15,11 +15,11 @@ from websockets.exceptions import ConnectionClosed
 from neutrino.feed import messages as m
 from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
-from neutrino.server.feed.credentials import HostCredential
+from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.pending import Pending
-from neutrino.server.feed.report_rules import refusal
-from neutrino.server.feed.reports import HostReport
+from neutrino.server.feed.reports.reports import HostReport
+from neutrino.server.feed.reports.rules import refusal
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0

@@ -1,13 +1,13 @@
 """Reports of hosts: batched across hosts into few transactions, and written to the database.
 
-`report_rules.py` has refused invalid messages before, and those on agents of other hosts. A report on a port that is not
+`rules.py` has refused invalid messages before, and those on agents of other hosts. A report on a port that is not
 bound to the host changes nothing.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -17,10 +17,9 @@ import sqlalchemy as sa
 from neutrino.feed.messages import PortDown, PortReady, PortUp, Problem, Report, Status
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
-from neutrino.server.feed.port_status import DistributedPortStatus
+from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.registry import Report as AgentReport
-from neutrino.server.l3.reports import RouterReports
 from neutrino.server.ml2.ports.provisioning import L2, Done, Provisioning
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ class Reports:
     agents: Registry
     reported: Callable[[AgentReport], Any]  # notifies schedulers
     ports: Provisioning | DistributedPortStatus
-    statuses: RouterReports
+    statuses: Mapping[str, Callable[[str, str, str], Any]]  # by kind: takes host, id and status
     settle: Callable[[], Any] = lambda: None  # updates the ports that hosts need for distributed routers
 
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
@@ -75,7 +74,8 @@ class Reports:
                 if self.ports.lost(message.port_id, host):
                     LOG.info("port %s is down on host %s: %s", message.port_id, host, _one_line(message.reason))
             case Status():
-                self.statuses.set_status(host, message.kind, message.id, message.status)
+                if set_status := self.statuses.get(message.kind):  # none without the router plugin
+                    set_status(host, message.id, message.status)
             case Problem():
                 subject = " ".join((message.kind, message.id)).strip() or "no object named"
                 LOG.warning("host %s reports an error (%s): %s", host, _one_line(subject), _one_line(message.text))

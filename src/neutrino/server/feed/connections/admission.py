@@ -21,7 +21,7 @@ from websockets.http11 import Request, Response
 
 from neutrino.feed.messages import HOST_HEADER
 from neutrino.server import errors
-from neutrino.server.feed.credentials import HostCredential, digest
+from neutrino.server.feed.connections.credentials import HostCredential, digest
 
 LOG = logging.getLogger(__name__)
 DATABASE_ERRORS: Final = (sa.exc.SQLAlchemyError, errors.ApiError)

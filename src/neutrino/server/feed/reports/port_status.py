@@ -18,7 +18,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.clock import now
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.feed.readers.dvr import read_distributed_ports
+from neutrino.server.feed.readers.routers import read_router_hosts
 from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.l3.scheduling.dvr import ROUTED_LOCALLY
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -84,9 +84,8 @@ class DistributedPortStatus:
                     if one.port_id in ports
                     and ((one.port_id, one.host) not in wired or ports[one.port_id].status != ACTIVE)
                 ]
-                needing = (
-                    read_distributed_ports(connection, sorted({one.port_id for one in changed})) if changed else {}
-                )
+                asked = sorted({one.port_id for one in changed})
+                needing = read_router_hosts(connection, asked).distributed if changed else {}
             needed = [one for one in changed if one.host in needing.get(one.port_id, ())]
             if needed:
                 self.db.retrying(partial(self._complete, needed))

@@ -1,0 +1,21 @@
+"""Runs the programs through which drivers change a host: nft, iptables, ipset, conntrack, ovs-ofctl."""
+
+import subprocess
+from collections.abc import Sequence
+
+_TIMEOUT = 60.0
+
+
+class ProgramError(Exception):
+    """A program is missing, hangs or failed; the text is its error output where it has any."""
+
+
+def run_program(command: Sequence[str], text: str = "") -> str:
+    """The output of a program with `text` as its input. It runs in the network namespace of the calling thread."""
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProgramError(f"{command[0]}: {error}") from error
+    if done.returncode != 0:
+        raise ProgramError(done.stderr.strip() or f"{command[0]} exited with status {done.returncode}")
+    return done.stdout

@@ -1,0 +1,238 @@
+"""Reads the objects of the L2 and DHCP roles: networks, ports, security groups, and agents as other hosts see them."""
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.model import agents as words
+from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
+from neutrino.model.state import (
+    AddressGroup,
+    AddressPair,
+    DvrMac,
+    Forwarding,
+    Host,
+    Member,
+    Network,
+    Port,
+    Rule,
+    SecurityGroup,
+    Segment,
+    Subnet,
+)
+from neutrino.server.db import tables as t
+from neutrino.server.feed.readers.routers import RouterHosts, read_router_hosts
+from neutrino.server.feed.readers.rows import Ids, build, decode_fixed_ips, grouped, read_ids, read_rows, texts
+from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord
+from neutrino.server.feed.reports.rules import tunnel_address
+from neutrino.server.ipam.delegated import PROVISIONAL
+from neutrino.server.l3.routers.port_layout import DVR_INTERFACE
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
+from neutrino.server.securitygroups.checks import protocol_number
+
+_n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
+_p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c
+_g, _r, _ag = t.security_groups.c, t.security_group_rules.c, t.address_groups.c
+_decode = msgspec.json.decode
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+_NETWORKS = sa.select(
+    *(_n.id, _n.name, _n.project_id, _n.mtu, _n.admin_state_up, _n.external, _n.revision_number.label("revision")),
+    *(_n.dns_domain, _n.extra_dhcp_opts),
+)
+_SEGMENTS = sa.select(
+    _seg.network_id, _seg.id, _seg.network_type, _seg.physical_network, _seg.segmentation_id
+).order_by(_seg.position)
+_SUBNETS = (
+    sa.select(
+        *(_s.id, _s.network_id, _s.revision_number.label("revision"), _s.ip_version, _s.cidr, _s.gateway_ip),
+        *(_s.enable_dhcp, _s.ipv6_ra_mode, _s.ipv6_address_mode),
+        *(_s.dns_nameservers.label("nameservers"), _s.host_routes.label("routes")),
+    )
+    .where(_s.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
+    .order_by(_s.created_at, _s.id)
+)
+
+
+def networks_of_subnets(connection: Connection, subnet_ids: Sequence[str]) -> set[str]:
+    return read_ids(connection, sa.select(_s.network_id), _s.id, subnet_ids)
+
+
+def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, NetworkRecord]]:
+    segment_rows = read_rows(connection, _SEGMENTS, _seg.network_id, ids)
+    segments = grouped(segment_rows, "network_id", lambda row: build(Segment, row))
+    subnets = grouped(read_rows(connection, _SUBNETS, _s.network_id, ids), "network_id", _subnet)
+    agent_rows = read_rows(connection, sa.select(_nd.network_id, _nd.agent_id), _nd.network_id, ids)
+    agents = grouped(agent_rows, "network_id", attrgetter("agent_id"))
+    for row in read_rows(connection, _NETWORKS, _n.id, ids):
+        parts = {"segments": tuple(segments[row.id]), "subnets": tuple(subnets[row.id])}
+        dhcp = None
+        if row.id in agents:
+            dhcp = build(DhcpNetwork, row, **parts, options=_dhcp_options(row.extra_dhcp_opts))
+        yield row.id, NetworkRecord(build(Network, row, **parts), dhcp, frozenset(agents.get(row.id, ())))
+
+
+def _subnet(row: Any) -> Subnet:
+    routes = tuple((route["destination"], route["nexthop"]) for route in _decode(row.routes))
+    return build(Subnet, row, dns_nameservers=texts.decode(row.nameservers), host_routes=routes)
+
+
+def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
+    return tuple(DhcpOption(o["opt_name"], o["opt_value"], o.get("ip_version", 4)) for o in _decode(text))
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+_pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
+_names = msgspec.json.Decoder(tuple[DnsName, ...])
+_BINDINGS = (
+    sa.select(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels)
+    .where(_b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]), _b.host != "")
+    .order_by(_b.host)
+)
+_PORTS = sa.select(
+    *(_p.id, _p.revision_number.label("revision"), _p.network_id, _p.mac_address, _p.admin_state_up, _p.device_id),
+    *(_p.device_owner, _p.port_security_enabled, _p.project_id, _p.host.label("active_host"), _p.extra_dhcp_opts),
+    *(_p.fixed_ips.label("ips"), _p.allowed_address_pairs.label("pairs"), _p.security_groups.label("groups")),
+    _p.dns_assignment,
+)
+_TUNNEL_SEGMENTS = sa.select(_seg.id).where(_seg.network_type.in_(sorted(TUNNEL_TYPES)))
+
+
+def read_ports(connection: Connection, ids: Ids) -> Iterator[tuple[str, PortRecord]]:
+    bindings = grouped(read_rows(connection, _BINDINGS, _b.port_id, ids), "port_id", lambda row: row)
+    segments = {_segment_id(b) for each in bindings.values() for b in each} if ids is not None else None
+    tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
+    hosts = read_router_hosts(connection, ids)
+    for row in read_rows(connection, _PORTS, _p.id, ids):
+        yield row.id, _record(row, bindings.get(row.id, ()), tunnels, hosts)
+
+
+def _segment_id(binding: Any) -> str:
+    """The segment that the host wires: the one of the last binding level."""
+    levels = _decode(binding.levels)
+    return str(levels[-1]["segment_id"]) if levels else ""
+
+
+def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], hosts: RouterHosts) -> PortRecord:
+    groups, pairs, fixed = texts.decode(row.groups), _pairs.decode(row.pairs), decode_fixed_ips(row.ips)
+    addresses = {"fixed_ips": fixed, "allowed_address_pairs": pairs}
+    port = build(Port, row, host="", security_groups=groups, **addresses)
+    bound = {binding.host: _bound(port, binding) for binding in bindings}
+    forwarding = None
+    for each in bound.values():
+        if each.active and each.segment_id in tunnels:
+            ips = tuple(f.ip_address for f in fixed)
+            forwarding = Forwarding(
+                id=row.id, network_id=row.network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
+            )
+    if row.id in hosts.distributed:  # every host of the router has it, with the same MAC: it is bound to none
+        bound, forwarding = _distributed(port, hosts.distributed[row.id]), None
+    elif row.id in hosts.replicated:
+        bound = _replicated(bound, hosts.replicated[row.id])
+    members = {Member(f.ip_address, row.mac_address) for f in fixed}
+    members |= {Member(p.ip_address, p.mac_address) for p in pairs}
+    names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
+    dhcp = build(DhcpPort, row, host=row.active_host, names=names, options=options, **addresses)
+    shared = frozenset(members) if groups else frozenset[Member]()
+    return PortRecord(row.id, row.network_id, bound, forwarding, frozenset(groups), shared, dhcp)
+
+
+def _bound(port: Port, binding: Any) -> Port:
+    return msgspec.structs.replace(
+        port,
+        host=binding.host,
+        active=binding.status == "ACTIVE",
+        segment_id=_segment_id(binding),
+        vif_type=binding.vif_type,
+        vnic_type=binding.vnic_type,
+        hybrid_plug=bool(_decode(binding.vif_details).get("ovs_hybrid_plug")),
+    )
+
+
+def _replicated(bound: dict[str, Port], hosts: frozenset[str]) -> dict[str, Port]:
+    """A port of an HA router: all its hosts wire it as it is bound to the host where the router is active."""
+    active = next((port for port in bound.values() if port.active), None)
+    if active is None:
+        return bound
+    return {host: msgspec.structs.replace(active, host=host, replicated=True) for host in sorted(hosts | {active.host})}
+
+
+def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
+    """A port of a distributed router, which has no binding: every host of the router wires it."""
+    base = msgspec.structs.replace(
+        port,
+        device_owner=DVR_INTERFACE,
+        allowed_address_pairs=(),
+        port_security_enabled=False,
+        security_groups=(),
+        vif_type="ovs",
+        distributed=True,
+    )
+    return {host: msgspec.structs.replace(base, host=host) for host in sorted(hosts)}
+
+
+# --- security groups --------------------------------------------------------------------------------------------------
+
+_addresses = msgspec.json.Decoder(frozenset[str])
+_RULES = sa.select(
+    *(_r.id, _r.security_group_id, _r.direction, _r.ethertype, _r.protocol.label("protocol_name")),
+    *(_r.port_range_min.label("port_min"), _r.port_range_max.label("port_max"), _r.normalized_cidr),
+    *(_r.remote_ip_prefix.label("given_prefix"), _r.remote_group_id, _r.remote_address_group_id),
+).order_by(_r.id)
+_GROUPS = sa.select(_g.id, _g.stateful, _g.revision_number.label("revision"))
+
+
+def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, SecurityGroup]]:
+    rules = grouped(read_rows(connection, _RULES, _r.security_group_id, ids), "security_group_id", _rule)
+    for row in read_rows(connection, _GROUPS, _g.id, ids):
+        yield row.id, build(SecurityGroup, row, rules=tuple(rules[row.id]))
+
+
+def _rule(row: Any) -> Rule:
+    protocol = None if row.protocol_name is None else protocol_number(row.protocol_name)
+    return build(Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.given_prefix)
+
+
+def read_address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, AddressGroup]]:
+    statement = sa.select(_ag.id, _ag.addresses, _ag.revision_number)
+    for row in read_rows(connection, statement, _ag.id, ids):
+        yield row.id, AddressGroup(id=row.id, revision=row.revision_number, addresses=_addresses.decode(row.addresses))
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+def read_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, AgentRecord]]:
+    statement = (
+        sa.select(_a.id, _a.host, _a.agent_type, _a.admin_state_up, _a.configurations, _m.mac_address)
+        .outerjoin(t.dvr_host_macs, _m.host == _a.host)
+        .where(_a.agent_type.in_([words.OVS, words.DHCP]))
+    )
+    for row in read_rows(connection, statement, _a.id, ids):
+        configurations = msgspec.json.decode(row.configurations)
+        if row.agent_type == words.DHCP:
+            distributed = configurations.get(words.DHCP_DISTRIBUTED) is True
+            yield row.id, AgentRecord(dhcp=DhcpAgent(row.host, bool(row.admin_state_up), distributed))
+        else:
+            mac = DvrMac(id=row.host, mac_address=row.mac_address) if row.mac_address is not None else None
+            yield row.id, AgentRecord(_endpoint(row.host, configurations), mac)
+
+
+def _endpoint(name: str, configurations: dict[str, Any]) -> Host | None:
+    """The host as a tunnel endpoint. A row may be older than the rules for reports: values that break them are left out."""
+    address, types = configurations.get(words.TUNNELING_IP), configurations.get(words.TUNNEL_TYPES)
+    if not address or not isinstance(address, str) or tunnel_address(address):
+        return None
+    known = types if isinstance(types, list) else []
+    return Host(
+        id=name,
+        tunneling_ip=address,
+        tunnel_types=tuple(each for each in known if isinstance(each, str) and each in TUNNEL_TYPES),
+        l2_population=bool(configurations.get(words.L2_POPULATION, True)),
+    )

@@ -1,0 +1,130 @@
+"""The included mechanism drivers: Open vSwitch, L2 population and SR-IOV.
+
+Open vSwitch and SR-IOV bind a port if a live agent on its host can wire one of the segments.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from neutrino.model.agents import NIC_SWITCH, OVS
+from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, Segment
+
+Object = dict[str, Any]
+OVS_VNIC_TYPES = ("normal", "direct", "smart-nic", "vdpa")
+VHOSTUSER_CLIENT, VHOSTUSER_SERVER = "dpdkvhostuser", "dpdkvhostuserclient"
+SRIOV_VIF_TYPES = {"direct": VIF_HW, "macvtap": VIF_HW, "direct-physical": "hostdev_physical"}
+
+
+def _first_match(
+    port: PortToBind, agent_type: str, can_wire: Callable[[Segment, Object], bool]
+) -> tuple[Segment, Object] | None:
+    """The first segment that a live agent of this type can wire, with the agent's configurations."""
+    for agent in port.agents:
+        if agent["agent_type"] == agent_type and agent["alive"] and agent["admin_state_up"]:
+            for segment in port.segments:
+                if can_wire(segment, agent["configurations"]):
+                    return segment, agent["configurations"]
+    return None
+
+
+def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
+    """Whether the host has a bridge (or devices) on the segment's physical network."""
+    return isinstance(mappings, Mapping) and segment.physical_network in mappings
+
+
+# --- Open vSwitch -----------------------------------------------------------------------------------------------------
+
+
+class OpenVSwitch:
+    name = "openvswitch"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        pass
+
+    def bind_port(self, port: PortToBind) -> Bound | None:
+        if port.vnic_type not in OVS_VNIC_TYPES:
+            return None
+        if port.vnic_type == "direct" and "switchdev" not in port.profile.get("capabilities", ()):
+            return None  # a plain SR-IOV port: for the driver sriovnicswitch
+        found = _first_match(port, OVS, _ovs_can_wire)
+        return None if found is None else Bound(found[0], *_vif(port, found[1]))
+
+
+def _ovs_can_wire(segment: Segment, configurations: Object) -> bool:
+    if segment.network_type == "local":
+        return True
+    if segment.network_type in ("flat", "vlan"):
+        return _reaches_physical_network(segment, configurations.get("bridge_mappings"))
+    return segment.network_type in configurations.get("tunnel_types", ())
+
+
+def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
+    """VIF type and details for Nova: a tap device on the bridge, or a vhost-user socket with the DPDK datapath."""
+    datapath = configurations.get("datapath_type", "system")
+    details: Object = {
+        "port_filter": True,
+        "connectivity": "l2",
+        "bridge_name": configurations.get("integration_bridge", "br-int"),
+        "datapath_type": datapath,
+        "ovs_hybrid_plug": bool(configurations.get("ovs_hybrid_plug", False)),
+        "bound_drivers": {"0": "openvswitch"},
+    }
+    interface_types = configurations.get("ovs_capabilities", {}).get("iface_types", ())
+    if datapath != "netdev" or not {VHOSTUSER_CLIENT, VHOSTUSER_SERVER} & set(interface_types):
+        return VIF_OVS, details
+    directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
+    return VIF_VHOSTUSER, details | {
+        "ovs_hybrid_plug": False,
+        "vhostuser_ovs_plug": True,
+        # The mode of Nova's end: Open vSwitch with the type dpdkvhostuserclient connects to QEMU's socket.
+        "vhostuser_mode": "server" if VHOSTUSER_SERVER in interface_types else "client",
+        "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",
+    }
+
+
+# --- L2 population ----------------------------------------------------------------------------------------------------
+
+
+class L2Population:
+    """Hosts get forwarding entries for each other's ports instead of flooding.
+
+    The feed derives the entries from the ports and sends them to the hosts that report `l2_population`, so this driver
+    does nothing. It exists because operators have it in `mechanism_drivers`.
+    """
+
+    name = "l2population"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        pass
+
+
+# --- SR-IOV -----------------------------------------------------------------------------------------------------------
+
+
+class SriovNicSwitch:
+    """Binds ports to virtual functions, by the device mappings of the host's NIC agent."""
+
+    name = "sriovnicswitch"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        pass
+
+    def bind_port(self, port: PortToBind) -> Bound | None:
+        vif_type = SRIOV_VIF_TYPES.get(port.vnic_type)
+        if vif_type is None or "switchdev" in port.profile.get("capabilities", ()):
+            return None  # a switchdev port is wired by Open vSwitch
+        found = _first_match(port, NIC_SWITCH, _nic_can_wire)
+        if found is None:
+            return None
+        segment = found[0]
+        # The VLAN is in the details, because the NIC tags the traffic of a virtual function.
+        vlan = str(segment.segmentation_id) if segment.network_type == "vlan" else "0"
+        details = {"port_filter": False, "connectivity": "l2", "vlan": vlan, "bound_drivers": {"0": self.name}}
+        return Bound(segment, vif_type, details, agent_wires=vif_type == VIF_HW)
+
+
+def _nic_can_wire(segment: Segment, configurations: Object) -> bool:
+    mappings = configurations.get("device_mappings")
+    return segment.network_type in ("flat", "vlan") and _reaches_physical_network(segment, mappings)

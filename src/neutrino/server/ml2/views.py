@@ -1,0 +1,217 @@
+"""Views of networks, subnets and ports: columns, filters, and which rows a project sees."""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.db import tables as t
+from neutrino.server.db.view import (
+    PROJECT,
+    FilterRule,
+    View,
+    among,
+    one_of,
+    own_ids,
+    shared_ids,
+    shared_with_viewer,
+)
+from neutrino.server.ipam.delegated import POOL, is_delegated
+from neutrino.server.ml2.driver_api import Segment
+from neutrino.server.ml2.segments import NAMES, shown
+
+Object = dict[str, Any]
+Condition = sa.ColumnElement[bool]
+NO_SEGMENTS = b"null"
+MAX_PARTS = 32  # of ip_address_substr: each one is searched in every address
+NETWORK_RENAMED = {
+    "router:external": "external",
+    "provider:network_type": "network_type",
+    "provider:physical_network": "physical_network",
+    "provider:segmentation_id": "segmentation_id",
+}
+PORT_RENAMED = {
+    "binding:host_id": "host",
+    "binding:vif_type": "vif_type",
+    "binding:vif_details": "vif_details",
+    "binding:vnic_type": "vnic_type",
+    "binding:profile": "profile",
+}
+_n, _s, _p = t.networks.c, t.subnets.c, t.ports.c
+_OPENED = shared_ids(sharing.SHARED, sharing.EXTERNAL)
+
+
+def _if(condition: Condition) -> FilterRule:
+    """The filter of an attribute that is computed from a condition."""
+    return lambda values: sa.or_(*(condition if value else sa.not_(condition) for value in values))
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+def _by_segment(name: str) -> FilterRule:
+    s = t.network_segments.c
+    return lambda values: sa.exists(sa.select(s.id).where(s.network_id == _n.id, one_of(s[name], values)))
+
+
+_SHARED = shared_with_viewer(_n.id)
+NETWORKS = View(
+    t.networks,
+    renamed=NETWORK_RENAMED,
+    computed={"shared": _SHARED, "l2_adjacency": sa.literal(True, sa.Boolean)},
+    # Provider attributes are filtered on the segments: a network with several has none of them in its row.
+    filters={"shared": _if(_SHARED)} | {name: _by_segment(NETWORK_RENAMED[name]) for name in NAMES},
+    scope=sa.or_(_n.project_id == PROJECT, _SHARED, shared_with_viewer(_n.id, sharing.EXTERNAL)),
+    listed=among(t.networks, own_ids(t.networks), _OPENED),
+    not_found=errors.NetworkNotFound,
+)
+
+
+def one_form_of_segments(row: Object) -> Object:
+    """Either `segments` or the provider attributes: to clients, `segments` means a network with several."""
+    if "segments" not in row:
+        return row
+    hidden = ("segments",) if bytes(row["segments"]) == NO_SEGMENTS else NAMES
+    return {name: value for name, value in row.items() if name not in hidden}
+
+
+def api_network(network: Object, segments: Sequence[Segment]) -> Object:
+    """A network that was just written, as the API shows it."""
+    columns = shown(segments)
+    out = {name: value for name, value in network.items() if name not in (*NAMES, "segments")}
+    out["tenant_id"] = network["project_id"]
+    if columns["segments"] is not None:
+        return {**out, "segments": columns["segments"]}
+    return {**out, **{name: columns[NETWORK_RENAMED[name]] for name in NAMES}}
+
+
+# --- subnets ----------------------------------------------------------------------------------------------------------
+
+
+def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
+    subnet = t.subnets.alias()
+    return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
+
+
+def _of_network(column: sa.Column[Any], network_id: sa.Column[str]) -> sa.ColumnElement[Any]:
+    return sa.select(column).where(_n.id == network_id).scalar_subquery()
+
+
+def _of_pools(values: tuple[Any, ...]) -> Condition:
+    """The filter `subnetpool_id`, on the columns instead of the computed value, so that the index is used."""
+    pools = tuple(value for value in values if value != POOL)
+    wanted = [sa.and_(one_of(_s.subnetpool_id, pools), sa.not_(_s.prefix_delegated))] if pools else []
+    return sa.or_(*wanted, *([_s.prefix_delegated] if POOL in values else []))
+
+
+_NETWORK_SHARED = shared_with_viewer(_s.network_id)
+SUBNETS = View(
+    t.subnets,
+    computed={
+        # Prefix delegation is a column of its own, because no subnet pool has a row for it.
+        "subnetpool_id": sa.case((_s.prefix_delegated, sa.literal(POOL, sa.String)), else_=_s.subnetpool_id),
+        "router:external": _of_network(_n.external, _s.network_id),
+        "shared": _NETWORK_SHARED,
+        "network:project_id": _of_network(_n.project_id, _s.network_id),
+        "network:shared": _NETWORK_SHARED,
+    },
+    filters={"shared": _if(_NETWORK_SHARED), "subnetpool_id": _of_pools},
+    scope=sa.or_(
+        _s.project_id == PROJECT,
+        _NETWORK_SHARED,
+        shared_with_viewer(_s.network_id, sharing.EXTERNAL),
+        _s.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
+    ),
+    listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
+    hidden=("network:project_id", "network:shared", "shared", "prefix_delegated"),
+    not_found=errors.SubnetNotFound,
+)
+
+
+def stored(subnet: Mapping[str, Any]) -> Object:
+    """A subnet as stored: with the column for prefix delegation."""
+    delegated = is_delegated(subnet)
+    pool = None if delegated else subnet["subnetpool_id"]
+    return {**subnet, "subnetpool_id": pool, "prefix_delegated": delegated}
+
+
+def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Object]]:
+    """The subnets of some networks, in the order of their creation."""
+    out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
+    if not network_ids:
+        return out
+    found = SUBNETS.load_in(connection, "network_id", network_ids)
+    for subnet in sorted(found, key=lambda s: (s["created_at"], s["id"])):
+        out[subnet["network_id"]].append(subnet)
+    return out
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def _address(text: str) -> str:
+    """An address in its stored form; other text stays unchanged and matches nothing."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return text
+
+
+_STORED_FORMS = {"ip_address": _address, "subnet_id": str.lower, "ip_address_substr": str.lower}
+
+
+def _by_fixed_ip(values: tuple[Any, ...]) -> Condition:
+    """The filter `fixed_ips`: `ip_address=…`, `subnet_id=…`, `ip_address_substr=…`; OR within a kind, AND between kinds.
+
+    Other kinds are ignored, as in Neutron: clients send whole fixed IPs of other APIs.
+    """
+    kinds: dict[str, list[str]] = {"ip_address": [], "subnet_id": [], "ip_address_substr": []}
+    for text in values:
+        kind, _, value = text.partition("=")
+        if not kind or not value:
+            raise errors.InvalidInput(f"Invalid input for fixed_ips: '{text}' is not a key and a value.")
+        if kind in kinds:
+            kinds[kind].append(_STORED_FORMS[kind](value))
+    parts = kinds.pop("ip_address_substr")
+    if len(parts) > MAX_PARTS:
+        raise errors.InvalidInput(f"Invalid input for fixed_ips: more than {MAX_PARTS} of ip_address_substr.")
+    a = t.ip_allocations.c
+    where: list[Condition] = [a[kind].in_(wanted) for kind, wanted in kinds.items() if wanted]
+    if parts:
+        where.append(sa.or_(*(a.ip_address.contains(part, autoescape=True) for part in parts)))
+    return _p.id.in_(sa.select(a.port_id).where(*where)) if where else sa.true()
+
+
+_other = t.ports.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
+
+
+def _by_host(values: tuple[Any, ...]) -> Condition:
+    """By host of any binding, also an inactive one: Nova looks for the ports of a migration's other host."""
+    b, hosts = t.port_bindings.c, list(values)
+    bound = sa.select(b.port_id).where(b.host.in_(hosts))
+    return _p.id.in_(sa.select(_other.id).where(_other.host.in_(hosts)).union(bound))
+
+
+def _by_group(ids: tuple[Any, ...]) -> Condition:
+    g = t.port_security_groups.c
+    return _p.id.in_(sa.select(g.port_id).where(g.security_group_id.in_(list(ids))))
+
+
+PORTS = View(
+    t.ports,
+    renamed=PORT_RENAMED,
+    computed={
+        "resource_request": sa.null(),
+        "network:project_id": _of_network(_n.project_id, _p.network_id),
+        "network:shared": shared_with_viewer(_p.network_id),
+    },
+    filters={"binding:host_id": _by_host, "fixed_ips": _by_fixed_ip, "security_groups": _by_group},
+    scope=sa.or_(_p.project_id == PROJECT, _p.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT))),
+    listed=among(t.ports, own_ids(t.ports), sa.select(_other.id).where(_other.network_id.in_(own_ids(t.networks)))),
+    hidden=("network:project_id", "network:shared"),
+    not_found=errors.PortNotFound,
+)
