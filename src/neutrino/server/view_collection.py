@@ -1,4 +1,4 @@
-"""Collections that serve `index` and `show` of a resource from its view (bound by `api/catalog.py`)."""
+"""Helpers of collections: `index` and `show` of a resource from its view, and bulk creates of all objects or none."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,3 +60,21 @@ class ChildViewCollection:
         with self.db.read() as connection:
             row = self._view.show(connection, key, project="", everyone=True, fields=names)
         return None if row is None or row.pop(name) != parent_id else row
+
+
+def one_by_one(
+    several: Sequence[Object], create: Callable[[Object], Object], undo: Callable[[str], None]
+) -> list[Object]:
+    """A bulk create of objects that are written one by one: all or none.
+
+    When one is refused, those created before are deleted again, by their ids.
+    """
+    made: list[Object] = []
+    try:
+        for values in several:
+            made.append(create(values))
+    except Exception:
+        for one in reversed(made):
+            undo(one["id"])
+        raise
+    return made

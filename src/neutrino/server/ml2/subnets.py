@@ -13,7 +13,6 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.bulk import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, fresh, update_row
@@ -34,6 +33,7 @@ from neutrino.server.ml2.subnet_ports import (
 )
 from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.view_collection import one_by_one
 
 Object = dict[str, Any]
 # Changes of a service's ports, for a network that will have these subnets: connection, network id, subnets.
