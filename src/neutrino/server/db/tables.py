@@ -264,10 +264,7 @@ routers = table(
 
 # The ports of a router. A port belongs to a router by its row here, not by its device_owner, which clients set.
 router_ports = table(
-    "router_ports",
-    owner("port_id", "ports"),
-    reference("router_id", "routers"),
-    text(255, "port_type"),
+    "router_ports", owner("port_id", "ports"), reference("router_id", "routers"), text(255, "port_type")
 )
 
 # The L3 agents that serve a router: one, or for an HA router several, each with a port on the HA network.
@@ -281,9 +278,7 @@ router_l3_agents = table(
 
 # The network on which the hosts of a project's HA routers exchange VRRP.
 ha_networks = table(
-    "ha_networks",
-    text(255, "project_id", primary_key=True),
-    reference("network_id", "networks", cascade=True),
+    "ha_networks", text(255, "project_id", primary_key=True), reference("network_id", "networks", cascade=True)
 )
 
 floatingips = table(
@@ -393,9 +388,7 @@ quota_usages = table(
 )
 
 tags = table(
-    "tags",
-    optional_ids("object_id", nullable=False, primary_key=True),
-    text(255, "tag", primary_key=True, index=True),
+    "tags", optional_ids("object_id", nullable=False, primary_key=True), text(255, "tag", primary_key=True, index=True)
 )
 
 # --- hosts ------------------------------------------------------------------------------------------------------------
