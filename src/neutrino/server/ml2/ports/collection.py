@@ -70,10 +70,8 @@ class Ports:
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
         with self.db.read() as connection:
-            if query.reverse:
-                yield from self.view.many(connection, query, context.project_id)
-            else:
-                yield from self.view.stream(connection, query, context.project_id)
+            read = self.view.many if query.reverse else self.view.stream
+            yield from read(connection, query, context.project_id)
 
     def load(self, connection: Connection, key: str) -> Object:
         return self.view.get(connection, key)
